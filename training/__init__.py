@@ -1,0 +1,1 @@
+"""Distils a small cross-lingual student from a large encoder (Ding et al. 2022)."""
