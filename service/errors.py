@@ -1,0 +1,113 @@
+# ruff: noqa: N818 - an error is named after what happened, as in the tree below
+"""The errors of the service, and the one table that maps them to HTTP. Knows nothing about routes.
+
+CrossletError
+├── StartError              the service refuses to start: one sentence, exit code 2
+│   ├── ArtifactError       the model folder breaks its own manifest or parity pack
+│   └── StoreError          the document store is unreadable or belongs to another model
+└── ServiceError            answered over HTTP, see HTTP_OF
+    ├── MalformedBody       400  the body is not JSON
+    ├── InvalidInput        422  a field is invalid
+    │   └── TextTooLong     422  `truncate: false` and a text longer than the model reads
+    ├── Unauthorized        401  no key, or a wrong one
+    │   └── Forbidden       403  a read-only key on a write
+    ├── NotFound            404  unknown document id or route
+    ├── TooLarge            413  the body is over the limit
+    ├── Overloaded          429  the queue is full; carries Retry-After
+    ├── NotReady            503  starting or shutting down
+    ├── StorageFull         507  the disk or the configured budget is full
+    └── InferenceFailed     500  the model raised on this input
+"""
+
+from dataclasses import dataclass
+
+
+class CrossletError(Exception):
+    """Root of every error raised on purpose in this package."""
+
+
+class StartError(CrossletError):
+    """The service cannot start; the message is the one sentence the operator sees."""
+
+
+class ArtifactError(StartError):
+    """The model folder is not what its manifest or parity pack says."""
+
+
+class StoreError(StartError):
+    """The document store cannot be used with this model or this version."""
+
+
+class ServiceError(CrossletError):
+    """An answer other than success; the message is the sentence the client sees."""
+
+
+class MalformedBody(ServiceError):
+    """The request body is not JSON."""
+
+
+class InvalidInput(ServiceError):
+    """A field of the request is invalid."""
+
+
+class TextTooLong(InvalidInput):
+    """A text is longer than the model reads and the client forbade the cut."""
+
+
+class Unauthorized(ServiceError):
+    """The request carries no key, or an unknown one."""
+
+
+class Forbidden(Unauthorized):
+    """The key is known but may not do this."""
+
+
+class NotFound(ServiceError):
+    """No such document, or no such route."""
+
+
+class TooLarge(ServiceError):
+    """The request body is larger than the limit."""
+
+
+class Overloaded(ServiceError):
+    """The queue has no room for the request's texts now."""
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class NotReady(ServiceError):
+    """The service is starting or shutting down."""
+
+
+class StorageFull(ServiceError):
+    """The document store has no room; nothing accepted is lost."""
+
+
+class InferenceFailed(ServiceError):
+    """The model raised on this input; other requests are not affected."""
+
+
+@dataclass(frozen=True)
+class HttpMapping:
+    """How one error class is answered: the status and the body's `error_type`."""
+
+    status: int
+    error_type: str
+
+
+HTTP_OF: dict[type[ServiceError], HttpMapping] = {
+    MalformedBody: HttpMapping(400, "Validation"),
+    InvalidInput: HttpMapping(422, "Validation"),
+    TextTooLong: HttpMapping(422, "Tokenizer"),
+    Unauthorized: HttpMapping(401, "Unauthorized"),
+    Forbidden: HttpMapping(403, "Unauthorized"),
+    NotFound: HttpMapping(404, "NotFound"),
+    TooLarge: HttpMapping(413, "TooLarge"),
+    Overloaded: HttpMapping(429, "Overloaded"),
+    NotReady: HttpMapping(503, "NotReady"),
+    StorageFull: HttpMapping(507, "Backend"),
+    InferenceFailed: HttpMapping(500, "Backend"),
+}
