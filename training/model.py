@@ -1,0 +1,188 @@
+"""The encoder: any BERT-family body with an embedding bottleneck and a recurrent unit. Knows nothing about losses or data.
+
+Shapes: B batch, L tokens, H hidden, V vocabulary.
+
+One class serves the assistant (no bottleneck, no recurrence) and the student (both): Ding et al. 2022, section 3.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+
+
+class CrossletConfig(PretrainedConfig):
+    """Shape of an encoder: the body's own transformers configuration plus what compresses it.
+
+    Args:
+        base: configuration of the body as a dict with its `model_type`; `num_hidden_layers` is M, the unit's depth.
+        bottleneck_size: B, or None to keep the body's own V x H embedding table.
+        recurrences: K, how many times the unit is applied.
+    """
+
+    model_type = "crosslet"
+
+    def __init__(
+        self,
+        base: dict[str, Any] | None = None,
+        bottleneck_size: int | None = None,
+        recurrences: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        self.base = base or {"model_type": "bert"}
+        self.bottleneck_size = bottleneck_size
+        self.recurrences = recurrences
+        super().__init__(**kwargs)
+
+    def base_config(self) -> PretrainedConfig:
+        """The body's configuration as transformers reads it."""
+        fields = {key: value for key, value in self.base.items() if key != "model_type"}
+        config: PretrainedConfig = AutoConfig.for_model(self.base["model_type"], **fields)
+        return config
+
+    @property
+    def hidden_size(self) -> int:
+        """H, whatever the body's family calls it."""
+        return int(self.base_config().hidden_size)
+
+    @property
+    def vocab_size(self) -> int:
+        """V."""
+        return int(self.base_config().vocab_size)
+
+
+class BottleneckEmbedding(nn.Module):
+    """Word embeddings through a narrow table: V x B, then B x H without bias (Ding et al. 2022, section 3.1)."""
+
+    def __init__(self, vocab_size: int, bottleneck_size: int, hidden_size: int, padding_idx: int | None) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, bottleneck_size, padding_idx=padding_idx)
+        self.projection = nn.Linear(bottleneck_size, hidden_size, bias=False)
+
+    def forward(self, input_ids_BL: Tensor) -> Tensor:
+        """Embed token ids: (B, L) int64 -> (B, L, H)."""
+        embedding_BLH: Tensor = self.projection(self.table(input_ids_BL))
+        return embedding_BLH
+
+
+class RecurrentUnit(nn.ModuleList):
+    """M layers stored once and iterated K times, in order: RU = {L_1..L_M} (Eq. (1), Ding et al. 2022).
+
+    A drop-in for the layer list of a transformers encoder: only iteration repeats, so parameters, the state dict and
+    `len()` see each layer once.
+    """
+
+    def __init__(self, layers: list[nn.Module], recurrences: int) -> None:
+        super().__init__(layers)
+        self.recurrences = recurrences
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        return iter(list(self._modules.values()) * self.recurrences)  # type: ignore[arg-type]
+
+
+class CrossletEncoder(PreTrainedModel):
+    """A body of the BERT, RoBERTa, XLM-R, DistilBERT or MiniLM family with bottleneck and recurrence.
+
+    The body runs transformers' own code, so position offsets, token types and padding ids are the family's own.
+    """
+
+    config_class = CrossletConfig
+    base_model_prefix = "crosslet"
+    _supports_sdpa = True
+
+    def __init__(self, config: CrossletConfig) -> None:
+        super().__init__(config)
+        base_config = config.base_config()
+        self.body = build_body(base_config, attention=config._attn_implementation or "eager")
+        if config.bottleneck_size is not None:
+            self.body.embeddings.word_embeddings = BottleneckEmbedding(
+                base_config.vocab_size, config.bottleneck_size, base_config.hidden_size, base_config.pad_token_id
+            )
+        stack = layer_stack(self.body)
+        stack.layer = RecurrentUnit(list(stack.layer), config.recurrences)
+        self.body.config.num_hidden_layers *= config.recurrences  # the body sizes its per-layer lists by applications
+        self.post_init()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Any) -> Any:
+        """Encode token ids.
+
+        Args:    input_ids: (B, L) int64.  attention_mask: (B, L) int64, 1 = token, 0 = padding.
+        Returns: transformers' output object; `last_hidden_state` is (B, L, H).
+        """
+        return self.body(input_ids=input_ids, attention_mask=attention_mask)
+
+    def embed_tokens(self, input_ids_BL: Tensor) -> Tensor:
+        """Output of the whole embedding layer, LayerNorm included: (B, L) -> (B, L, H), the target of Eq. (3)."""
+        embedding_BLH: Tensor = self.body.embeddings(input_ids_BL)
+        return embedding_BLH
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The word embeddings: an `nn.Embedding`, or a `BottleneckEmbedding`."""
+        module: nn.Module = self.body.embeddings.word_embeddings
+        return module
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the word embeddings."""
+        self.body.embeddings.word_embeddings = value
+
+
+def shape_of(config: PretrainedConfig, **changes: Any) -> dict[str, Any]:
+    """What `CrossletConfig.base` holds of a body's configuration: its shape, without paths and versions."""
+    provenance = {"_name_or_path", "architectures", "transformers_version", "dtype", "torch_dtype", "use_cache"}
+    shape = {key: value for key, value in config.to_diff_dict().items() if key not in provenance}
+    shape["model_type"] = config.model_type
+    for name, value in changes.items():
+        shape[config.attribute_map.get(name, name)] = value
+    return shape
+
+
+def build_body(config: PretrainedConfig, attention: str) -> Any:
+    """A randomly initialised body without the pooler of its pre-training task."""
+    model_class = AutoModel._model_mapping[type(config)]
+    options: dict[str, Any] = {"attn_implementation": attention}
+    if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
+        options["add_pooling_layer"] = False  # sentence embeddings are mean-pooled: the [CLS] pooler is dead weight
+    return AutoModel.from_config(config, **options)
+
+
+def layer_stack(body: Any) -> Any:
+    """The module that owns the body's `layer` list: BERT-likes call it encoder, DistilBERT transformer."""
+    return body.encoder if hasattr(body, "encoder") else body.transformer
+
+
+def copy_body(source: CrossletEncoder, target: CrossletEncoder) -> None:
+    """Initialise `target` from `source`: its first M layers and everything else but the word embeddings."""
+    state = {
+        name: tensor for name, tensor in source.state_dict().items() if not name.startswith("body.embeddings.word_")
+    }
+    kept = {name: tensor for name, tensor in state.items() if name in target.state_dict()}
+    missing = target.load_state_dict(kept, strict=False).missing_keys
+    unexplained = [name for name in missing if not name.startswith("body.embeddings.word_embeddings")]
+    if unexplained:
+        raise ValueError(f"the source encoder has no {', '.join(unexplained)}")
+
+
+def mean_pool(token_embedding_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
+    """Average the real-token embeddings of each sentence.
+
+    Args:    token_embedding_BLH: float.  attention_mask_BL: int64, 1 = token, 0 = padding; each row has a token.
+    Returns: (B, H) float32, not normalised.
+    """
+    mask_BL1 = attention_mask_BL.unsqueeze(-1).to(torch.float32)
+    return (token_embedding_BLH.float() * mask_BL1).sum(dim=1) / mask_BL1.sum(dim=1)
+
+
+def parameter_counts(encoder: CrossletEncoder) -> tuple[int, int]:
+    """(embedding, encoder) parameters, as the paper reports sizes: the embedding layer, then the unit's layers once."""
+    embedding = sum(parameter.numel() for parameter in encoder.body.embeddings.parameters())
+    total = sum(parameter.numel() for parameter in encoder.parameters())
+    return embedding, total - embedding
+
+
+AutoConfig.register(CrossletConfig.model_type, CrossletConfig)
+AutoModel.register(CrossletConfig, CrossletEncoder)

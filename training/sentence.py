@@ -1,0 +1,82 @@
+"""A sentence encoder: token encoder, mean pooling, optional head, optional unit length; saved as a sentence-transformers folder.
+
+Shapes: B batch, L tokens, D dims of the sentence embedding.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedTokenizerFast
+
+from training.model import CrossletEncoder, mean_pool
+
+
+class CrossletTransformer(Transformer):
+    """Loads a crosslet checkpoint inside sentence-transformers: importing this module registers the architecture."""
+
+
+class SentenceEncoder(nn.Module):
+    """h_X of the paper: the pooled embedding of a sentence by encoder X.
+
+    Args:
+        encoder: gives token embeddings.
+        head: maps H to the teacher's width, or None where the widths agree.
+        normalized: unit length, as a teacher that ends in a Normalize module asks for.
+    """
+
+    def __init__(self, encoder: CrossletEncoder, head: nn.Linear | None = None, *, normalized: bool) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self.normalized = normalized
+
+    def forward(self, input_ids_BL: Tensor, attention_mask_BL: Tensor) -> Tensor:
+        """Token ids and mask, (B, L) int64 -> (B, D) float32."""
+        hidden_BLH = self.encoder(input_ids_BL, attention_mask_BL).last_hidden_state
+        embedding_BD = mean_pool(hidden_BLH, attention_mask_BL)
+        if self.head is not None:
+            embedding_BD = self.head(embedding_BD).float()
+        return F.normalize(embedding_BD, dim=-1) if self.normalized else embedding_BD
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return self.head.out_features if self.head is not None else int(self.encoder.config.hidden_size)
+
+
+def save_sentence_encoder(
+    model: SentenceEncoder, tokenizer: PreTrainedTokenizerFast, folder: Path, *, max_length: int
+) -> None:
+    """Write a folder that `SentenceTransformer(folder)` loads where crosslet's training extra is installed."""
+    model.encoder.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    transformer = CrossletTransformer(str(folder), max_seq_length=max_length)
+    hidden_size = int(model.encoder.config.hidden_size)
+    modules: list[nn.Module] = [transformer, Pooling(hidden_size, pooling_mode="mean")]
+    if model.head is not None:
+        dense = Dense(hidden_size, model.head.out_features, bias=True, activation_function=nn.Identity())
+        dense.linear.load_state_dict(model.head.state_dict())
+        modules.append(dense)
+    if model.normalized:
+        modules.append(Normalize())
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+
+
+def load_sentence_encoder(folder: Path, *, attention: str = "sdpa") -> SentenceEncoder:
+    """Read a crosslet checkpoint back as a trainable module.
+
+    Raises: ValueError: the folder's first module is not a crosslet encoder.
+    """
+    loaded = SentenceTransformer(str(folder), device="cpu", model_kwargs={"attn_implementation": attention})
+    encoder = loaded[0].auto_model
+    if not isinstance(encoder, CrossletEncoder):
+        raise ValueError(f"{folder} holds a {type(encoder).__name__}, not a crosslet checkpoint")
+    head: nn.Linear | None = next((module.linear for module in loaded if isinstance(module, Dense)), None)
+    normalized = any(isinstance(module, Normalize) for module in loaded)
+    return SentenceEncoder(encoder.to(torch.float32), head, normalized=normalized)
