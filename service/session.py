@@ -1,0 +1,73 @@
+"""Runs the ONNX graph on the token ids of one text. Knows ONNX Runtime; knows nothing about text or queues.
+
+B batch (always 1), L tokens, D dims
+"""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from service.errors import ArtifactError, InferenceFailed
+
+INPUT_NAMES = ["attention_mask", "input_ids"]
+OUTPUT_NAME = "sentence_embedding"
+
+
+class Session:
+    """One single-threaded ONNX Runtime session; `run` may be called from many threads at once."""
+
+    def __init__(self, path: Path, *, dim: int) -> None:
+        """Load the graph and check its signature.
+
+        Raises: ArtifactError: ONNX Runtime refuses the graph, or its inputs and output are not the contract's.
+        """
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path), sess_options=_options(), providers=["CPUExecutionProvider"]
+            )
+        except Exception as exc:  # ONNX Runtime's errors share no base of their own
+            raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({_first_line(exc)})") from exc
+        names = sorted(node.name for node in self._session.get_inputs())
+        outputs = {node.name: node.shape for node in self._session.get_outputs()}
+        if names != INPUT_NAMES or OUTPUT_NAME not in outputs:
+            raise ArtifactError(f"{path.parent}: {path.name} maps {names} to {sorted(outputs)}, not to {OUTPUT_NAME}")
+        graph_dim = outputs[OUTPUT_NAME][-1]
+        if isinstance(graph_dim, int) and graph_dim != dim:
+            raise ArtifactError(f"{path.parent}: {path.name} gives {graph_dim} dims, the manifest says {dim}")
+        self._dim = dim
+
+    def run(self, input_ids: list[int]) -> npt.NDArray[np.float32]:
+        """Embed one text, without padding and without batch-mates.
+
+        Args:    input_ids: L token ids, specials included.
+        Returns: (D,) float32, norm 1.
+        Raises:  InferenceFailed: ONNX Runtime raised, or the vector is not D finite numbers.
+        """
+        input_ids_BL = np.asarray([input_ids], dtype=np.int64)  # int64: the graph's input type
+        try:
+            (embedding_BD,) = self._session.run(
+                [OUTPUT_NAME], {"input_ids": input_ids_BL, "attention_mask": np.ones_like(input_ids_BL)}
+            )
+        except Exception as exc:
+            raise InferenceFailed(f"the model failed on a text of {len(input_ids)} tokens") from exc
+        embedding_D: npt.NDArray[np.float32] = embedding_BD[0]
+        if embedding_D.shape != (self._dim,) or not np.isfinite(embedding_D).all():
+            raise InferenceFailed(f"the model gave no finite vector of {self._dim} dims for {len(input_ids)} tokens")
+        return embedding_D
+
+
+def _options() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # one text, one thread: the pool is the parallelism
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.enable_cpu_mem_arena = False  # an arena keeps the peak of the longest text for ever
+    options.enable_mem_pattern = False  # patterns are cached per input shape, and every length is a shape
+    options.log_severity_level = 3  # errors only; its warnings are about the graph, not about a request
+    return options
+
+
+def _first_line(exc: Exception) -> str:
+    return (str(exc).splitlines() or [type(exc).__name__])[0]

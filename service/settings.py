@@ -1,0 +1,87 @@
+"""Every setting of the service, read once at start from `CROSSLET_*`. Knows limits and paths; does no work."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.errors import StartError
+
+BUNDLED_MODEL = Path(__file__).resolve().parent.parent / "models" / "default"
+
+
+class Settings(BaseSettings):
+    """The service's configuration; each field is the environment variable `CROSSLET_<NAME>`."""
+
+    model_config = SettingsConfigDict(env_prefix="CROSSLET_", frozen=True, extra="ignore", protected_namespaces=())
+
+    model: Path = Field(BUNDLED_MODEL, description="Folder of the artifact to serve; default: the bundled one.")
+    host: str = Field("127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    data: Path = Field(Path("data"), description="Folder of documents.sqlite3; made if missing.")
+    workers: int = Field(
+        0, ge=0, le=1024, description="Encoding threads; 0 = the CPUs usable (affinity, cgroup quota)."
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least severe event to log.")
+
+    max_texts: int = Field(512, ge=1, description="Most texts (or documents) in one request.")
+    max_queue_texts: int = Field(4096, ge=1, description="Most texts waiting for a worker; above it: 429.")
+    max_body_bytes: int = Field(4_000_000, ge=1, description="Largest request body; above it: 413.")
+    max_inflight_bytes: int = Field(
+        64_000_000, ge=1, description="Most request bytes held in memory at once, over all requests; above it: 429."
+    )
+    max_top_k: int = Field(1000, ge=1, description="Largest top_k of a search, and largest page of documents.")
+    max_index_bytes: int = Field(0, ge=0, description="Most memory for document vectors; above it: 507. 0 = no limit.")
+
+    api_keys: SecretStr = Field(SecretStr(""), description="Comma-separated keys that may do everything.")
+    api_keys_file: Path | None = Field(None, description="File with one such key a line, read at start.")
+    read_api_keys: SecretStr = Field(SecretStr(""), description="Comma-separated keys that may not write documents.")
+    metrics_open: bool = Field(True, description="Whether GET /metrics is answered without a key.")
+
+    drain_delay_s: float = Field(
+        1.0, ge=0, description="Seconds between SIGTERM (/ready turns 503) and the end of listening."
+    )
+    shutdown_timeout_s: int = Field(30, ge=1, description="Most seconds to finish accepted requests after that.")
+    stall_timeout_s: float = Field(
+        60.0, gt=0, description="Seconds without a finished text, while texts wait, until /ready says 503."
+    )
+
+    @model_validator(mode="after")
+    def _limits_fit(self) -> Self:
+        if self.max_texts > self.max_queue_texts:
+            raise ValueError(
+                f"CROSSLET_MAX_TEXTS is {self.max_texts}, more than the whole queue holds: "
+                f"{self.max_queue_texts} (CROSSLET_MAX_QUEUE_TEXTS)"
+            )
+        if self.max_body_bytes > self.max_inflight_bytes:
+            raise ValueError(
+                f"CROSSLET_MAX_BODY_BYTES is {self.max_body_bytes}, more than all requests together may hold: "
+                f"{self.max_inflight_bytes} (CROSSLET_MAX_INFLIGHT_BYTES)"
+            )
+        return self
+
+    @property
+    def documents_path(self) -> Path:
+        """The SQLite file with the documents."""
+        return self.data / "documents.sqlite3"
+
+    def keys(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The full keys and the read-only keys.
+
+        Raises: StartError: the key file cannot be read, or a key is in both sets.
+        """
+        full = _split(self.api_keys.get_secret_value(), ",")
+        if self.api_keys_file is not None:
+            try:
+                full |= _split(self.api_keys_file.read_text(encoding="utf-8"), "\n")
+            except (OSError, UnicodeDecodeError) as exc:
+                raise StartError(f"key file {self.api_keys_file} cannot be read (CROSSLET_API_KEYS_FILE)") from exc
+        read = _split(self.read_api_keys.get_secret_value(), ",")
+        if full & read:
+            raise StartError("a key is in both CROSSLET_API_KEYS and CROSSLET_READ_API_KEYS; it can be in one")
+        return full, read
+
+
+def _split(text: str, separator: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in text.split(separator)) - {""}

@@ -1,0 +1,58 @@
+"""Turns one text into token ids, cut to what the model reads. Knows tokenizer.json; knows nothing about vectors.
+
+L tokens
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tokenizers  # type: ignore[import-untyped]
+
+from service.errors import ArtifactError
+
+
+@dataclass(frozen=True)
+class TokenisedText:
+    """input_ids: at most `max_length` ids, specials included.  full_length: what they were before the cut."""
+
+    input_ids: list[int]
+    full_length: int
+
+
+class Tokenizer:
+    """One tokenizer, shared by every worker: `encode` is read-only and releases the GIL."""
+
+    def __init__(self, path: Path, *, max_length: int) -> None:
+        """Load tokenizer.json.
+
+        Raises: ArtifactError: the file is not one that `tokenizers` reads.
+        """
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as exc:  # `tokenizers` raises bare Exception
+            raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({exc})") from exc
+        # The cut is made below, so that the full length is known without building the overflowing pieces.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.max_length = max_length
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are, added tokens included."""
+        size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        return size
+
+    def tokenise(self, text: str) -> TokenisedText:
+        """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
+        encoding = self._tokenizer.encode(text)
+        ids: list[int] = encoding.ids
+        full_length = len(ids)
+        if full_length <= self.max_length:
+            return TokenisedText(ids, full_length)
+        closing = _trailing_ones(encoding.special_tokens_mask)
+        kept = max(0, self.max_length - closing)
+        return TokenisedText((ids[:kept] + ids[full_length - closing :])[: self.max_length], full_length)
+
+
+def _trailing_ones(mask: list[int]) -> int:
+    return next((count for count, flag in enumerate(reversed(mask)) if not flag), len(mask))

@@ -1,0 +1,127 @@
+# ruff: noqa: RUF001 - multilingual texts
+"""Builds a tiny real artifact without torch: a trained WordPiece tokenizer and a mean-of-embeddings graph."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from service.artifact import Manifest, ParityPack, describe_files, fingerprint_of
+from service.session import Session
+from service.tokenizer import Tokenizer as ServiceTokenizer
+
+DIM = 16
+MAX_LENGTH = 24
+TEXTS = (
+    "A man is playing a guitar.",
+    "Ein Mann spielt Gitarre.",
+    "Un hombre toca la guitarra.",
+    "Un homme joue de la guitare.",
+    "Bir adam gitar çalıyor.",
+    "رجل يعزف على الغيتار.",
+    "一个人在弹吉他。",
+    "The stock market fell sharply today.",
+    "Der Aktienmarkt ist heute stark gefallen.",
+    "La bolsa cayó con fuerza hoy.",
+    "Borsa bugün sert düştü.",
+    "今天股市大幅下跌。",
+)
+
+
+def build_artifact(folder: Path, *, seed: int = 0, name: str = "tiny") -> Manifest:
+    """Write a folder that keeps the whole contract; another seed gives another fingerprint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary_size = _write_tokenizer(folder / "tokenizer.json")
+    _write_graph(folder / "model.onnx", vocabulary_size=vocabulary_size, seed=seed)
+    (folder / "README.md").write_text(f"# {name}\n", encoding="utf-8")
+    (folder / "parity.json").write_text(_parity_of(folder).to_json(), encoding="utf-8")
+    return write_manifest(folder, name=name, parameters=vocabulary_size * DIM)
+
+
+def write_manifest(folder: Path, *, name: str = "tiny", parameters: int = 0, **changes: object) -> Manifest:
+    """(Re)write manifest.json from the files as they are now."""
+    files = describe_files(folder)
+    manifest = Manifest(
+        schema_version=1,
+        name=name,
+        kind="bi-encoder",
+        dim=DIM,
+        max_length=MAX_LENGTH,
+        languages=("ar", "de", "en", "es", "fr", "tr", "zh"),
+        precision="fp32",
+        parameters=parameters,
+        fingerprint=fingerprint_of(
+            model_sha256=files["model.onnx"].sha256, tokenizer_sha256=files["tokenizer.json"].sha256
+        ),
+        files=files,
+        training={},
+        evaluation={},
+        data_licences=(),
+        created_by="tests",
+        created_at="2026-01-01T00:00:00Z",
+    )
+    manifest = dataclasses.replace(manifest, **changes)  # type: ignore[arg-type]
+    (folder / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
+    return manifest
+
+
+def _write_tokenizer(path: Path) -> int:
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=specials, show_progress=False)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.save(str(path))
+    return int(tokenizer.get_vocab_size())
+
+
+def _write_graph(path: Path, *, vocabulary_size: int, seed: int) -> None:
+    """Gather -> masked mean -> L2 norm, in opset 17."""
+    weight_VD = np.random.default_rng(seed).standard_normal((vocabulary_size, DIM)).astype(np.float32)
+    weight_VD[:4] *= 0.1  # special tokens say little
+    nodes = [
+        helper.make_node("Gather", ["weight", "input_ids"], ["token_embedding"]),
+        helper.make_node("Cast", ["attention_mask"], ["mask_BL"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["mask_BL", "last"], ["mask_BL1"]),
+        helper.make_node("Mul", ["token_embedding", "mask_BL1"], ["masked"]),
+        helper.make_node("ReduceSum", ["masked", "middle"], ["total"], keepdims=0),
+        helper.make_node("ReduceSum", ["mask_BL1", "middle"], ["count"], keepdims=0),
+        helper.make_node("Div", ["total", "count"], ["mean"]),
+        helper.make_node("ReduceL2", ["mean"], ["norm"], axes=[1], keepdims=1),
+        helper.make_node("Div", ["mean", "norm"], ["sentence_embedding"]),
+    ]
+    constants = {"weight": weight_VD, "last": np.array([2], np.int64), "middle": np.array([1], np.int64)}
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        inputs=[
+            helper.make_tensor_value_info(name, TensorProto.INT64, ["B", "L"])
+            for name in ("input_ids", "attention_mask")
+        ],
+        outputs=[helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["B", DIM])],
+        initializer=[numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(path))
+
+
+def _parity_of(folder: Path) -> ParityPack:
+    tokenizer = ServiceTokenizer(folder / "tokenizer.json", max_length=MAX_LENGTH)
+    session = Session(folder / "model.onnx", dim=DIM)
+    input_ids = [tokenizer.tokenise(text).input_ids for text in TEXTS]
+    return ParityPack(
+        schema_version=1,
+        min_cosine=0.9999,
+        texts=TEXTS,
+        input_ids=tuple(tuple(row) for row in input_ids),
+        embeddings=tuple(tuple(float(value) for value in session.run(row)) for row in input_ids),
+    )

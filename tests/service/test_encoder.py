@@ -1,0 +1,95 @@
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.encoder import Encoder, load_encoder
+from service.errors import ArtifactError, InvalidInput, TextTooLong
+from tests.artifacts import DIM, MAX_LENGTH, build_artifact, write_manifest
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Path) -> Encoder:
+    return load_encoder(tiny_model)
+
+
+@given(text=st.text(min_size=1, max_size=200))
+def test_any_unicode_text_gives_a_unit_vector(encoder: Encoder, text: str) -> None:
+    encoded = encoder.encode(text)
+    assert encoded.vector.shape == (DIM,)
+    assert abs(float(np.linalg.norm(encoded.vector)) - 1) < 1e-5
+    assert encoded.tokens <= MAX_LENGTH
+
+
+def test_a_text_and_its_own_token_ids_give_the_same_vector(encoder: Encoder, tiny_model: Path) -> None:
+    parity = json.loads((tiny_model / "parity.json").read_text(encoding="utf-8"))
+    for text, ids in zip(parity["texts"], parity["input_ids"], strict=True):
+        assert np.array_equal(encoder.encode(text).vector, encoder.encode(tuple(ids)).vector)
+
+
+def test_a_cut_text_says_so(encoder: Encoder) -> None:
+    encoded = encoder.encode("guitar " * 50)
+    assert encoded.truncated
+    assert encoded.tokens == MAX_LENGTH
+
+
+def test_a_forbidden_cut_names_both_lengths(encoder: Encoder) -> None:
+    length = encoder.encode("guitar " * 50).full_length
+    with pytest.raises(TextTooLong, match=f"has {length} tokens; the model reads {MAX_LENGTH}"):
+        encoder.encode("guitar " * 50, truncate=False)
+
+
+@pytest.mark.parametrize("token", [-1, 10**6])
+def test_an_unknown_token_id_is_refused(encoder: Encoder, token: int) -> None:
+    with pytest.raises(InvalidInput, match="outside the vocabulary"):
+        encoder.encode((2, token, 3))
+
+
+def copy_of(folder: Path, target: Path) -> Path:
+    return Path(shutil.copytree(folder, target / "copy"))
+
+
+def test_a_model_that_moved_from_its_parity_pack_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    other = tmp_path / "other"
+    build_artifact(other, seed=1)
+    shutil.copy(other / "model.onnx", folder / "model.onnx")
+    write_manifest(folder)  # hashes agree, vectors do not
+    with pytest.raises(ArtifactError, match="the pack asks for"):
+        load_encoder(folder)
+
+
+def test_a_tokenizer_that_moved_from_its_parity_pack_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["normalizer"] = None  # no more lower-casing
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    write_manifest(folder)
+    with pytest.raises(ArtifactError, match="other token ids"):
+        load_encoder(folder)
+
+
+def test_a_cross_encoder_is_not_served_as_an_encoder(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    write_manifest(folder, kind="cross-encoder")
+    with pytest.raises(ArtifactError, match="is a cross-encoder"):
+        load_encoder(folder)
+
+
+def test_a_graph_of_another_width_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    write_manifest(folder, dim=DIM + 1)
+    with pytest.raises(ArtifactError, match=f"gives {DIM} dims, the manifest says {DIM + 1}"):
+        load_encoder(folder)
+
+
+def test_a_file_that_is_no_graph_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    (folder / "model.onnx").write_bytes(b"not a graph")
+    write_manifest(folder)
+    with pytest.raises(ArtifactError, match=r"model\.onnx cannot be loaded"):
+        load_encoder(folder)

@@ -1,0 +1,36 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from service.errors import StartError
+from service.settings import Settings
+
+
+def test_a_setting_comes_from_its_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLET_PORT", "9090")
+    assert Settings().port == 9090
+
+
+def test_the_queue_must_hold_the_largest_request() -> None:
+    with pytest.raises(ValidationError, match=r"CROSSLET_MAX_TEXTS is 10, .* 5 \(CROSSLET_MAX_QUEUE_TEXTS\)"):
+        Settings(max_texts=10, max_queue_texts=5)
+
+
+def test_every_setting_is_described() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_keys_come_from_the_list_and_from_the_file(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("three\n\n")
+    settings = Settings(api_keys=" one, two,", api_keys_file=tmp_path / "keys", read_api_keys="four")
+    assert settings.keys() == ({"one", "two", "three"}, {"four"})
+
+
+def test_a_key_cannot_be_both_full_and_read_only() -> None:
+    with pytest.raises(StartError, match="both"):
+        Settings(api_keys="same", read_api_keys="same").keys()
+
+
+def test_printing_the_settings_shows_no_key() -> None:
+    assert "hunter2" not in repr(Settings(api_keys="hunter2")) + Settings(api_keys="hunter2").model_dump_json()

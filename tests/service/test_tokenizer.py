@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import ArtifactError
+from service.tokenizer import Tokenizer
+from tests.artifacts import MAX_LENGTH, TEXTS
+
+
+@pytest.fixture(scope="module")
+def path(tiny_model: Path) -> Path:
+    return tiny_model / "tokenizer.json"
+
+
+@given(words=st.lists(st.sampled_from(" ".join(TEXTS).split()), max_size=40), max_length=st.integers(3, MAX_LENGTH))
+def test_the_cut_is_the_one_the_tokenizers_library_makes(path: Path, words: list[str], max_length: int) -> None:
+    reference = tokenizers.Tokenizer.from_file(str(path))
+    reference.enable_truncation(max_length)
+    text = " ".join(words)
+    assert Tokenizer(path, max_length=max_length).tokenise(text).input_ids == reference.encode(text).ids
+
+
+def test_the_full_length_counts_what_was_cut(path: Path) -> None:
+    tokenised = Tokenizer(path, max_length=8).tokenise("guitar " * 50)
+    assert len(tokenised.input_ids) == 8
+    assert tokenised.full_length > 50
+
+
+def test_truncation_written_in_the_file_is_not_trusted(path: Path, tmp_path: Path) -> None:
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=64)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    expected = Tokenizer(path, max_length=MAX_LENGTH).tokenise(TEXTS[0])
+    assert Tokenizer(tmp_path / "tokenizer.json", max_length=MAX_LENGTH).tokenise(TEXTS[0]) == expected
+
+
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ArtifactError, match=r"tokenizer\.json cannot be loaded"):
+        Tokenizer(tmp_path / "tokenizer.json", max_length=8)
