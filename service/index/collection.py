@@ -1,0 +1,121 @@
+"""Documents and their index, always in step: a change is durable first, then searchable. Knows no HTTP and no encoder.
+
+N documents, D dims
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from service.errors import StorageFull
+from service.index.base import VectorIndex, Vectors
+from service.index.documents import Document, DocumentStore, StoredDocument, Transaction
+from service.index.filters import Condition, to_condition
+from service.index.locks import ReadWriteLock
+
+
+@dataclass(frozen=True)
+class Match:
+    """A document found by a search; score is the cosine with the query."""
+
+    score: float
+    document: StoredDocument
+
+
+class Collection:
+    """The document store with the vector index derived from it. Every method may block; call it off the event loop."""
+
+    def __init__(self, store: DocumentStore, index: VectorIndex, *, max_index_bytes: int = 0) -> None:
+        """Fill the index from the store. max_index_bytes: most memory for vectors, 0 = no limit."""
+        self._store = store
+        self._index = index
+        self._max_index_bytes = max_index_bytes
+        self._writing = threading.Lock()
+        self._in_step = ReadWriteLock()  # store and index agree whenever it is free
+        for rows, vectors_ND in store.vectors():
+            index.replace(rows, vectors_ND)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def backend(self) -> str:
+        """The name of the index."""
+        return self._index.backend
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the index takes."""
+        return self._index.size_bytes
+
+    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
+        """Insert or replace documents, by id; gives the revision of the change. Durable and searchable on return.
+
+        Raises: StorageFull: no room on the disk or under `max_index_bytes`; nothing was changed.
+        """
+        with self._writing, self._store.transaction() as transaction:
+            new = len(documents) - len(transaction.rows_of([document.id for document in documents]))
+            self._check_room(new, dim=vectors_ND.shape[1])
+            rows = transaction.upsert(documents, vectors_ND)
+            with self._in_step.exclusive():
+                transaction.commit()
+                self._index.replace(rows, vectors_ND)
+            return transaction.revision
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Remove documents by id; gives how many there were."""
+        with self._writing, self._store.transaction() as transaction:
+            return self._delete(transaction, transaction.rows_of(ids))
+
+    def delete_matching(self, filter_: Mapping[str, object]) -> int:
+        """Remove the documents that a filter selects; gives how many there were.
+
+        Raises: InvalidInput: the filter is empty or malformed.
+        """
+        condition = to_condition(filter_)
+        with self._writing, self._store.transaction() as transaction:
+            # Read outside the transaction's own connection: safe, for no other writer runs.
+            return self._delete(transaction, self._store.matching(condition).tolist())
+
+    def get(self, id_: str) -> StoredDocument | None:
+        """One document by its id."""
+        return self._store.get(id_)
+
+    def page(self, *, after_row: int, limit: int) -> list[StoredDocument]:
+        """The next documents in the order of first arrival."""
+        return self._store.page(after_row=after_row, limit=limit)
+
+    def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
+        """The `top_k` nearest documents that the filter selects: by score, ties by id.
+
+        Raises: InvalidInput: the filter is malformed.
+        """
+        condition: Condition | None = to_condition(filter_) if filter_ else None  # {} selects everything
+        with self._in_step.shared():
+            among = None if condition is None else self._store.matching(condition)
+            hits = self._index.search(vector_D, top_k=top_k, among=among)
+            documents = self._store.fetch(hits.rows.tolist())
+        matches = [
+            Match(max(-1.0, min(1.0, score)), documents[row])  # rounding may leave a cosine just above 1
+            for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)
+        ]
+        return sorted(matches, key=lambda match: (-match.score, match.document.id))[:top_k]
+
+    def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
+        if rows:
+            transaction.delete(rows)
+            with self._in_step.exclusive():
+                transaction.commit()
+                self._index.remove(rows)
+        return len(rows)
+
+    def _check_room(self, new: int, *, dim: int) -> None:
+        needed = self._index.size_bytes + new * (4 * dim + 8)
+        if self._max_index_bytes and new and needed > self._max_index_bytes:
+            raise StorageFull(
+                f"the index would take {needed} bytes; the limit is {self._max_index_bytes} (CROSSLET_MAX_INDEX_BYTES)"
+            )

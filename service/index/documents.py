@@ -1,0 +1,244 @@
+"""The document store: SQLite, and the only truth about what was accepted. Knows rows and bytes; knows no search.
+
+documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change
+fields     one row a scalar of the metadata, so that a filter is an index look-up
+store      schema version, fingerprint of the model that made the vectors, dim, revision
+"""
+
+import fcntl
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import orjson
+
+from service.errors import StorageFull, StoreError
+from service.index.base import Rows, Vectors
+from service.index.filters import Condition, stored_kinds
+
+SCHEMA_VERSION = 1
+SCHEMA = """
+CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    text TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    vector BLOB NOT NULL,
+    revision INTEGER NOT NULL
+);
+CREATE TABLE fields (
+    key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
+    PRIMARY KEY (key, kind, value, row)
+) WITHOUT ROWID;
+CREATE INDEX fields_of_row ON fields (row);
+"""
+COLUMNS = "row, id, text, metadata, revision"
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a client puts: metadata is any JSON object."""
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StoredDocument(Document):
+    """A document with its row number and the revision of its last change."""
+
+    row: int
+    revision: int
+
+
+class DocumentStore:
+    """One SQLite file in WAL mode. One thread writes at a time; any thread may read."""
+
+    def __init__(self, path: Path, *, fingerprint: str, dim: int) -> None:
+        """Open the file, or make it.
+
+        Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
+        """
+        self._path = path
+        self._dim = dim
+        self._readers = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._lock = _lock_for_this_process(path)
+        try:
+            self._writer = self._connect()
+            self._writer.execute("PRAGMA journal_mode = WAL")
+            self._writer.execute("PRAGMA synchronous = FULL")  # answered means on the disk
+            self._prepare(fingerprint)
+        except sqlite3.Error as exc:
+            self.close()
+            raise StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder") from exc
+        except StoreError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close every connection; the last one folds the WAL into the file."""
+        for connection in self._connections:
+            connection.close()
+        self._lock.close()
+
+    @property
+    def revision(self) -> int:
+        """Counts the committed changes."""
+        return int(self._store()["revision"])
+
+    @contextmanager
+    def transaction(self) -> Iterator["Transaction"]:
+        """One write, by one thread; what is not committed at the end is rolled back.
+
+        Raises: StorageFull: the disk is full; nothing of this transaction was kept.
+        """
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            yield Transaction(self._writer, self.revision + 1)
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise StorageFull(
+                    "the disk of the document store is full (CROSSLET_DATA); nothing was changed"
+                ) from exc
+            raise
+        finally:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
+    def count(self) -> int:
+        """How many documents there are."""
+        return int(self._reader().execute("SELECT count(*) FROM documents").fetchone()[0])
+
+    def get(self, id_: str) -> StoredDocument | None:
+        """One document by its id."""
+        found = self._reader().execute(f"SELECT {COLUMNS} FROM documents WHERE id = ?", (id_,)).fetchone()  # noqa: S608
+        return None if found is None else _document(found)
+
+    def fetch(self, rows: Sequence[int]) -> dict[int, StoredDocument]:
+        """Documents by row number; unknown rows are left out."""
+        query = f"SELECT {COLUMNS} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
+        return {found[0]: _document(found) for found in self._reader().execute(query, (json.dumps(list(rows)),))}
+
+    def page(self, *, after_row: int, limit: int) -> list[StoredDocument]:
+        """The next documents in the order of first arrival."""
+        query = f"SELECT {COLUMNS} FROM documents WHERE row > ? ORDER BY row LIMIT ?"  # noqa: S608
+        return [_document(found) for found in self._reader().execute(query, (after_row, limit))]
+
+    def matching(self, condition: Condition) -> Rows:
+        """The rows that a filter selects, in ascending order."""
+        query = f"SELECT row FROM documents WHERE {condition.sql} ORDER BY row"  # noqa: S608 - built from constants
+        found = self._reader().execute(query, condition.values).fetchall()
+        return np.fromiter((row for (row,) in found), np.int64, len(found))
+
+    def vectors(self, *, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
+        """Every row with its vector, in batches."""
+        cursor = self._reader().execute("SELECT row, vector FROM documents ORDER BY row")
+        while found := cursor.fetchmany(batch):
+            vectors_ND = np.frombuffer(b"".join(vector for _, vector in found), "<f4").reshape(-1, self._dim)
+            yield [row for row, _ in found], vectors_ND
+
+    def _reader(self) -> sqlite3.Connection:
+        """This thread's own connection: in WAL mode readers do not wait for the writer."""
+        if not hasattr(self._readers, "connection"):
+            self._readers.connection = self._connect()
+        connection: sqlite3.Connection = self._readers.connection
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
+        self._connections.append(connection)
+        return connection
+
+    def _prepare(self, fingerprint: str) -> None:
+        wanted = {"schema_version": str(SCHEMA_VERSION), "fingerprint": fingerprint, "dim": str(self._dim)}
+        if not self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            rows = ", ".join(f"('{key}', '{value}')" for key, value in (wanted | {"revision": "0"}).items())
+            self._writer.executescript(f"BEGIN;{SCHEMA}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
+        found = self._store()
+        if found.get("schema_version") != wanted["schema_version"]:
+            raise StoreError(
+                f"document store {self._path} has schema version {found.get('schema_version')}; "
+                f"this service reads {SCHEMA_VERSION} (CROSSLET_DATA)"
+            )
+        if found["fingerprint"] != fingerprint:
+            raise StoreError(
+                f"document store {self._path} holds vectors of model {found['fingerprint'][:12]}, the service has "
+                f"loaded model {fingerprint[:12]}: use that model (CROSSLET_MODEL) or another folder (CROSSLET_DATA)"
+            )
+
+    def _store(self) -> dict[str, str]:
+        return dict(self._writer.execute("SELECT key, value FROM store").fetchall())
+
+
+class Transaction:
+    """The writes of one change; valid inside `DocumentStore.transaction`."""
+
+    def __init__(self, connection: sqlite3.Connection, revision: int) -> None:
+        self._connection = connection
+        self.revision = revision
+
+    def upsert(self, documents: Sequence[Document], vectors_ND: Vectors) -> list[int]:
+        """Insert or replace documents; gives their rows, in order. A replaced one keeps its row."""
+        return [
+            self._upsert_one(document, vector_D.astype("<f4").tobytes())
+            for document, vector_D in zip(documents, vectors_ND, strict=True)
+        ]
+
+    def rows_of(self, ids: Sequence[str]) -> list[int]:
+        """The rows of the ids that exist."""
+        query = "SELECT row FROM documents WHERE id = ?"
+        found = (self._connection.execute(query, (id_,)).fetchone() for id_ in dict.fromkeys(ids))
+        return [row[0] for row in found if row is not None]
+
+    def delete(self, rows: Sequence[int]) -> None:
+        """Remove documents by row."""
+        self._connection.executemany("DELETE FROM fields WHERE row = ?", ((row,) for row in rows))
+        self._connection.executemany("DELETE FROM documents WHERE row = ?", ((row,) for row in rows))
+
+    def commit(self) -> None:
+        """Make the change durable, under its revision number."""
+        self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
+        self._connection.execute("COMMIT")
+
+    def _upsert_one(self, document: Document, vector: bytes) -> int:
+        (row,) = self._connection.execute(
+            "INSERT INTO documents (id, text, metadata, vector, revision) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET text = excluded.text, metadata = excluded.metadata, "
+            "vector = excluded.vector, revision = excluded.revision RETURNING row",
+            (document.id, document.text, orjson.dumps(document.metadata).decode(), vector, self.revision),
+        ).fetchone()
+        self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
+        self._connection.executemany(
+            "INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)",
+            ((key, *kind, row) for key, value in document.metadata.items() for kind in stored_kinds(value)),
+        )
+        return int(row)
+
+
+def _document(found: tuple[int, str, str, str, int]) -> StoredDocument:
+    row, id_, text, metadata, revision = found
+    return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
+
+
+def _lock_for_this_process(path: Path) -> IO[bytes]:
+    """Hold a lock file as long as the store is open; the system frees it when the process ends, however it ends."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_suffix(".lock").open("ab")
+    except OSError as exc:
+        raise StoreError(f"folder {path.parent} cannot be written ({exc.strerror}); set CROSSLET_DATA") from exc
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        lock.close()
+        raise StoreError(f"document store {path} is in use by another process (CROSSLET_DATA)") from exc
+    return lock

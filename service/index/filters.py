@@ -1,0 +1,139 @@
+"""Parses the metadata filters of the API and turns them into SQL. Knows the `fields` table; runs nothing.
+
+{"lang": "de"} · {"year": {"gte": 2020, "lt": 2024}} · {"tag": {"in": ["a", "b"]}} · {"and": [..]} · {"or": [..]} ·
+{"not": {..}}; several keys side by side are joined by "and". A list in the metadata matches if one of its elements
+does; null matches a field that is null or absent. Kinds never mix: 1 is not "1", and true is not 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from service.errors import InvalidInput
+
+MAX_DEPTH = 16
+MAX_TERMS = 1000  # operators and values, all together
+RANGE_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+LARGEST_INTEGER = 2**63 - 1  # SQLite's; beyond it numbers are compared as floats, as SQLite's JSON does
+
+Scalar = str | int | float | bool | None
+SqlValue = str | int | float
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A boolean SQL expression over `documents.row`, and the values of its question marks."""
+
+    sql: str
+    values: tuple[SqlValue, ...] = ()
+
+
+def to_condition(filter_: Mapping[str, object]) -> Condition:
+    """The SQL of a filter; every name and value is a bound parameter.
+
+    Raises: InvalidInput: the filter is not one; the message names the place, never a value.
+    """
+    terms = _count_terms(filter_, depth=1)
+    if terms > MAX_TERMS:
+        raise InvalidInput(f"filter has {terms} operators and values; the limit is {MAX_TERMS}")
+    return _all_of(filter_, "filter")
+
+
+def stored_kind(value: object) -> tuple[str, SqlValue] | None:
+    """How a scalar is kept in the `fields` table: its kind and an SQL value; None for a list or an object."""
+    if value is None:
+        return "null", 0
+    if isinstance(value, bool):  # before int: True is an int in Python
+        return "boolean", int(value)
+    if isinstance(value, int | float):
+        return "number", value if abs(value) <= LARGEST_INTEGER else float(value)
+    return ("string", value) if isinstance(value, str) else None
+
+
+def stored_kinds(value: object) -> set[tuple[str, SqlValue]]:
+    """The rows of the `fields` table for one metadata value: one an element of a list, never none."""
+    elements = value if isinstance(value, list) else [value]
+    kinds = {stored_kind(element) or ("other", 0) for element in elements}
+    return kinds or {("other", 0)}  # an empty list is present, and matches nothing
+
+
+def _count_terms(node: object, *, depth: int) -> int:
+    if depth > MAX_DEPTH:
+        raise InvalidInput(f"filter is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(node, Mapping):
+        return sum(1 + _count_terms(value, depth=depth + 1) for value in node.values())
+    if isinstance(node, list):
+        return sum(_count_terms(value, depth=depth + 1) for value in node)
+    return 1
+
+
+def _all_of(node: object, where: str) -> Condition:
+    if not isinstance(node, Mapping) or not node:
+        raise InvalidInput(f"{where} must be an object with at least one field or operator")
+    return _join([_one(str(key), value, where) for key, value in node.items()], "AND")
+
+
+def _one(key: str, value: object, where: str) -> Condition:
+    if key in {"and", "or"}:
+        if not isinstance(value, list) or not value:
+            raise InvalidInput(f"{where}.{key} must be a list with at least one filter")
+        parts = [_all_of(part, f"{where}.{key}[{number}]") for number, part in enumerate(value)]
+        return _join(parts, key.upper())
+    if key == "not":
+        inner = _all_of(value, f"{where}.not")
+        return Condition(f"NOT {inner.sql}", inner.values)
+    return _field(key, value, where)
+
+
+def _field(key: str, value: object, where: str) -> Condition:
+    if not isinstance(value, Mapping):
+        return _equals_any(key, [value], where)
+    if not value:
+        raise InvalidInput(f"{where}: a field's operators must be at least one of in, gt, gte, lt, lte")
+    return _join([_operator(key, name, operand, where) for name, operand in value.items()], "AND")
+
+
+def _operator(key: str, name: object, operand: object, where: str) -> Condition:
+    if name == "in":
+        if not isinstance(operand, list) or not operand:
+            raise InvalidInput(f"{where}: 'in' takes a list with at least one value")
+        return _equals_any(key, operand, where)
+    if name not in RANGE_OPERATORS:
+        raise InvalidInput(f"{where}: a field's operators are in, gt, gte, lt, lte")
+    kind = stored_kind(operand)
+    if kind is None or kind[0] not in {"number", "string"}:
+        raise InvalidInput(f"{where}: {name!r} takes a number or a string")
+    return _has(key, kind[0], f"{RANGE_OPERATORS[str(name)]} ?", (kind[1],))
+
+
+def _equals_any(key: str, values: Sequence[object], where: str) -> Condition:
+    by_kind: dict[str, list[SqlValue]] = {}
+    for value in values:
+        kind = stored_kind(value)
+        if kind is None:
+            raise InvalidInput(f"{where}: a field is compared with a string, a number, a boolean or null")
+        by_kind.setdefault(kind[0], []).append(kind[1])
+    parts = []
+    for name, same_kind in by_kind.items():
+        if name == "null":
+            parts.append(_is_null(key))
+        else:
+            marks = ", ".join("?" * len(same_kind))
+            parts.append(_has(key, name, f"IN ({marks})", tuple(same_kind)))
+    return _join(parts, "OR")
+
+
+def _has(key: str, kind: str, test: str, values: tuple[SqlValue, ...]) -> Condition:
+    sql = f"(row IN (SELECT row FROM fields WHERE key = ? AND kind = ? AND value {test}))"  # noqa: S608 - no user text
+    return Condition(sql, (key, kind, *values))
+
+
+def _is_null(key: str) -> Condition:
+    """Absent, or null somewhere."""
+    absent = "row NOT IN (SELECT row FROM fields WHERE key = ?)"
+    null = "row IN (SELECT row FROM fields WHERE key = ? AND kind = 'null')"
+    return Condition(f"({absent} OR {null})", (key, key))
+
+
+def _join(parts: Sequence[Condition], operator: str) -> Condition:
+    sql = f" {operator} ".join(part.sql for part in parts)
+    return Condition(f"({sql})", tuple(value for part in parts for value in part.values))

@@ -1,0 +1,326 @@
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.errors import InvalidInput, StorageFull, StoreError
+from service.index.collection import Collection
+from service.index.documents import Document, DocumentStore
+from service.index.faiss_index import FaissIndex
+from service.index.filters import MAX_DEPTH, MAX_TERMS
+
+DIM = 4
+Open = Callable[..., Collection]
+
+
+def open_collection(folder: Path, *, fingerprint: str = "aa", **limits: int) -> Collection:
+    store = DocumentStore(folder / "documents.sqlite3", fingerprint=fingerprint, dim=DIM)
+    return Collection(store, FaissIndex(DIM), **limits)
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Iterator[Collection]:
+    collection = open_collection(tmp_path)
+    yield collection
+    collection.close()
+
+
+def unit(*values: float) -> np.ndarray:
+    vector = np.asarray(values, np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def put(collection: Collection, vectors: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None) -> int:
+    documents = [Document(id_, f"text of {id_}", dict(metadata or {})) for id_ in vectors]
+    return collection.put(documents, np.stack(list(vectors.values())))
+
+
+def ids(collection: Collection, vector: np.ndarray, top_k: int, **options: Any) -> list[str]:
+    return [match.document.id for match in collection.search(vector, top_k=top_k, **options)]
+
+
+# Small integers: every inner product is exact, so that ties are ties for the oracle too.
+INTEGER_VECTORS = st.lists(st.integers(-2, 2), min_size=DIM, max_size=DIM).map(lambda row: np.asarray(row, np.float32))
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 2.0]) | st.sampled_from("ab1ü")
+METADATA = st.dictionaries(st.sampled_from("xyz"), SCALARS | st.lists(SCALARS, max_size=3), max_size=3)
+RANGES = st.dictionaries(
+    st.sampled_from(["gt", "gte", "lt", "lte"]), st.integers(-3, 3) | st.sampled_from("ab"), min_size=1, max_size=2
+)
+LEAVES = st.dictionaries(
+    st.sampled_from("xyz"),
+    SCALARS | RANGES | st.lists(SCALARS, min_size=1, max_size=3).map(lambda values: {"in": values}),
+    min_size=1,
+    max_size=2,
+)
+FILTERS = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"and": parts})
+        | st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"or": parts})
+        | inner.map(lambda part: {"not": part})
+    ),
+    max_leaves=5,
+)
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "gt": lambda left, right: left > right,
+    "gte": lambda left, right: left >= right,
+    "lt": lambda left, right: left < right,
+    "lte": lambda left, right: left <= right,
+}
+
+
+def kind(value: object) -> str:
+    return "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+
+
+def matches(filter_: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    """The meaning of a filter, written again in plain Python."""
+    return all(matches_one(key, value, metadata) for key, value in filter_.items())
+
+
+def matches_one(key: str, value: Any, metadata: Mapping[str, Any]) -> bool:
+    if key == "and":
+        return all(matches(part, metadata) for part in value)
+    if key == "or":
+        return any(matches(part, metadata) for part in value)
+    if key == "not":
+        return not matches(value, metadata)
+    held = metadata.get(key)
+    elements = held if isinstance(held, list) else [held]
+    if not isinstance(value, dict):
+        return any(same(element, value) for element in elements)
+    if "in" in value:
+        return any(same(element, wanted) for element in elements for wanted in value["in"])
+    return all(
+        any(
+            element is not None and kind(element) == kind(bound) and COMPARE[name](element, bound)
+            for element in elements
+        )
+        for name, bound in value.items()
+    )
+
+
+def same(left: object, right: object) -> bool:
+    if left is None or right is None:
+        return left is right
+    return kind(left) == kind(right) and left == right
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    documents=st.lists(st.tuples(INTEGER_VECTORS, METADATA), min_size=1, max_size=12),
+    query=INTEGER_VECTORS,
+    filter_=st.none() | FILTERS,
+    top_k=st.integers(1, 14),
+)
+def test_a_filtered_search_is_brute_force_over_the_matching_documents(
+    tmp_path_factory: pytest.TempPathFactory,
+    documents: list[tuple[np.ndarray, dict[str, Any]]],
+    query: np.ndarray,
+    filter_: dict[str, Any] | None,
+    top_k: int,
+) -> None:
+    collection = open_collection(tmp_path_factory.mktemp("store"))
+    try:
+        entries = [Document(f"d{number}", "text", metadata) for number, (_, metadata) in enumerate(documents)]
+        collection.put(entries, np.stack([vector for vector, _ in documents]))
+        found = collection.search(query, top_k=top_k, filter_=filter_)
+    finally:
+        collection.close()
+    clipped = [
+        (-float(np.clip(vector @ query, -1, 1)), -float(vector @ query), entry.id)
+        for entry, (vector, _) in zip(entries, documents, strict=True)
+        if filter_ is None or matches(filter_, entry.metadata)
+    ]
+    # The nearest are chosen before scores are clipped to [-1, 1]; unit vectors never meet the difference.
+    chosen = sorted(clipped, key=lambda row: (row[1], row[2]))[:top_k]
+    assert {match.document.id for match in found} <= {id_ for _, _, id_ in clipped}
+    assert len(found) == len(chosen)
+    assert [match.score for match in found] == [-score for score, _, _ in sorted(chosen)]
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 300), top_k=st.integers(1, 30))
+def test_an_exact_search_equals_numpy(seed: int, count: int, top_k: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors_ND = rng.standard_normal((count, DIM)).astype(np.float32)
+    query_D = rng.standard_normal(DIM).astype(np.float32)
+    index = FaissIndex(DIM)
+    index.replace(range(count), vectors_ND)
+    hits = index.search(query_D, top_k=top_k)
+    scores_N = vectors_ND @ query_D
+    np.testing.assert_allclose(hits.scores[:top_k], np.sort(scores_N)[::-1][:top_k], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(scores_N[hits.rows], hits.scores, rtol=1e-5, atol=1e-5)
+
+
+def test_equal_scores_are_ordered_by_id_whatever_the_order_of_arrival(collection: Collection) -> None:
+    for id_ in ["m", "z", "a", "k", "b"]:
+        put(collection, {id_: unit(1, 0, 0, 0)})
+    assert ids(collection, unit(1, 0, 0, 0), 2) == ["a", "b"]
+
+
+def test_a_change_is_searchable_at_once(collection: Collection) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)})
+    assert ids(collection, unit(1, 0, 0, 0), 1) == ["a"]
+    put(collection, {"a": unit(0, 0, 1, 0), "b": unit(1, 0, 0, 0)})
+    assert ids(collection, unit(1, 0, 0, 0), 1) == ["b"]
+    assert collection.delete(["b", "b", "never"]) == 1
+    assert ids(collection, unit(1, 0, 0, 0), 5) == ["a"]
+    assert len(collection) == 1
+
+
+def test_what_was_put_is_there_after_reopening(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path)
+    put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)}, {"lang": ["de", "tr"]})
+    collection.delete(["b"])
+    before = collection.search(unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"})
+    collection.close()
+    again = open_collection(tmp_path)
+    assert again.search(unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"}) == before
+    assert len(before) == 1
+    again.close()
+
+
+def test_every_change_has_the_next_revision_and_a_delete_of_nothing_is_no_change(collection: Collection) -> None:
+    assert put(collection, {"a": unit(1, 0, 0, 0)}) == 1
+    assert collection.delete(["unknown"]) == 0
+    assert put(collection, {"a": unit(1, 0, 0, 0)}) == 2
+
+
+def test_replaced_metadata_no_longer_matches(collection: Collection) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)}, {"lang": "de"})
+    put(collection, {"a": unit(1, 0, 0, 0)}, {"lang": "tr"})
+    assert ids(collection, unit(1, 0, 0, 0), 5, filter_={"lang": "de"}) == []
+    assert collection.delete_matching({"lang": "tr"}) == 1
+    assert len(collection) == 0
+
+
+def test_another_models_store_is_refused_with_both_fingerprints(tmp_path: Path) -> None:
+    open_collection(tmp_path, fingerprint="aaaa").close()
+    with pytest.raises(StoreError, match=r"model aaaa, .* model bbbb.*CROSSLET_MODEL.*CROSSLET_DATA"):
+        open_collection(tmp_path, fingerprint="bbbb")
+
+
+def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
+    first = open_collection(tmp_path)
+    with pytest.raises(StoreError, match="in use by another process"):
+        open_collection(tmp_path)
+    first.close()
+    open_collection(tmp_path).close()
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "documents.sqlite3").write_bytes(b"not a database at all, but long enough" * 100)
+    with pytest.raises(StoreError, match="cannot be used"):
+        open_collection(tmp_path)
+
+
+def test_a_store_of_a_later_schema_is_refused(tmp_path: Path) -> None:
+    open_collection(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "documents.sqlite3")
+    with connection:
+        connection.execute("UPDATE store SET value = '9' WHERE key = 'schema_version'")
+    connection.close()
+    with pytest.raises(StoreError, match="schema version 9; this service reads 1"):
+        open_collection(tmp_path)
+
+
+def test_a_full_disk_is_507_and_loses_nothing_accepted(tmp_path: Path) -> None:
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    collection = Collection(store, FaissIndex(DIM))
+    put(collection, {"a": unit(1, 0, 0, 0)})
+    store._writer.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(StorageFull, match="disk"):
+        collection.put([Document("big", "x" * 10**6, {})], unit(0, 1, 0, 0)[None])
+    assert ids(collection, unit(1, 0, 0, 0), 5) == ["a"]
+    put(collection, {"b": unit(0, 1, 0, 0)})
+    assert len(collection) == 2
+    collection.close()
+
+
+def test_the_memory_budget_names_both_numbers_and_still_lets_documents_change(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path, max_index_bytes=50)
+    put(collection, {"a": unit(1, 0, 0, 0), "b": unit(1, 0, 0, 0)})
+    with pytest.raises(StorageFull, match="would take 72 bytes; the limit is 50"):
+        put(collection, {"c": unit(1, 0, 0, 0)})
+    put(collection, {"a": unit(0, 1, 0, 0)})
+    assert ids(collection, unit(0, 1, 0, 0), 1) == ["a"]
+    collection.close()
+
+
+def nested(depth: int) -> dict[str, Any]:
+    filter_: dict[str, Any] = {"x": 1}
+    for _ in range(depth):
+        filter_ = {"not": filter_}
+    return filter_
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        {"and": []},
+        {"or": {"x": 1}},
+        {"not": {}},
+        {"not": 3},
+        {"x": {}},
+        {"x": {"like": "a"}},
+        {"x": {"in": []}},
+        {"x": {"in": [[1]]}},
+        {"x": {"gt": True}},
+        {"x": {"gt": None}},
+        {"x": [1]},
+        nested(MAX_DEPTH + 1),
+        {"x": {"in": list(range(MAX_TERMS))}},
+    ],
+)
+def test_a_malformed_filter_is_invalid_input(collection: Collection, filter_: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        collection.search(unit(1, 0, 0, 0), top_k=1, filter_=filter_)
+
+
+def test_the_largest_filters_allowed_run(collection: Collection) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)}, {"x": 5})
+    for filter_ in ({"x": {"in": list(range(MAX_TERMS - 2))}}, {"or": [{"x": 5}] * 499}, nested(13)):
+        assert ids(collection, unit(1, 0, 0, 0), 1, filter_=filter_) == ["a"]
+
+
+@pytest.mark.parametrize("name", ["a'b", 'a"b', "$.x", "row", "x' OR 1=1 --", "ключ", "a.b", ""])
+def test_any_field_name_is_only_a_name(collection: Collection, name: str) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)}, {name: name})
+    put(collection, {"b": unit(1, 0, 0, 0)}, {"other": name})
+    assert ids(collection, unit(1, 0, 0, 0), 5, filter_={name: name}) == ["a"]
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**64 - 1, -(2**63), 1e308, 0.1])
+def test_extreme_numbers_are_found_again(collection: Collection, number: float) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)}, {"x": number})
+    assert ids(collection, unit(1, 0, 0, 0), 5, filter_={"x": number}) == ["a"]
+
+
+def test_readers_see_whole_changes_only(collection: Collection) -> None:
+    """Two documents change places again and again; every search sees exactly one of them at each place."""
+    here, there = unit(1, 0, 0, 0), unit(0, 1, 0, 0)
+    put(collection, {"a": here, "b": there})
+    stop = threading.Event()
+    seen: list[list[float]] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.append([match.score for match in collection.search(here, top_k=2)])
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for _ in range(40):
+        put(collection, {"a": there, "b": here})
+        put(collection, {"a": here, "b": there})
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert {tuple(scores) for scores in seen} == {(1.0, 0.0)}
