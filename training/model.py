@@ -1,4 +1,4 @@
-"""The encoder: any BERT-family body with an embedding bottleneck and a recurrent unit. Knows nothing about losses or data.
+"""The encoder: a BERT-family body with an embedding bottleneck and a recurrent unit. Knows no loss and no data.
 
 Shapes: B batch, L tokens, H hidden, V vocabulary.
 

@@ -1,4 +1,4 @@
-"""A sentence encoder: token encoder, mean pooling, optional head, optional unit length; saved as a sentence-transformers folder.
+"""A sentence encoder: token encoder, mean pooling, head, unit length. Saved as a sentence-transformers folder.
 
 Shapes: B batch, L tokens, D dims of the sentence embedding.
 """

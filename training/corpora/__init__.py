@@ -1,0 +1,1 @@
+"""Parallel text: reading, cleaning, mixing, and proof that no evaluation sentence is in it."""

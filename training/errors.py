@@ -1,0 +1,33 @@
+"""What can go wrong in a training run, each with one clear sentence.
+
+TrainingError
+├── ConfigError        unknown key, wrong type, impossible value
+├── CorpusError        missing or empty corpus, a line that is not a pair
+├── LeakageError       an evaluation sentence is in the training text
+├── StepMismatchError  a finished step was made with another configuration
+└── DivergedError      the loss is not a finite number
+"""
+
+
+class TrainingError(Exception):
+    """A run cannot go on; the message says why and what to change."""
+
+
+class ConfigError(TrainingError):
+    """The configuration file is wrong."""
+
+
+class CorpusError(TrainingError):
+    """The parallel text is missing, empty or malformed."""
+
+
+class LeakageError(TrainingError):
+    """An evaluation sentence is in the training text."""
+
+
+class StepMismatchError(TrainingError):
+    """The output folder holds work of another configuration."""
+
+
+class DivergedError(TrainingError):
+    """The loss is no longer finite."""

@@ -1,0 +1,1 @@
+"""Measures sentence encoders: semantic similarity and bitext retrieval."""

@@ -1,0 +1,39 @@
+"""The losses, one function per equation of Ding et al. 2022. Pure: tensors in, a scalar out.
+
+Shapes: B pairs of a batch, L tokens, H hidden, D dims of the sentence embedding.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def embedding_mse(student_BD: Tensor, target_BD: Tensor) -> Tensor:
+    """Mean over the batch of ||target - student||^2: one term of Eqs. (2), (4) and (7).
+
+    The square is summed over D, as in the paper, so two opposite unit vectors give 4 whatever D is.
+    """
+    return (student_BD - target_BD).square().sum(dim=-1).mean()
+
+
+def token_embedding_mse(student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
+    """Eq. (3): squared distance of the embedding layers' outputs, mean over real tokens, summed over H."""
+    distance_BL = (student_BLH - target_BLH).square().sum(dim=-1)
+    mask_BL = attention_mask_BL.to(distance_BL.dtype)
+    return (distance_BL * mask_BL).sum() / mask_BL.sum()
+
+
+def cosine_matrix(left_BD: Tensor, right_ND: Tensor) -> Tensor:
+    """cos(left_i, right_j): (B, N)."""
+    return F.normalize(left_BD, dim=-1) @ F.normalize(right_ND, dim=-1).T
+
+
+def multilingual_contrastive(teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor) -> Tensor:
+    """Eqs. (5)-(6): the student's cross-lingual similarities follow the teacher's monolingual ones.
+
+    1/B^2 sum_ij (cos(h_T(s_i), h_T(s_j)) - cos(h_S(s_i), h_S(t_j)))^2; the labels are soft, from the source side only.
+    """
+    label_BB = cosine_matrix(teacher_source_BD, teacher_source_BD)
+    score_BB = cosine_matrix(student_source_BD, student_target_BD)
+    return (label_BB - score_BB).square().mean()

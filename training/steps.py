@@ -1,0 +1,264 @@
+"""What each step of a run does: reads the folders of earlier steps, fills its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from training.batches import length_bucketed
+from training.config import RunConfig, StageConfig
+from training.corpora.mix import Corpus, build_corpus, sampling_plan
+from training.errors import ConfigError
+from training.evaluation.report import TextEncoder, evaluate
+from training.files import write_json_atomically
+from training.lexical import bag_matrix, prior_embeddings, solve_ridge
+from training.loop import Objective, pick_device, train
+from training.model import CrossletConfig, CrossletEncoder, shape_of
+from training.pipeline import Step, folder_fingerprint
+from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
+from training.stages.assistant import assistant_objective
+from training.stages.bottleneck import bottleneck_objective, student_from_assistant
+from training.stages.contrastive import contrastive_objective
+from training.stages.pairs import PairEncoder
+from training.stages.student import student_objective
+from training.summary import write_summary
+from training.teacher import embed_to_file, is_normalized, load_embeddings, load_teacher
+from training.tokenizer import train_tokenizer, wrap_tokenizer
+from training.tokens import TokenStore, build_token_store
+
+CHECKPOINT = "checkpoint"  # subfolder of a step that holds a sentence-transformers model
+TRAINED = ("lexical", "assistant", "bottleneck", "student", "contrastive")  # steps that leave one
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration, where its text is, and where its results go. What several steps read is loaded once."""
+
+    config: RunConfig
+    data: Path
+    out: Path
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where tensors live."""
+        return pick_device()
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """All pairs."""
+        return Corpus.load(self.out / "corpus" / "pairs.tsv")
+
+    @cached_property
+    def tokens(self) -> TokenStore:
+        """Token ids of all texts."""
+        return TokenStore.load(self.out / "tokens")
+
+    @cached_property
+    def teacher_embeddings(self) -> NDArray[np.float32]:
+        """h_T of every English text."""
+        return load_embeddings(self.out / "teacher")
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """The new vocabulary."""
+        path = self.out / "tokenizer" / "tokenizer.json"
+        return wrap_tokenizer(path, max_length=self.config.student.max_length)
+
+    def load(self, step: str) -> SentenceEncoder:
+        """The encoder that a step left, dropout off: targets are exact and runs short, so noise only slows them."""
+        return load_sentence_encoder(self.out / step / CHECKPOINT).to(self.device).eval()
+
+    def save(self, model: SentenceEncoder, folder: Path) -> None:
+        """Leave an encoder for later steps."""
+        max_length = self.config.student.max_length
+        save_sentence_encoder(model.cpu(), self.tokenizer, folder / CHECKPOINT, max_length=max_length)
+
+    def plan(self, pairs: int, *, purpose: int) -> NDArray[np.int64]:
+        """Pair indices in training order; another `purpose` gives another order."""
+        return sampling_plan(self.corpus, self.config.corpus, pairs, seed=self.config.seed * 1_000 + purpose)
+
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def build_corpus(self, folder: Path) -> None:
+        """Clean, deduplicate, cap, and keep evaluation sentences out."""
+        build_corpus(self.config.corpus, self.config.languages, self.data, folder, seed=self.config.seed)
+
+    def train_tokenizer(self, folder: Path) -> None:
+        """A new vocabulary for these languages."""
+        tokenizer = train_tokenizer(self.corpus, self.config.tokenizer, seed=self.config.seed)
+        tokenizer.save(str(folder / "tokenizer.json"))
+
+    def tokenize(self, folder: Path) -> None:
+        """Token ids of every text."""
+        tokenizer = Tokenizer.from_file(str(self.out / "tokenizer" / "tokenizer.json"))
+        build_token_store(self.corpus.texts, tokenizer, folder, max_length=self.config.student.max_length)
+
+    def embed_with_teacher(self, folder: Path) -> None:
+        """h_T(s) of every English text."""
+        teacher = load_teacher(self.config.teacher, device=self.device)
+        embed_to_file(teacher, self.corpus.texts[: self.corpus.english_count], folder)
+
+    def start_lexically(self, folder: Path) -> None:
+        """The assistant before training: the teacher's body, word embeddings by regression."""
+        teacher = load_teacher(self.config.teacher, device=torch.device("cpu"))
+        body = teacher[0].auto_model
+        teacher_table_TH = body.get_input_embeddings().weight.detach()
+        plan = self.plan(self.config.lexical.pairs, purpose=0)
+        english = np.unique(self.corpus.english[plan])
+        texts = np.concatenate([self.corpus.other[plan], english])
+        sources = np.concatenate([self.corpus.english[plan], english])
+        target_NH = english_bags(self.corpus, sources, teacher.tokenizer, teacher_table_TH)
+        vocabulary = self.tokenizer.get_vocab()
+        embeddings_VH = solve_ridge(
+            bag_matrix(self.tokens, texts, len(vocabulary)),
+            target_NH,
+            prior_embeddings(vocabulary, teacher.tokenizer, teacher_table_TH),
+            ridge=self.config.lexical.ridge,
+            iterations=self.config.lexical.iterations,
+        )
+        shape = shape_of(body.config, vocab_size=len(vocabulary), pad_token_id=self.tokenizer.pad_token_id)
+        encoder = CrossletEncoder(CrossletConfig(base=shape))
+        state = {name: tensor for name, tensor in body.state_dict().items() if not name.startswith("pooler.")}
+        state["embeddings.word_embeddings.weight"] = embeddings_VH
+        encoder.body.load_state_dict(state)
+        self.save(SentenceEncoder(encoder, normalized=is_normalized(teacher)), folder)
+
+    def train_assistant(self, folder: Path) -> None:
+        """Stage 1."""
+        assistant = self.load("lexical")
+        config = self.config.assistant
+        objective = assistant_objective(assistant, self.teacher_embeddings, self.pairs(config))
+        self.train_and_save(objective, config, folder, purpose=1)
+
+    def align_bottleneck(self, folder: Path) -> None:
+        """Stage 2, from the SVD start; `alignment.json` has the error before and after."""
+        assistant = self.load("assistant")
+        config = self.config.bottleneck
+        frequency_V = np.bincount(self.tokens.ids, minlength=len(self.tokenizer))
+        student = student_from_assistant(assistant, self.config.student, frequency_V).to(self.device).eval()
+        pairs = self.pairs(config)
+        objective = bottleneck_objective(assistant, student, pairs)
+        sample = length_bucketed(self.plan(4_096, purpose=20), pairs.pair_lengths(), 128, seed=0)
+        before = mean_loss(objective, sample)
+        self.train_and_save(objective, config, folder, purpose=2)
+        after = mean_loss(Objective(student.to(self.device), objective.losses), sample)
+        write_json_atomically(folder / "alignment.json", {"svd": before, "trained": after})
+
+    def train_student(self, folder: Path) -> None:
+        """Stage 3."""
+        assistant, student = self.load("assistant"), self.load("bottleneck")
+        config = self.config.student_stage
+        objective = student_objective(assistant.requires_grad_(False), student, self.pairs(config))
+        self.train_and_save(objective, config, folder, purpose=3)
+
+    def contrast(self, folder: Path) -> None:
+        """Stage 4."""
+        student = self.load("student")
+        config = self.config.contrastive
+        objective = contrastive_objective(student, self.teacher_embeddings, self.pairs(config), config)
+        self.train_and_save(objective, config, folder, purpose=4)
+
+    def score(self, step: str) -> Callable[[Path], None]:
+        """Measure what a step left."""
+
+        def work(folder: Path) -> None:
+            encode = TextEncoder(self.load(step), self.tokenizer, max_length=self.config.student.max_length)
+            write_json_atomically(folder / "scores.json", evaluate(encode, self.data, self.config.languages))
+
+        return work
+
+    def finish(self, folder: Path) -> None:
+        """The checkpoint to export: the last stage's model, with what its model card needs."""
+        self.save(self.load("contrastive"), folder)
+        write_summary(self.config, self.corpus, self.data, self.out, folder / CHECKPOINT)
+
+    # ── shared by the stages ──────────────────────────────────────────────────────────────────────────────────────
+
+    def pairs(self, config: StageConfig) -> PairEncoder:
+        """Tensors for pairs, at a stage's length."""
+        return PairEncoder(self.corpus, self.tokens, config.max_length, self.device)
+
+    def train_and_save(self, objective: Objective[Any], config: StageConfig, folder: Path, *, purpose: int) -> None:
+        """Train to the end and leave the model; the resumable state is then of no use."""
+        plan = self.plan(config.pairs, purpose=purpose)
+        batches = length_bucketed(plan, self.pairs(config).pair_lengths(), config.batch_size, seed=self.config.seed)
+        if not batches:
+            raise ConfigError(f"{folder.name}.pairs is {config.pairs}; a stage needs at least 2 pairs to train on")
+        train(
+            objective,
+            batches,
+            config,
+            folder,
+            name=folder.name,
+            checkpoint_minutes=self.config.checkpoint_minutes,
+            device=self.device,
+        )
+        assert isinstance(objective.model, SentenceEncoder)  # noqa: S101  (for the type checker)
+        self.save(objective.model, folder)
+        (folder / "state.pt").unlink(missing_ok=True)
+
+    def steps(self) -> list[Step]:
+        """All steps in order, each with the settings that its result depends on."""
+        lexical = ("tokens", "corpus", "tokenizer")
+        chain = [
+            Step(
+                "corpus",
+                lambda c: {**asdict(c.corpus), "languages": c.languages, "seed": c.seed},
+                ("data",),
+                self.build_corpus,
+            ),
+            Step("tokenizer", lambda c: asdict(c.tokenizer), ("corpus",), self.train_tokenizer),
+            Step("tokens", lambda c: {"max_length": c.student.max_length}, ("tokenizer",), self.tokenize),
+            Step("teacher", lambda c: {"teacher": c.teacher}, ("corpus",), self.embed_with_teacher),
+            Step("lexical", lambda c: {**asdict(c.lexical), "teacher": c.teacher}, lexical, self.start_lexically),
+            Step("assistant", lambda c: asdict(c.assistant), ("lexical", "teacher"), self.train_assistant),
+            Step(
+                "bottleneck",
+                lambda c: {**asdict(c.bottleneck), "student": asdict(c.student)},
+                ("assistant",),
+                self.align_bottleneck,
+            ),
+            Step("student", lambda c: asdict(c.student_stage), ("bottleneck",), self.train_student),
+            Step("contrastive", lambda c: asdict(c.contrastive), ("student", "teacher"), self.contrast),
+        ]
+        steps: list[Step] = []
+        for step in chain:
+            steps.append(step)
+            if step.name in self.config.evaluation.steps:
+                steps.append(Step(f"{step.name}-scores", lambda _: {}, (step.name,), self.score(step.name)))
+        scored = tuple(step.name for step in steps if step.name.endswith("-scores"))
+        return [*steps, Step("final", lambda c: {"name": c.name}, ("contrastive", *scored), self.finish)]
+
+    def data_fingerprint(self) -> str:
+        """Identity of the text that the run reads."""
+        return folder_fingerprint(self.data)
+
+
+def english_bags(
+    corpus: Corpus, sources: NDArray[np.int32], tokenizer: Any, teacher_table_TH: torch.Tensor
+) -> torch.Tensor:
+    """Mean of the teacher's word embeddings over each English text: (N, H)."""
+    unique, inverse = np.unique(sources, return_inverse=True)
+    rows_UH = torch.empty(len(unique), teacher_table_TH.shape[1])
+    for start in range(0, len(unique), 10_000):
+        chunk = [corpus.texts[index] for index in unique[start : start + 10_000]]
+        encoded = tokenizer(chunk, add_special_tokens=False, truncation=True, max_length=128)["input_ids"]
+        for offset, ids in enumerate(encoded):
+            rows_UH[start + offset] = teacher_table_TH[ids].mean(dim=0) if ids else 0.0
+    return rows_UH[torch.from_numpy(inverse)]
+
+
+def mean_loss(objective: Objective[Any], batches: list[NDArray[np.int64]]) -> float:
+    """The objective without training, over some batches."""
+    with torch.no_grad():
+        totals = [sum(value.item() for value in objective.losses(batch).values()) for batch in batches]
+    return round(sum(totals) / len(totals), 5)

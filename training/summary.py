@@ -1,0 +1,97 @@
+"""Writes `crosslet.json` beside a finished checkpoint: what the exporter and the model card need to know of the run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from training.config import RunConfig
+from training.corpora.mix import Corpus
+from training.evaluation.sts import read_sts
+from training.files import write_json_atomically
+from training.pipeline import git_commit
+
+GATE_ROWS = 150  # of STSb dev for each language: what the exporter's quality gate is measured on
+PARITY_TEXTS = 2  # for each language
+
+
+def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, folder: Path) -> None:
+    """Gather scores, data sources, parity texts and the quality gate's sentences."""
+    scores = {
+        step: json.loads((out / f"{step}-scores" / "scores.json").read_text(encoding="utf-8"))
+        for step in config.evaluation.steps
+    }
+    final = scores.get("contrastive", {})
+    summary = {
+        "name": config.name,
+        "languages": sorted({"en", *(language.split("_")[0] for language in config.languages)}),
+        "max_length": config.student.max_length,
+        "config": asdict(config),
+        "git_commit": git_commit(),
+        "pairs_seen": {
+            "assistant": config.assistant.pairs,
+            "bottleneck": config.bottleneck.pairs,
+            "student": config.student_stage.pairs,
+            "contrastive": config.contrastive.pairs,
+        },
+        "evaluation": {**final, "averages_by_step": _averages(scores)},
+        "data": data_sources(corpus),
+        "parity_texts": parity_texts(corpus),
+        "sts_gate": sts_gate(data, config.languages),
+    }
+    write_json_atomically(folder / "crosslet.json", summary)
+
+
+def catalog() -> dict[str, dict[str, Any]]:
+    """Title, licence and address of every known source."""
+    path = Path(__file__).parent / "corpora" / "catalog.yaml"
+    entries: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return entries
+
+
+def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
+    """Each source with its licence and how many of its pairs are in the corpus."""
+    known = catalog()
+    return [
+        {
+            "source": known.get(source, {}).get("title", source),
+            "licence": known.get(source, {}).get("licence", "see the source"),
+            "url": known.get(source, {}).get("url", ""),
+            "pairs": count,
+        }
+        for source, count in Counter(corpus.source.tolist()).most_common()
+    ]
+
+
+def parity_texts(corpus: Corpus) -> dict[str, list[str]]:
+    """A few texts in every language, from sources that may be passed on freely where there are any."""
+    known = catalog()
+    free = np.array([bool(known.get(source, {}).get("permissive")) for source in np.unique(corpus.source)])
+    is_free = np.isin(corpus.source, np.unique(corpus.source)[free])
+    texts: dict[str, list[str]] = {"en": []}
+    for language in np.unique(corpus.language):
+        candidates = np.flatnonzero(corpus.language == language)
+        chosen = sorted(candidates, key=lambda index: not is_free[index])[:PARITY_TEXTS]  # stable: free ones first
+        texts[str(language)] = [corpus.texts[corpus.other[index]] for index in chosen]
+        texts["en"] = texts["en"] or [corpus.texts[corpus.english[index]] for index in chosen]
+    return texts
+
+
+def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
+    """Rows of STSb dev, English and cross-lingual."""
+    rows: list[tuple[float, str, str]] = []
+    for pair in ["en-en", *(f"en-{language}" for language in languages)]:
+        path = data / "eval/stsb/dev" / f"{pair}.tsv"
+        if path.is_file():
+            rows += list(zip(*read_sts(path), strict=True))[:GATE_ROWS]
+    return rows
+
+
+def _averages(scores: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    return {step: {name: values["average"] for name, values in each.items()} for step, each in scores.items()}
