@@ -1,0 +1,70 @@
+# Every command a person or CI needs. `make` alone lists them.
+# Two environments: .venv holds the service and nothing else (no torch); .venv-dev holds all that tests and training need.
+
+PYTHON ?= python3
+TORCH  ?= cpu# cpu | cuda: which build of torch the development environment gets
+ARGS   ?=# passed to pytest, the training job or the exporter
+
+SERVICE := .venv
+DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
+LOCKED  := -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
+PROJECT := -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test test-slow lint format train export image image-test lock
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(SERVICE)/.installed $(DEV)/.installed  ## make both environments (serve and test do their own)
+
+serve: $(SERVICE)/.installed  ## serve the bundled model on port 8080 (CROSSLET_PORT)
+	@exec $(SERVICE)/bin/crosslet serve
+
+test: $(DEV)/.installed  ## the fast tests; ARGS="-k name" goes to pytest
+	$(DEV)/bin/python -m pytest $(ARGS)
+
+test-slow: $(DEV)/.installed  ## the tests that take minutes: training end to end
+	$(DEV)/bin/python -m pytest -m slow $(ARGS)
+
+lint: $(DEV)/.installed  ## style, import rules and types
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/ruff format --check .
+	$(DEV)/bin/mypy
+
+format: $(DEV)/.installed  ## rewrite the sources in the project's format
+	$(DEV)/bin/ruff check --fix .
+	$(DEV)/bin/ruff format .
+
+train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
+	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" training/run.sh $(ARGS)
+
+export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"
+	$(DEV)/bin/python -m export $(ARGS)
+
+image:  ## build the service's container image
+	docker build --file docker/service.Dockerfile --tag crosslet:latest .
+
+image-test: $(DEV)/.installed  ## build and try the image without Docker (Debian, root, buildah)
+	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" scripts/image-test.sh
+
+lock: $(DEV)/.installed  ## resolve the locks under requirements/ anew; ARGS="--upgrade" moves every version
+	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" scripts/lock.sh $(ARGS)
+
+# The stamps: an environment is brought up to date when its locks or pyproject.toml change, and only then.
+$(SERVICE)/.installed: requirements/build.txt requirements/service.txt pyproject.toml
+	@$(PYTHON) scripts/require_python.py
+	@echo "installing the service into $(SERVICE)"
+	@$(PYTHON) -m venv $(SERVICE)
+	@$(SERVICE)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/service.txt
+	@$(SERVICE)/bin/python $(PROJECT)
+	@touch $@
+
+$(DEV)/.installed: requirements/build.txt requirements/dev.txt requirements/torch-$(TORCH).txt pyproject.toml
+	@$(PYTHON) scripts/require_python.py
+	@echo "installing the development environment into $(DEV), torch for $(TORCH): some minutes the first time"
+	@$(PYTHON) -m venv $(DEV)
+	@$(DEV)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/dev.txt
+	@scripts/install-torch.sh $(DEV)/bin/python $(TORCH)
+	@$(DEV)/bin/python $(PROJECT)
+	@touch $@

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Resolves the locks under requirements/ for Python 3.11 and newer on every platform. Seconds; needs PyPI.
+# Usage: lock.sh [--upgrade]. Without it, versions already locked stay where they still satisfy pyproject.toml.
+#
+# torch-cpu.txt is not made here: PyTorch's CPU builds are not on PyPI, so its hashes are copied from PyTorch's index.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+compile() {  # compile OUTPUT ARGUMENT...: resolve into requirements/OUTPUT
+    local output=$1
+    shift
+    uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" \
+        --output-file "requirements/$output" "$@"
+}
+
+# Extra wheel folders and indexes of this machine must not decide what everyone installs.
+unset UV_INDEX UV_DEFAULT_INDEX UV_INDEX_URL UV_EXTRA_INDEX_URL UV_FIND_LINKS
+
+# First the largest set; the others are held to its versions, so tests run exactly what is served.
+compile dev.txt pyproject.toml --extra training --extra export --group dev --no-emit-package torch "$@"
+compile service.txt pyproject.toml --constraint requirements/dev.txt "$@"
+compile build.txt requirements/build.in --constraint requirements/dev.txt "$@"
+# --no-config: here torch's real dependencies are wanted, the CUDA libraries too.
+compile torch-cuda.txt requirements/torch.in --no-config --constraint requirements/dev.txt "$@"
