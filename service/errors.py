@@ -16,7 +16,8 @@ CrossletError
     ├── Overloaded          429  the queue is full; carries Retry-After
     ├── NotReady            503  starting or shutting down
     ├── StorageFull         507  the disk or the configured budget is full
-    └── InferenceFailed     500  the model raised on this input
+    ├── InferenceFailed     500  the model raised on this input
+    └── ClientGone          499  the client left before its answer was ready; only the log sees it
 """
 
 from dataclasses import dataclass
@@ -90,6 +91,10 @@ class InferenceFailed(ServiceError):
     """The model raised on this input; other requests are not affected."""
 
 
+class ClientGone(ServiceError):
+    """The client closed the connection; its waiting work was dropped."""
+
+
 @dataclass(frozen=True)
 class HttpMapping:
     """How one error class is answered: the status and the body's `error_type`."""
@@ -110,4 +115,5 @@ HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     NotReady: HttpMapping(503, "NotReady"),
     StorageFull: HttpMapping(507, "Backend"),
     InferenceFailed: HttpMapping(500, "Backend"),
+    ClientGone: HttpMapping(499, "Backend"),
 }

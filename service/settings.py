@@ -16,35 +16,45 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="CROSSLET_", frozen=True, extra="ignore", protected_namespaces=())
 
-    model: Path = Field(BUNDLED_MODEL, description="Folder of the artifact to serve; default: the bundled one.")
-    host: str = Field("127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
-    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    data: Path = Field(Path("data"), description="Folder of documents.sqlite3; made if missing.")
+    model: Path = Field(default=BUNDLED_MODEL, description="Folder of the artifact to serve; default: the bundled one.")
+    host: str = Field(default="127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
+    port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    data: Path = Field(default=Path("data"), description="Folder of documents.sqlite3; made if missing.")
     workers: int = Field(
-        0, ge=0, le=1024, description="Encoding threads; 0 = the CPUs usable (affinity, cgroup quota)."
+        default=0, ge=0, le=1024, description="Encoding threads; 0 = the CPUs usable (affinity, cgroup quota)."
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least severe event to log.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="Least severe event to log."
+    )
 
-    max_texts: int = Field(512, ge=1, description="Most texts (or documents) in one request.")
-    max_queue_texts: int = Field(4096, ge=1, description="Most texts waiting for a worker; above it: 429.")
-    max_body_bytes: int = Field(4_000_000, ge=1, description="Largest request body; above it: 413.")
+    max_texts: int = Field(default=512, ge=1, description="Most texts (or documents) in one request.")
+    max_queue_texts: int = Field(default=4096, ge=1, description="Most texts waiting for a worker; above it: 429.")
+    max_body_bytes: int = Field(default=4_000_000, ge=1, description="Largest request body; above it: 413.")
     max_inflight_bytes: int = Field(
-        64_000_000, ge=1, description="Most request bytes held in memory at once, over all requests; above it: 429."
+        default=64_000_000,
+        ge=1,
+        description="Most request bytes held in memory at once, over all requests; above it: 429.",
     )
-    max_top_k: int = Field(1000, ge=1, description="Largest top_k of a search, and largest page of documents.")
-    max_index_bytes: int = Field(0, ge=0, description="Most memory for document vectors; above it: 507. 0 = no limit.")
+    max_top_k: int = Field(default=1000, ge=1, description="Largest top_k of a search, and largest page of documents.")
+    max_index_bytes: int = Field(
+        default=0, ge=0, description="Most memory for document vectors; above it: 507. 0 = no limit."
+    )
 
-    api_keys: SecretStr = Field(SecretStr(""), description="Comma-separated keys that may do everything.")
-    api_keys_file: Path | None = Field(None, description="File with one such key a line, read at start.")
-    read_api_keys: SecretStr = Field(SecretStr(""), description="Comma-separated keys that may not write documents.")
-    metrics_open: bool = Field(True, description="Whether GET /metrics is answered without a key.")
+    api_keys: SecretStr = Field(default=SecretStr(""), description="Comma-separated keys that may do everything.")
+    api_keys_file: Path | None = Field(default=None, description="File with one such key a line, read at start.")
+    read_api_keys: SecretStr = Field(
+        default=SecretStr(""), description="Comma-separated keys that may not write documents."
+    )
+    metrics_open: bool = Field(default=True, description="Whether GET /metrics is answered without a key.")
 
     drain_delay_s: float = Field(
-        1.0, ge=0, description="Seconds between SIGTERM (/ready turns 503) and the end of listening."
+        default=1.0, ge=0, description="Seconds between SIGTERM (/ready turns 503) and the end of listening."
     )
-    shutdown_timeout_s: int = Field(30, ge=1, description="Most seconds to finish accepted requests after that.")
+    shutdown_timeout_s: int = Field(
+        default=30, ge=1, description="Most seconds to finish accepted requests after that."
+    )
     stall_timeout_s: float = Field(
-        60.0, gt=0, description="Seconds without a finished text, while texts wait, until /ready says 503."
+        default=60.0, gt=0, description="Seconds without a finished text, while texts wait, until /ready says 503."
     )
 
     @model_validator(mode="after")

@@ -62,8 +62,8 @@ class StoredDocument(Document):
 class DocumentStore:
     """One SQLite file in WAL mode. One thread writes at a time; any thread may read."""
 
-    def __init__(self, path: Path, *, fingerprint: str, dim: int) -> None:
-        """Open the file, or make it.
+    def __init__(self, path: Path, *, fingerprint: str, dim: int, read_only: bool = False) -> None:
+        """Open the file, or make it. read_only: it exists, and another process may be writing it.
 
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
         """
@@ -71,12 +71,15 @@ class DocumentStore:
         self._dim = dim
         self._readers = threading.local()
         self._connections: list[sqlite3.Connection] = []
-        self._lock = _lock_for_this_process(path)
+        self._mode = "ro" if read_only else "rwc"
+        self._lock = None if read_only else _lock_for_this_process(path)
         try:
             self._writer = self._connect()
-            self._writer.execute("PRAGMA journal_mode = WAL")
-            self._writer.execute("PRAGMA synchronous = FULL")  # answered means on the disk
-            self._prepare(fingerprint)
+            if not read_only:
+                self._writer.execute("PRAGMA journal_mode = WAL")
+                self._writer.execute("PRAGMA synchronous = FULL")  # answered means on the disk
+                self._make_schema(fingerprint)
+            self._check(fingerprint)
         except sqlite3.Error as exc:
             self.close()
             raise StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder") from exc
@@ -88,7 +91,8 @@ class DocumentStore:
         """Close every connection; the last one folds the WAL into the file."""
         for connection in self._connections:
             connection.close()
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     @property
     def revision(self) -> int:
@@ -154,17 +158,26 @@ class DocumentStore:
         return connection
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=30)
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={self._mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=30,
+        )
         self._connections.append(connection)
         return connection
 
-    def _prepare(self, fingerprint: str) -> None:
-        wanted = {"schema_version": str(SCHEMA_VERSION), "fingerprint": fingerprint, "dim": str(self._dim)}
-        if not self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            rows = ", ".join(f"('{key}', '{value}')" for key, value in (wanted | {"revision": "0"}).items())
-            self._writer.executescript(f"BEGIN;{SCHEMA}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
+    def _make_schema(self, fingerprint: str) -> None:
+        if self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            return
+        facts = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": self._dim, "revision": 0}
+        rows = ", ".join(f"('{key}', '{value}')" for key, value in facts.items())
+        self._writer.executescript(f"BEGIN;{SCHEMA}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
+
+    def _check(self, fingerprint: str) -> None:
         found = self._store()
-        if found.get("schema_version") != wanted["schema_version"]:
+        if found.get("schema_version") != str(SCHEMA_VERSION):
             raise StoreError(
                 f"document store {self._path} has schema version {found.get('schema_version')}; "
                 f"this service reads {SCHEMA_VERSION} (CROSSLET_DATA)"

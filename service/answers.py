@@ -1,0 +1,96 @@
+"""Shapes answers: JSON bytes, and the one error body. Knows HTTP and the error table; knows no route's work."""
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.errors import HTTP_OF, ClientGone, InvalidInput, MalformedBody, Overloaded, ServiceError
+
+OPENAI_PREFIX = "/v1/embeddings"
+LONGEST_PLACE = 120  # characters of a field's path in a message
+
+logger = logging.getLogger(__name__)
+
+
+def json_response(content: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in JSON; float32 arrays are written as their own shortest decimals."""
+    body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(body, status_code=status, headers=headers, media_type="application/json")
+
+
+def array_response(array: npt.NDArray[np.float32], headers: Mapping[str, str]) -> Response:
+    """A vector or a matrix in JSON."""
+    return json_response(np.ascontiguousarray(array), headers=headers)
+
+
+def error_response(path: str, error: ServiceError) -> Response:
+    """The answer to an error: status and type from the one table, OpenAI's shape under its route."""
+    mapping = next(HTTP_OF[kind] for kind in type(error).__mro__ if kind in HTTP_OF)
+    headers: dict[str, str] = {}
+    if isinstance(error, Overloaded):
+        headers["retry-after"] = str(error.retry_after_s)
+    if mapping.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return _error(path, str(error), mapping.status, mapping.error_type, headers)
+
+
+def _error(path: str, message: str, status: int, error_type: str, headers: Mapping[str, str]) -> Response:
+    if path.startswith(OPENAI_PREFIX):
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        body: object = {"error": {"message": message, "type": kind, "param": None, "code": error_type}}
+    else:
+        body = {"error": message, "error_type": error_type}
+    return json_response(body, status=status, headers=headers)
+
+
+async def on_service_error(request: Request, exc: Exception) -> Response:
+    """Answer an error that was raised on purpose."""
+    assert isinstance(exc, ServiceError)  # noqa: S101 - registered for this class
+    cause = exc.__cause__
+    if cause is not None and not isinstance(exc, InvalidInput | ClientGone):
+        logger.error("request failed", exc_info=cause)
+    return error_response(request.url.path, exc)
+
+
+async def on_validation_error(request: Request, exc: Exception) -> Response:
+    """Answer a body or parameter that does not fit its schema: the place and the rule, never the value."""
+    assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class
+    found = max(exc.errors(), key=lambda error: len(error["loc"]))  # the deepest: most telling in a union
+    if found["type"] == "json_invalid":
+        return error_response(request.url.path, MalformedBody("the body is not valid JSON"))
+    if found["loc"] == ("body",):
+        message = "the body must be a JSON object, sent with content-type: application/json"
+        return error_response(request.url.path, InvalidInput(message))
+    message = str(found["msg"]).removeprefix("Value error, ")
+    return error_response(request.url.path, InvalidInput(f"{_place(found['loc'])}: {message}"))
+
+
+async def on_http_error(request: Request, exc: Exception) -> Response:
+    """Answer what the framework refuses by itself: an unknown route, a method that a route does not have."""
+    assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class
+    kind = "NotFound" if exc.status_code == 404 else "Validation"
+    detail = "no such route; GET /docs lists them" if exc.status_code == 404 else str(exc.detail)
+    return _error(request.url.path, detail, exc.status_code, kind, exc.headers or {})
+
+
+def internal_error_response(path: str) -> Response:
+    """The answer to a bug: says nothing about its cause, the log does."""
+    return _error(path, "internal error; the log has the request id of this answer", 500, "Backend", {})
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """('body', 'inputs', 'list[str]', 3) -> inputs[3]; the tags of a union's members say nothing to a client."""
+    place = ""
+    for part in location[1:]:
+        if isinstance(part, int):
+            place += f"[{part}]"
+        elif part.isidentifier() and part not in {"str", "int"}:
+            place += f".{part}" if place else part
+    return place[:LONGEST_PLACE] or "request"

@@ -1,0 +1,68 @@
+"""Puts the application together: routes, layers, error handlers, lifespan. Knows all parts; does none of their work."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi_offline import FastAPIOffline
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+
+from service.answers import on_http_error, on_service_error, on_validation_error
+from service.bodies import BodyLimit
+from service.errors import ServiceError
+from service.requests import RequestLog
+from service.routes import documents, embed, health, openai, search, similarity
+from service.runtime import Runtime
+from service.security import KeyCheck
+from service.version import VERSION
+
+DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
+
+A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
+
+
+def create_app(runtime: Runtime) -> FastAPI:
+    """The ASGI application over a loaded runtime; its lifespan starts the workers and closes everything."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        runtime.start()
+        yield
+        await asyncio.to_thread(runtime.close)
+
+    app = FastAPIOffline(  # the page's scripts come from the package, not from a CDN
+        docs_url="/docs",
+        redoc_url=None,
+        static_url="/docs/static",
+        title="crosslet",
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+    )
+    app.state.runtime = runtime
+    for module in (embed, similarity, search, documents, openai, health):
+        app.include_router(module.router)
+    app.add_api_route("/", _to_docs, include_in_schema=False)
+    app.add_exception_handler(ServiceError, on_service_error)
+    app.add_exception_handler(RequestValidationError, on_validation_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    _add_layers(app, runtime)
+    return app
+
+
+def _add_layers(app: FastAPI, runtime: Runtime) -> None:
+    settings = runtime.settings
+    full, read = settings.keys()
+    # Last added, first reached: log -> key -> body -> routes. A body is read only for a known key.
+    app.add_middleware(
+        BodyLimit, max_body_bytes=settings.max_body_bytes, max_inflight_bytes=settings.max_inflight_bytes
+    )
+    app.add_middleware(KeyCheck, full=full, read=read, metrics_open=settings.metrics_open)
+    app.add_middleware(RequestLog, metrics=runtime.metrics)
+
+
+async def _to_docs() -> Response:
+    return RedirectResponse("/docs")

@@ -1,0 +1,89 @@
+"""Reads request bodies within limits, before anything else looks at them. Knows bytes; knows no JSON.
+
+Differs from a check in each route: chunked bodies count too, and all requests together stay under one budget.
+"""
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.answers import error_response
+from service.errors import ClientGone, Overloaded, ServiceError, TooLarge
+
+RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
+
+
+class BodyLimit:
+    """Holds one request's body up to `max_body_bytes`, and all bodies together up to `max_inflight_bytes`."""
+
+    def __init__(self, app: ASGIApp, *, max_body_bytes: int, max_inflight_bytes: int) -> None:
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+        self._max_inflight_bytes = max_inflight_bytes
+        self._inflight_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body, pass the request on with it, and count it until the answer is sent."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        chunks: list[bytes] = []
+        try:
+            await self._read(scope, receive, chunks)
+            replay = _Replay(b"".join(chunks), receive)
+            await self._app(scope, replay, send)
+        except (TooLarge, Overloaded) as exc:
+            await _refuse(scope, receive, send, exc)
+        except ClientGone:
+            return
+        finally:
+            self._inflight_bytes -= sum(map(len, chunks))
+
+    async def _read(self, scope: Scope, receive: Receive, chunks: list[bytes]) -> None:
+        declared = Headers(scope=scope).get("content-length", "0")
+        if declared.isdigit() and int(declared) > self._max_body_bytes:
+            raise self._too_large(f"{declared} bytes")
+        size_bytes, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone("the client left while sending its body")
+            chunk: bytes = message.get("body", b"")
+            more = message.get("more_body", False)
+            size_bytes += len(chunk)
+            if size_bytes > self._max_body_bytes:
+                raise self._too_large(f"more than {self._max_body_bytes} bytes")
+            self._hold(chunk, chunks)
+
+    def _hold(self, chunk: bytes, chunks: list[bytes]) -> None:
+        wanted = self._inflight_bytes + len(chunk)
+        if wanted > self._max_inflight_bytes:
+            raise Overloaded(
+                f"request bodies would take {wanted} bytes of memory; "
+                f"the limit is {self._max_inflight_bytes} (CROSSLET_MAX_INFLIGHT_BYTES)",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        self._inflight_bytes = wanted
+        chunks.append(chunk)
+
+    def _too_large(self, size: str) -> TooLarge:
+        return TooLarge(f"the body has {size}; the limit is {self._max_body_bytes} (CROSSLET_MAX_BODY_BYTES)")
+
+
+class _Replay:
+    """Hands out the body that was read, then what the client does next (it leaves)."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, error: ServiceError) -> None:
+    response = error_response(scope["path"], error)
+    response.headers["connection"] = "close"  # the rest of the body is not read
+    await response(scope, receive, send)

@@ -1,0 +1,115 @@
+"""The `crosslet` command. Knows its own subcommands; finds those of other packages by entry point, when asked for."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import orjson
+from pydantic import ValidationError
+
+from service import commands
+from service.errors import CrossletError, StartError
+from service.settings import Settings
+from service.version import VERSION
+
+PLUGIN_GROUP = "crosslet.commands"  # name -> function(argv) -> exit status
+REFUSED = 2
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """One of the service's own subcommands."""
+
+    run: Callable[[argparse.Namespace, Settings], None]
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+
+
+def _texts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="texts; none: one a line from standard input")
+
+
+def _query(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help="what to look for, in any language of the model")
+    parser.add_argument("--top-k", type=int, default=10, help="how many documents to show (10)")
+    parser.add_argument("--filter", type=_json_object, help="conditions on the metadata, in JSON")
+
+
+def _json_object(text: str) -> dict[str, object]:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as exc:
+        raise argparse.ArgumentTypeError("not valid JSON") from exc
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError("not a JSON object")
+    return value
+
+
+SUBCOMMANDS = {
+    "serve": Subcommand(commands.serve, "answer over HTTP"),
+    "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts),
+    "search": Subcommand(commands.search, "search the local documents, without a server", _query),
+    "info": Subcommand(commands.info, "print what the model is"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; gives the exit status: 0, or 2 after one sentence on stderr."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_GROUP)}
+    if arguments and arguments[0] in plugins:
+        run: Callable[[list[str]], int] = plugins[arguments[0]].load()
+        return run(arguments[1:])
+    options = _parser(plugins).parse_args(arguments)
+    try:
+        SUBCOMMANDS[options.name].run(options, _settings(options.model))
+    except CrossletError as exc:
+        print(f"crosslet: {exc}", file=sys.stderr)
+        return REFUSED
+    return 0
+
+
+def _parser(plugins: Iterable[str]) -> argparse.ArgumentParser:
+    others = "".join(f"  crosslet {name}\n" for name in sorted(plugins))
+    parser = argparse.ArgumentParser(
+        prog="crosslet",
+        description="Small cross-lingual sentence encoders, served from little memory.",
+        epilog=f"commands of other packages:\n{others}" if others else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"crosslet {VERSION}")
+    subparsers = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    for name, subcommand in SUBCOMMANDS.items():
+        subparser = subparsers.add_parser(
+            name,
+            help=subcommand.help,
+            description=subcommand.help,
+            epilog=_settings_help(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        subparser.add_argument("--model", type=Path, help="folder of the artifact (CROSSLET_MODEL)")
+        subcommand.arguments(subparser)
+    return parser
+
+
+def _settings_help() -> str:
+    fields = Settings.model_fields.items()
+    return "settings, from the environment:\n" + "\n".join(
+        f"  CROSSLET_{name.upper()}: {field.description}" for name, field in fields
+    )
+
+
+def _settings(model: Path | None) -> Settings:
+    """The settings of the environment, `--model` first.
+
+    Raises: StartError: one is invalid; the sentence names it.
+    """
+    try:
+        return Settings() if model is None else Settings(model=model)
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False)[0]
+        name = f"CROSSLET_{str(first['loc'][0]).upper()}: " if first["loc"] else ""
+        raise StartError(f"{name}{first['msg'].removeprefix('Value error, ')}") from exc

@@ -1,0 +1,76 @@
+"""What the subcommands of `crosslet` do. Knows the artifact and the local store; heavy parts are imported when used."""
+
+import argparse
+import dataclasses
+import logging
+import sys
+from collections.abc import Iterable
+
+import orjson
+
+from service.artifact import load_manifest
+from service.errors import StartError
+from service.logs import configure_logging
+from service.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+def serve(_: argparse.Namespace, settings: Settings) -> None:
+    """Load everything, then answer over HTTP until a signal.
+
+    Raises: StartError: the model, the documents or a setting is refused.
+    """
+    from service.runtime import load_runtime  # `info` must not pay for ONNX Runtime and FAISS
+    from service.server import serve as serve_runtime
+
+    configure_logging(settings.log_level)
+    logger.info("settings", extra=settings.model_dump(mode="json"))
+    if not any(settings.keys()):
+        logger.warning("no API key is set: whoever reaches the port may read and write (CROSSLET_API_KEYS)")
+    serve_runtime(load_runtime(settings))
+
+
+def embed(options: argparse.Namespace, settings: Settings) -> None:
+    """Print one JSON list of numbers a text."""
+    from service.encoder import load_encoder
+
+    encoder = load_encoder(settings.model)
+    for text in _texts_of(options.texts):
+        _print_json(encoder.encode(text).vector)
+
+
+def search(options: argparse.Namespace, settings: Settings) -> None:
+    """Print the documents nearest to a query, one JSON line each.
+
+    Raises: StartError: the store is missing, unreadable, or of another model.
+    """
+    from service.encoder import load_encoder
+    from service.runtime import load_collection
+
+    if not settings.documents_path.is_file():
+        raise StartError(f"there is no document store {settings.documents_path} (CROSSLET_DATA)")
+    encoder = load_encoder(settings.model)
+    collection = load_collection(settings, encoder.manifest, read_only=True)
+    try:
+        vector_D = encoder.encode(options.query).vector
+        for match in collection.search(vector_D, top_k=options.top_k, filter_=options.filter):
+            document = match.document
+            _print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})
+    finally:
+        collection.close()
+
+
+def info(_: argparse.Namespace, settings: Settings) -> None:
+    """Print the manifest without its file hashes."""
+    facts = dataclasses.asdict(load_manifest(settings.model))
+    del facts["files"]
+    _print_json(facts, option=orjson.OPT_INDENT_2)
+
+
+def _texts_of(given: list[str]) -> Iterable[str]:
+    return given or (line.rstrip("\r\n") for line in sys.stdin if line.strip())
+
+
+def _print_json(value: object, option: int = 0) -> None:
+    sys.stdout.write(orjson.dumps(value, option=option | orjson.OPT_SERIALIZE_NUMPY).decode() + "\n")

@@ -1,0 +1,119 @@
+"""What routes ask for: the runtime, and texts turned into vectors. Knows requests and the pool; shapes no answer."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from fastapi import Depends, Request
+
+from service.encoder import TextInput
+from service.errors import ClientGone, InvalidInput
+from service.pool import EncodedBatch, InputError
+from service.requests import RequestFacts
+from service.runtime import Runtime
+
+MOST_LISTED_POSITIONS = 20
+
+T = TypeVar("T")
+
+
+def runtime_of(request: Request) -> Runtime:
+    """The runtime of the app that got the request."""
+    runtime: Runtime = request.app.state.runtime
+    return runtime
+
+
+class Embedder:
+    """Embeds the texts of one request: checks them, waits in the queue, and accounts for the cost."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._runtime = runtime_of(request)
+        self._facts: RequestFacts = request.state.facts
+
+    async def embed(self, texts: Sequence[TextInput], *, name: str, truncate: bool = True) -> EncodedBatch:
+        """Embed texts in their order. name: what a message calls the field they came in.
+
+        Raises: InvalidInput: none, too many, or an empty one.  TextTooLong: `truncate` is off.
+                Overloaded, NotReady, InferenceFailed: as the pool says.  ClientGone: the client left.
+        """
+        self._check(texts, name)
+        self._facts.texts += len(texts)
+        try:
+            batch = await _while_connected(self._request, self._runtime.pool.encode(texts, truncate=truncate))
+        except InputError as exc:
+            raise type(exc.cause)(f"{name}[{exc.position}] {exc.cause}") from exc.cause.__cause__
+        self._account(batch)
+        return batch
+
+    def _check(self, texts: Sequence[TextInput], name: str) -> None:
+        limit = self._runtime.settings.max_texts
+        if not texts:
+            raise InvalidInput(f"{name} is empty; send at least one text")
+        if len(texts) > limit:
+            raise InvalidInput(f"{name} has {len(texts)} texts; the limit is {limit} (CROSSLET_MAX_TEXTS)")
+        empty = next((position for position, text in enumerate(texts) if not text), None)
+        if empty is not None:
+            raise InvalidInput(f"{name}[{empty}] is empty; every text needs at least one character")
+
+    def _account(self, batch: EncodedBatch) -> None:
+        metrics = self._runtime.metrics
+        self._facts.tokens += batch.tokens
+        metrics.tokens.inc(batch.tokens)
+        metrics.truncated_inputs.inc(len(batch.truncated))
+        metrics.queue_duration.observe(batch.queue_s)
+        metrics.inference_duration.observe(batch.inference_s)
+
+
+def cost_headers(batch: EncodedBatch) -> dict[str, str]:
+    """The headers of an inference answer."""
+    count = len(batch.truncated)
+    positions = f"; indices={','.join(map(str, batch.truncated))}" if 0 < count <= MOST_LISTED_POSITIONS else ""
+    return {
+        "x-tokens": str(batch.tokens),
+        "x-truncated": f"{count}{positions}",
+        "x-queue-ms": f"{batch.queue_s * 1000:.2f}",
+        "x-inference-ms": f"{batch.inference_s * 1000:.2f}",
+    }
+
+
+def cut_dimensions(embedding_BD: npt.NDArray[np.float32], dimensions: int | None) -> npt.NDArray[np.float32]:
+    """Keep the first dimensions of each vector and scale it back to norm 1.
+
+    Raises: InvalidInput: the model has fewer.
+    """
+    dim = embedding_BD.shape[1]
+    if dimensions is None or dimensions == dim:
+        return embedding_BD
+    if dimensions > dim:
+        raise InvalidInput(f"dimensions is {dimensions}; the model has {dim}")
+    kept_BD = embedding_BD[:, :dimensions]
+    norm_B1 = np.linalg.norm(kept_BD, axis=1, keepdims=True)
+    kept: npt.NDArray[np.float32] = kept_BD / np.maximum(norm_B1, np.finfo(np.float32).tiny)
+    return kept
+
+
+async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await work, or drop it when the client leaves."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGone("the client left before its answer was ready")
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+RuntimeDependency = Annotated[Runtime, Depends(runtime_of)]
+EmbedderDependency = Annotated[Embedder, Depends(Embedder)]

@@ -1,0 +1,72 @@
+"""Every metric of the service, by name. Knows Prometheus; knows nothing about what it counts."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from service.artifact import Manifest
+from service.version import VERSION
+
+# The buckets of OpenTelemetry's HTTP durations, in seconds.
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+
+
+class Metrics:
+    """One registry with all metrics; an app has its own, so that two in a process do not mix."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        registry = self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "crosslet_requests", "Requests answered.", ["route", "status"], registry=registry
+        )  # exposed as crosslet_requests_total
+        self.request_duration = Histogram(
+            "crosslet_request_duration_seconds",
+            "From the request's first byte to the answer's last.",
+            ["route"],
+            buckets=BUCKETS_S,
+            registry=registry,
+        )
+        self.queue_duration = Histogram(
+            "crosslet_queue_duration_seconds",
+            "From admission to the start of a request's first text.",
+            buckets=BUCKETS_S,
+            registry=registry,
+        )
+        self.inference_duration = Histogram(
+            "crosslet_inference_duration_seconds",
+            "Worker time of a request: tokenising and inference, summed over its texts.",
+            buckets=BUCKETS_S,
+            registry=registry,
+        )
+        self.tokens = Counter("crosslet_tokens", "Tokens read by the model.", registry=registry)
+        self.truncated_inputs = Counter(
+            "crosslet_truncated_inputs", "Texts cut to the model's length.", registry=registry
+        )
+        self._gauge("crosslet_process_resident_bytes", "Memory of the process.", resident_bytes)
+        build = Gauge("crosslet_build_info", "Always 1.", ["version", "model", "fingerprint"], registry=registry)
+        build.labels(VERSION, manifest.name, manifest.fingerprint).set(1)
+
+    def watch(
+        self, *, queue_depth: Callable[[], int], documents: Callable[[], int], index_bytes: Callable[[], int]
+    ) -> None:
+        """Read these three when they are asked for. Call once."""
+        self._gauge("crosslet_queue_depth", "Texts that wait for a worker.", queue_depth)
+        self._gauge("crosslet_index_documents", "Documents in the index.", documents)
+        self._gauge("crosslet_index_bytes", "Memory of the index.", index_bytes)
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus reads."""
+        return generate_latest(self._registry)
+
+    def _gauge(self, name: str, description: str, read: Callable[[], int]) -> None:
+        Gauge(name, description, registry=self._registry).set_function(read)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process, 0 where /proc is missing."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

@@ -1,0 +1,81 @@
+"""Gives each request an id, one log line and its place in the metrics. Knows HTTP; never looks into a body."""
+
+import logging
+import re
+import time
+import uuid
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.answers import internal_error_response
+from service.metrics import Metrics
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})  # logged at DEBUG: probes come every few seconds
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class RequestFacts:
+    """What the log line says about one request; routes add to it."""
+
+    request_id: str
+    texts: int = 0
+    tokens: int = 0
+    status: int = 499  # until an answer starts
+    started_at: float = field(default_factory=time.monotonic)
+
+
+class RequestLog:
+    """The outermost layer: nothing is answered without an id, a metric and a line."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; answer 500 for what nobody caught."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        facts = RequestFacts(given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex)
+        scope.setdefault("state", {})["facts"] = facts
+
+        async def observed_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                facts.status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = facts.request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed_send)
+        except Exception:
+            logger.exception("unexpected error", extra={"request_id": facts.request_id})
+            if facts.status == 499:
+                await internal_error_response(scope["path"])(scope, receive, observed_send)
+        finally:
+            self._record(scope, facts)
+
+    def _record(self, scope: Scope, facts: RequestFacts) -> None:
+        took_s = time.monotonic() - facts.started_at
+        route = getattr(scope.get("route"), "path", "unmatched")  # the template: ids stay out of the labels
+        self._metrics.requests.labels(route, str(facts.status)).inc()
+        self._metrics.request_duration.labels(route).observe(took_s)
+        level = logging.DEBUG if route in QUIET_ROUTES and facts.status < 500 else logging.INFO
+        logger.log(
+            level,
+            "request",
+            extra={
+                "request_id": facts.request_id,
+                "method": scope["method"],
+                "route": route,
+                "status": facts.status,
+                "texts": facts.texts,
+                "tokens": facts.tokens,
+                "ms": round(took_s * 1000, 2),
+            },
+        )

@@ -1,0 +1,1 @@
+"""The routes: validate, await the engine, shape the reply."""

@@ -1,0 +1,134 @@
+"""PUT, GET and DELETE of documents. Knows the routes; the collection keeps them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from service.answers import json_response
+from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
+from service.errors import InvalidInput, NotFound
+from service.index.documents import Document, StoredDocument
+from service.routes.described import errors, inference
+from service.schemas import (
+    DeleteDocumentsRequest,
+    DeleteDocumentsResponse,
+    DocumentIn,
+    DocumentOut,
+    DocumentsPage,
+    PutDocumentsRequest,
+    PutDocumentsResponse,
+)
+from service.strict_json import JsonRoute
+
+router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
+
+LARGEST_ROW = 2**63 - 1
+
+
+@router.put(
+    "", response_model=PutDocumentsResponse, responses=inference(403, 507), summary="Insert or replace documents"
+)
+async def put_documents(
+    body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
+) -> Response:
+    """Embed and keep documents; doing it twice changes nothing more. Answered once they are on the disk."""
+    _check_ids_differ(body.documents)
+    batch = await embedder.embed([document.text for document in body.documents], name="documents")
+    documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
+    revision = await runtime.write(runtime.collection.put, documents, batch.embeddings)
+    return json_response({"upserted": len(documents), "revision": revision}, headers=cost_headers(batch))
+
+
+@router.get("", response_model=DocumentsPage, responses=errors(401, 422), summary="List documents")
+async def list_documents(
+    runtime: RuntimeDependency,
+    cursor: Annotated[str, Query(description="`next_cursor` of the page before; empty for the first.")] = "",
+    limit: Annotated[int, Query(ge=1, description="Most documents to return.", examples=[100])] = 100,
+) -> Response:
+    """Documents in the order of their first arrival, page by page."""
+    _check_limit(limit, runtime.settings.max_top_k, "limit")
+    page = await runtime.read(runtime.collection.page, after_row=_row_of(cursor), limit=limit + 1)
+    shown = page[:limit]
+    next_cursor = str(shown[-1].row) if len(page) > limit else None
+    return json_response(
+        {"documents": [_shown(one) for one in shown], "next_cursor": next_cursor, "total": len(runtime.collection)}
+    )
+
+
+@router.post(
+    "/delete",
+    response_model=DeleteDocumentsResponse,
+    responses=errors(400, 401, 403, 413, 422, 507),
+    summary="Remove several documents",
+)
+async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
+    """Remove documents by their ids, or all that a filter selects."""
+    if body.ids is not None:
+        deleted = await runtime.write(runtime.collection.delete, body.ids)
+    else:
+        deleted = await runtime.write(runtime.collection.delete_matching, body.filter or {})
+    return json_response({"deleted": deleted})
+
+
+# `path`: an id may hold slashes.
+@router.get("/{document_id:path}", response_model=DocumentOut, responses=errors(401, 404), summary="Read a document")
+async def get_document(document_id: str, runtime: RuntimeDependency) -> Response:
+    """One document by its id."""
+    document = await runtime.read(runtime.collection.get, _storable_id(document_id))
+    if document is None:
+        raise NotFound("no document has this id")
+    return json_response(_shown(document))
+
+
+@router.delete(
+    "/{document_id:path}",
+    response_model=DeleteDocumentsResponse,
+    responses=errors(401, 403, 404, 507),
+    summary="Remove a document",
+)
+async def delete_document(document_id: str, runtime: RuntimeDependency) -> Response:
+    """Remove one document by its id."""
+    deleted = await runtime.write(runtime.collection.delete, [_storable_id(document_id)])
+    if not deleted:
+        raise NotFound("no document has this id")
+    return json_response({"deleted": deleted})
+
+
+def _shown(document: StoredDocument) -> dict[str, object]:
+    return {
+        "id": document.id,
+        "text": document.text,
+        "metadata": document.metadata,
+        "revision": document.revision,
+    }
+
+
+def _check_ids_differ(documents: list[DocumentIn]) -> None:
+    first: dict[str, int] = {}
+    for position, document in enumerate(documents):
+        if first.setdefault(document.id, position) != position:
+            raise InvalidInput(
+                f"documents[{position}].id repeats documents[{first[document.id]}].id; send each id once"
+            )
+
+
+def _check_limit(value: int, limit: int, name: str) -> None:
+    if value > limit:
+        raise InvalidInput(f"{name} is {value}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
+
+
+def _row_of(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= LARGEST_ROW):
+        raise InvalidInput("cursor is not the next_cursor of a page")
+    return int(cursor)
+
+
+def _storable_id(document_id: str) -> str:
+    """An id from a URL; bytes that are no UTF-8 name nothing that could have been put."""
+    try:
+        document_id.encode()
+    except UnicodeEncodeError as exc:
+        raise NotFound("no document has this id") from exc
+    return document_id

@@ -1,0 +1,19 @@
+"""POST /embed: texts in, unit vectors out. Knows the route; the work is the engine's."""
+
+from fastapi import APIRouter, Response
+
+from service.answers import array_response
+from service.dependencies import EmbedderDependency, cost_headers, cut_dimensions
+from service.routes.described import inference
+from service.schemas import EmbedRequest
+from service.strict_json import JsonRoute
+
+router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
+
+
+@router.post("/embed", response_model=list[list[float]], responses=inference(), summary="Embed texts")
+async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
+    """Turn each text into a vector of norm 1. A vector never depends on what else is in the request."""
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    batch = await embedder.embed(texts, name="inputs", truncate=body.truncate)
+    return array_response(cut_dimensions(batch.embeddings, body.dimensions), cost_headers(batch))

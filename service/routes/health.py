@@ -1,0 +1,57 @@
+"""GET /health, /ready, /metrics and /info. Knows what to report; these never enter the queue."""
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from service.answers import json_response
+from service.dependencies import RuntimeDependency
+from service.errors import NotReady
+from service.routes.described import errors
+from service.schemas import InfoResponse, StatusResponse
+from service.strict_json import JsonRoute
+from service.version import VERSION
+
+router = APIRouter(tags=["operation"], route_class=JsonRoute)
+
+
+@router.get("/health", response_model=StatusResponse, summary="Is the process alive?")
+async def health() -> Response:
+    """200 as long as the process answers."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/ready", response_model=StatusResponse, responses=errors(503), summary="May it be sent requests?")
+async def ready(runtime: RuntimeDependency) -> Response:
+    """200, or 503 with the reason: starting, shutting down, or workers that make no progress."""
+    trouble = runtime.trouble()
+    if trouble is not None:
+        raise NotReady(trouble)
+    return json_response({"status": "ok"})
+
+
+@router.get("/metrics", response_class=Response, responses=errors(401), summary="Prometheus metrics")
+async def metrics(runtime: RuntimeDependency) -> Response:
+    """Counters, gauges and histograms in Prometheus' text format."""
+    return Response(runtime.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/info", response_model=InfoResponse, responses=errors(401), summary="What runs here?")
+async def info(runtime: RuntimeDependency) -> Response:
+    """The model, the limits in force and the index."""
+    manifest, settings, collection = runtime.manifest, runtime.settings, runtime.collection
+    limits = {name: getattr(settings, name) for name in ("max_texts", "max_queue_texts", "max_body_bytes", "max_top_k")}
+    index = {"backend": collection.backend, "documents": len(collection), "size_bytes": collection.size_bytes}
+    return json_response(
+        {
+            "model": manifest.name,
+            "fingerprint": manifest.fingerprint,
+            "dim": manifest.dim,
+            "max_length": manifest.max_length,
+            "languages": manifest.languages,
+            "precision": manifest.precision,
+            "parameters": manifest.parameters,
+            "limits": limits,
+            "index": index,
+            "version": VERSION,
+        }
+    )

@@ -1,0 +1,52 @@
+"""POST /v1/embeddings: OpenAI's shape over the same engine. Knows that shape; the work is the engine's."""
+
+import base64
+
+import numpy as np
+import numpy.typing as npt
+from fastapi import APIRouter, Response
+
+from service.answers import json_response
+from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, cut_dimensions
+from service.encoder import TextInput
+from service.routes.described import inference
+from service.schemas import OpenAIEmbeddingsRequest, OpenAIEmbeddingsResponse
+from service.strict_json import JsonRoute
+
+router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
+
+
+@router.post(
+    "/v1/embeddings",
+    response_model=OpenAIEmbeddingsResponse,
+    responses=inference(),
+    summary="Embed texts, as OpenAI does",
+)
+async def create_embeddings(
+    body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
+) -> Response:
+    """Drop-in for OpenAI clients: change the base URL. Longer texts are cut, as `x-truncated` says."""
+    batch = await embedder.embed(_inputs(body.input), name="input")
+    vectors = cut_dimensions(batch.embeddings, body.dimensions)
+    data = [
+        {"object": "embedding", "index": index, "embedding": _encoded(vector, body.encoding_format)}
+        for index, vector in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
+    content = {"object": "list", "data": data, "model": runtime.manifest.name, "usage": usage}
+    return json_response(content, headers=cost_headers(batch))
+
+
+def _inputs(given: str | list[str] | list[int] | list[list[int]]) -> list[TextInput]:
+    if isinstance(given, str):
+        return [given]
+    texts = [one for one in given if isinstance(one, str)]
+    rows = [tuple(one) for one in given if isinstance(one, list)]
+    ids = tuple(one for one in given if isinstance(one, int))
+    return [*texts, *rows, *([ids] if ids else [])]  # the schema allows one kind at a time
+
+
+def _encoded(vector_D: npt.NDArray[np.float32], encoding_format: str) -> str | npt.NDArray[np.float32]:
+    if encoding_format == "base64":
+        return base64.b64encode(vector_D.astype("<f4").tobytes()).decode()
+    return np.ascontiguousarray(vector_D)

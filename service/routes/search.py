@@ -1,0 +1,63 @@
+"""POST /search: the documents nearest to a query. Knows the route; the collection searches."""
+
+import time
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Response
+
+from service.answers import json_response
+from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
+from service.errors import InvalidInput
+from service.index.base import Vectors
+from service.index.collection import Match
+from service.index.filters import to_condition
+from service.routes.described import inference
+from service.runtime import Runtime
+from service.schemas import SearchRequest, SearchResponse
+from service.strict_json import JsonRoute
+
+router = APIRouter(tags=["documents"], route_class=JsonRoute)
+
+
+@router.post("/search", response_model=SearchResponse, responses=inference(), summary="Find documents")
+async def search(body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency) -> Response:
+    """The top_k documents with the largest cosine, in any language; the search is exact."""
+    started_at = time.monotonic()
+    _check(body, runtime)
+    queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
+    batch = await embedder.embed(queries, name=name)
+    found = await runtime.read(_search_all, runtime, body, batch.embeddings)
+    results = [[_shown(match, body) for match in matches] for matches in found]
+    took_ms = round((time.monotonic() - started_at) * 1000, 2)
+    content = {"results": results[0] if body.query is not None else results, "took_ms": took_ms}
+    return json_response(content, headers=cost_headers(batch))
+
+
+def _check(body: SearchRequest, runtime: Runtime) -> None:
+    if body.rerank:
+        raise InvalidInput("rerank is true, but this service has no re-ranker loaded; leave it out")
+    limit = runtime.settings.max_top_k
+    if body.top_k > limit:
+        raise InvalidInput(f"top_k is {body.top_k}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
+    if body.filter:
+        to_condition(body.filter)  # a malformed filter is refused before the query costs anything
+
+
+def _search_all(runtime: Runtime, body: SearchRequest, query_BD: Vectors) -> list[list[Match]]:
+    return [
+        _above(runtime.collection.search(query_D, top_k=body.top_k, filter_=body.filter), body.min_score)
+        for query_D in query_BD
+    ]
+
+
+def _above(matches: Sequence[Match], min_score: float | None) -> list[Match]:
+    return [match for match in matches if min_score is None or match.score >= min_score]
+
+
+def _shown(match: Match, body: SearchRequest) -> dict[str, object]:
+    shown: dict[str, object] = {"id": match.document.id, "score": match.score}
+    if "text" in body.include:
+        shown["text"] = match.document.text
+    if "metadata" in body.include:
+        shown["metadata"] = match.document.metadata
+    return shown

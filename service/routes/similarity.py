@@ -1,0 +1,60 @@
+"""POST /similarity: cosines between texts, in three shapes. Knows the route; the work is the engine's.
+
+B pairs, M texts on the left, N texts on the right, D dims
+"""
+
+import numpy as np
+import numpy.typing as npt
+from fastapi import APIRouter, Response
+
+from service.answers import array_response
+from service.dependencies import EmbedderDependency, cost_headers
+from service.errors import InvalidInput
+from service.routes.described import inference
+from service.schemas import MatrixSimilarity, PairSimilarity, SimilarityRequest, SourceSimilarity
+from service.strict_json import JsonRoute
+
+router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
+
+Floats = npt.NDArray[np.float32]
+
+
+@router.post(
+    "/similarity", response_model=list[float] | list[list[float]], responses=inference(), summary="Compare texts"
+)
+async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> Response:
+    """Cosines in [-1, 1]: one sentence against many, pairs, or every text on the left against each on the right."""
+    inputs = body.inputs
+    batch = await embedder.embed(_texts(inputs), name="inputs")
+    if isinstance(inputs, PairSimilarity):
+        scores = _paired(batch.embeddings[0::2], batch.embeddings[1::2])
+    elif isinstance(inputs, SourceSimilarity):
+        scores = _all_with_all(batch.embeddings[:1], batch.embeddings[1:])[0]
+    else:
+        left = len(inputs.left)
+        scores = _all_with_all(batch.embeddings[:left], batch.embeddings[left:])
+    return array_response(np.clip(scores, -1, 1), cost_headers(batch))
+
+
+def _texts(inputs: SourceSimilarity | PairSimilarity | MatrixSimilarity) -> list[str]:
+    if isinstance(inputs, PairSimilarity):
+        return [text for pair in inputs.pairs for text in pair]
+    left, right, name = (
+        ([inputs.source_sentence], inputs.sentences, "sentences")
+        if isinstance(inputs, SourceSimilarity)
+        else (inputs.left, inputs.right, "left or right")
+    )
+    if not left or not right:
+        raise InvalidInput(f"inputs: {name} is empty; send at least one text")
+    return [*left, *right]
+
+
+def _paired(left_BD: Floats, right_BD: Floats) -> Floats:
+    scores_B: Floats = np.einsum("bd,bd->b", left_BD, right_BD)
+    return scores_B
+
+
+def _all_with_all(left_MD: Floats, right_ND: Floats) -> Floats:
+    # einsum, not BLAS: the sums of a cell then do not depend on the matrix around it.
+    scores_MN: Floats = np.einsum("md,nd->mn", left_MD, right_ND)
+    return scores_MN

@@ -1,0 +1,111 @@
+"""Everything one process holds: model, workers, documents, metrics. Knows how to build and close it; knows no HTTP."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+from service.artifact import Manifest
+from service.cpus import usable_cpus
+from service.encoder import load_encoder
+from service.index.collection import Collection
+from service.index.documents import DocumentStore
+from service.index.faiss_index import FaissIndex
+from service.metrics import Metrics, resident_bytes
+from service.pool import EncoderPool
+from service.settings import Settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Lifecycle:
+    """Where the process is in its life."""
+
+    is_started: bool = False
+    is_draining: bool = False
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The parts of a running service. Built before it listens, closed after the last answer."""
+
+    settings: Settings
+    manifest: Manifest
+    pool: EncoderPool
+    collection: Collection
+    metrics: Metrics
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    _readers: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="reader"))
+    _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
+
+    async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a blocking look-up off the event loop; it does not wait for writes."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
+
+    async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a blocking change off the event loop, one after the other; once begun, it ends, whoever waits."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, lambda: call(*args, **kwargs))
+
+    def trouble(self) -> str | None:
+        """Why the service is not ready, or None."""
+        if not self.lifecycle.is_started:
+            return "the service is starting"
+        if self.lifecycle.is_draining:
+            return "the service is shutting down"
+        return self.pool.trouble(stall_timeout_s=self.settings.stall_timeout_s)
+
+    def start(self) -> None:
+        """Start the workers."""
+        self.pool.start()
+        self.lifecycle.is_started = True
+
+    def close(self) -> None:
+        """Finish what was accepted and close the store. Blocks."""
+        self.lifecycle.is_draining = True
+        self.pool.close()
+        self._readers.shutdown()
+        self._writer.shutdown()
+        self.collection.close()
+
+
+def load_collection(settings: Settings, manifest: Manifest, *, read_only: bool = False) -> Collection:
+    """Open the document store and derive its index. read_only: a running service may have it open, too.
+
+    Raises: StoreError: the store is unreadable, in use, or of another model.
+    """
+    store = DocumentStore(
+        settings.documents_path, fingerprint=manifest.fingerprint, dim=manifest.dim, read_only=read_only
+    )
+    return Collection(store, FaissIndex(manifest.dim), max_index_bytes=settings.max_index_bytes)
+
+
+def load_runtime(settings: Settings) -> Runtime:
+    """Verify and load the model, then the documents.
+
+    Raises: StartError: one sentence for the operator.
+    """
+    encoder = load_encoder(settings.model)
+    manifest = encoder.manifest
+    logger.info(
+        "artifact loaded",
+        extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
+    )
+    collection = load_collection(settings, manifest)
+    logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
+    pool = EncoderPool(
+        encoder.encode, workers=settings.workers or usable_cpus(), max_queue_texts=settings.max_queue_texts
+    )
+    metrics = Metrics(manifest)
+    metrics.watch(
+        queue_depth=lambda: pool.depth,
+        documents=lambda: len(collection),
+        index_bytes=lambda: collection.size_bytes,
+    )
+    logger.info("runtime loaded", extra={"workers": pool.workers, "resident_bytes": resident_bytes()})
+    return Runtime(settings=settings, manifest=manifest, pool=pool, collection=collection, metrics=metrics)

@@ -1,0 +1,315 @@
+"""The JSON of requests and answers, described field by field. Knows shapes; limits that are settings come later."""
+
+from typing import Annotated, Any, Literal, Self
+
+import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
+FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
+
+# TEI and OpenAI clients send fields that mean nothing here; they are ignored there, and refused on our own routes.
+IGNORE = ConfigDict(extra="ignore")
+FORBID = ConfigDict(extra="forbid")
+
+
+def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
+    try:
+        orjson.dumps(metadata)
+    except TypeError as exc:  # its only way to refuse parsed JSON: depth
+        raise ValueError("metadata is nested too deeply to be stored") from exc
+    return metadata
+
+
+Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
+DocumentId = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+class EmbedRequest(BaseModel):
+    """Texts to turn into unit vectors (text-embeddings-inference's request)."""
+
+    model_config = IGNORE
+
+    inputs: str | list[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
+    normalize: Literal[True] = Field(
+        True, description="Only true: the model gives vectors of norm 1 and no others.", examples=[True]
+    )
+    truncate: bool = Field(
+        True,
+        description="Cut texts that are longer than the model reads (see x-truncated); false refuses them with 422.",
+        examples=[True],
+    )
+    dimensions: int | None = Field(
+        None,
+        ge=1,
+        description="Keep the first dimensions only, scaled to norm 1 again; null keeps all.",
+        examples=[128],
+    )
+
+
+class SourceSimilarity(BaseModel):
+    """One sentence against many."""
+
+    model_config = FORBID
+
+    source_sentence: str = Field(description="The sentence to compare.", examples=[GUITAR[0]])
+    sentences: list[str] = Field(description="What to compare it with.", examples=[GUITAR[1:]])
+
+
+class PairSimilarity(BaseModel):
+    """Pairs, each compared within itself."""
+
+    model_config = FORBID
+
+    pairs: list[tuple[str, str]] = Field(description="Pairs of texts.", examples=[[GUITAR]])
+
+
+class MatrixSimilarity(BaseModel):
+    """Every text on the left against every text on the right."""
+
+    model_config = FORBID
+
+    left: list[str] = Field(description="The rows of the answer.", examples=[GUITAR[:1]])
+    right: list[str] = Field(description="The columns of the answer.", examples=[GUITAR[1:]])
+
+
+def _similarity_shape(inputs: object) -> str | None:
+    keys = ("source_sentence", "pairs", "left")
+    return next((key for key in keys if isinstance(inputs, dict) and key in inputs), None)
+
+
+class SimilarityRequest(BaseModel):
+    """Texts to compare, in one of three shapes."""
+
+    model_config = IGNORE
+
+    inputs: Annotated[
+        Annotated[SourceSimilarity, Tag("source_sentence")]
+        | Annotated[PairSimilarity, Tag("pairs")]
+        | Annotated[MatrixSimilarity, Tag("left")],
+        Discriminator(
+            _similarity_shape,
+            custom_error_type="similarity_shape",
+            custom_error_message="an object with source_sentence and sentences, with pairs, or with left and right",
+        ),
+    ] = Field(
+        description="{source_sentence, sentences} or {pairs} for a list of cosines, {left, right} for their matrix.",
+        examples=[{"source_sentence": GUITAR[0], "sentences": GUITAR[1:]}, {"pairs": [GUITAR]}],
+    )
+
+
+class DocumentIn(BaseModel):
+    """A document to keep and find."""
+
+    model_config = FORBID
+
+    id: DocumentId = Field(description="Its name; putting the same id again replaces the document.", examples=["de/1"])
+    text: str = Field(min_length=1, description="The text that is embedded and found.", examples=[GUITAR[1]])
+    metadata: Metadata = Field(
+        default_factory=dict,
+        description="Any JSON object. Strings, numbers, booleans, null and lists of them can be filtered on.",
+        examples=[{"lang": "de", "year": 2021, "tags": ["music"]}],
+    )
+
+
+class PutDocumentsRequest(BaseModel):
+    """Documents to insert or replace."""
+
+    model_config = FORBID
+
+    documents: list[DocumentIn] = Field(
+        description="Each id at most once.", examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]]
+    )
+
+
+class PutDocumentsResponse(BaseModel):
+    """Answered only once the documents are on the disk and searchable."""
+
+    upserted: int = Field(description="How many documents were inserted or replaced.", examples=[1])
+    revision: int = Field(description="The number of this change; it only grows.", examples=[7])
+
+
+class DeleteDocumentsRequest(BaseModel):
+    """Documents to remove: by ids or by a filter."""
+
+    model_config = FORBID
+
+    ids: list[str] | None = Field(None, description="Ids to remove; unknown ones are ignored.", examples=[["de/1"]])
+    filter: dict[str, Any] | None = Field(
+        None, description="Removes every document whose metadata match; not empty.", examples=FILTER_EXAMPLES
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.ids is None) == (self.filter is None):
+            raise ValueError("send either ids or filter")
+        return self
+
+
+class DeleteDocumentsResponse(BaseModel):
+    """The outcome of a removal."""
+
+    deleted: int = Field(description="How many documents there were to remove.", examples=[1])
+
+
+class DocumentOut(BaseModel):
+    """A stored document."""
+
+    id: str = Field(description="Its name.", examples=["de/1"])
+    text: str = Field(description="Its text.", examples=[GUITAR[1]])
+    metadata: dict[str, Any] = Field(description="What was put with it.", examples=[{"lang": "de"}])
+    revision: int = Field(description="The number of the change that put it.", examples=[7])
+
+
+class DocumentsPage(BaseModel):
+    """Documents in the order of their first arrival."""
+
+    documents: list[DocumentOut] = Field(description="At most `limit` documents.")
+    next_cursor: str | None = Field(
+        description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
+    )
+    total: int = Field(description="How many documents there are.", examples=[200])
+
+
+class SearchRequest(BaseModel):
+    """What to look for among the documents."""
+
+    model_config = FORBID
+
+    query: str | None = Field(
+        None, description="One query, in any language of the model.", examples=["Gitarre spielen"]
+    )
+    queries: list[str] | None = Field(None, description="Several queries; or `query`, not both.", examples=[GUITAR])
+    top_k: int = Field(10, ge=1, description="How many documents to return for each query.", examples=[5])
+    filter: dict[str, Any] | None = Field(
+        None,
+        description="Conditions on the metadata, applied inside the search: top_k are found whenever so many match.",
+        examples=FILTER_EXAMPLES,
+    )
+    min_score: float | None = Field(
+        None, ge=-1, le=1, description="Leave out documents whose cosine is lower.", examples=[0.3]
+    )
+    include: list[Literal["text", "metadata"]] = Field(
+        default=["text", "metadata"], description="What to return with each id and score.", examples=[["text"]]
+    )
+    rerank: bool = Field(
+        False, description="Re-score with a re-ranker; refused while none is loaded.", examples=[False]
+    )
+    rerank_k: int = Field(50, ge=1, description="How many candidates the re-ranker reads.", examples=[50])
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.query is None) == (self.queries is None):
+            raise ValueError("send either query or queries")
+        return self
+
+
+class SearchResult(BaseModel):
+    """One document that was found."""
+
+    id: str = Field(description="The document's id.", examples=["de/1"])
+    score: float = Field(description="Cosine with the query, in [-1, 1].", examples=[0.83])
+    text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])
+    metadata: dict[str, Any] | None = Field(None, description="Its metadata, if included.", examples=[{"lang": "de"}])
+
+
+class SearchResponse(BaseModel):
+    """Documents by descending score, ties by id."""
+
+    results: list[SearchResult] | list[list[SearchResult]] = Field(
+        description="A list for `query`, a list of lists for `queries`.",
+        examples=[[{"id": "de/1", "score": 0.83, "text": GUITAR[1], "metadata": {"lang": "de"}}]],
+    )
+    took_ms: float = Field(description="Milliseconds from the query's arrival to this answer.", examples=[2.4])
+
+
+class OpenAIEmbeddingsRequest(BaseModel):
+    """OpenAI's request for embeddings."""
+
+    model_config = IGNORE
+
+    input: str | list[str] | list[int] | list[list[int]] = Field(
+        description="A text, texts, or token ids of this model's tokenizer.", examples=[GUITAR]
+    )
+    model: str = Field("", description="Any name: there is one model, and the answer names it.", examples=["default"])
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="base64: little-endian float32.", examples=["float"]
+    )
+    dimensions: int | None = Field(
+        None, ge=1, description="Keep the first dimensions only, scaled to norm 1 again.", examples=[128]
+    )
+    user: str | None = Field(None, description="Accepted and not used.", examples=["me"])
+
+
+class OpenAIEmbedding(BaseModel):
+    """One vector of OpenAI's answer."""
+
+    object: Literal["embedding"] = Field(description="Always embedding.", examples=["embedding"])
+    index: int = Field(description="Position of the input.", examples=[0])
+    embedding: list[float] | str = Field(description="Numbers, or base64.", examples=[[0.1, -0.2]])
+
+
+class OpenAIUsage(BaseModel):
+    """What the request cost."""
+
+    prompt_tokens: int = Field(description="Tokens read by the model.", examples=[9])
+    total_tokens: int = Field(description="The same.", examples=[9])
+
+
+class OpenAIEmbeddingsResponse(BaseModel):
+    """OpenAI's answer."""
+
+    object: Literal["list"] = Field(description="Always list.", examples=["list"])
+    data: list[OpenAIEmbedding] = Field(description="One entry an input, in order.")
+    model: str = Field(description="The model that answered.", examples=["default"])
+    usage: OpenAIUsage = Field(description="Token counts.")
+
+
+class Limits(BaseModel):
+    """What one request may hold."""
+
+    max_texts: int = Field(description="Texts in a request.", examples=[512])
+    max_queue_texts: int = Field(description="Texts waiting, over all requests.", examples=[4096])
+    max_body_bytes: int = Field(description="Bytes of a body.", examples=[4_000_000])
+    max_top_k: int = Field(description="Largest top_k and largest page.", examples=[1000])
+
+
+class IndexInfo(BaseModel):
+    """The document index."""
+
+    backend: str = Field(description="What searches.", examples=["faiss-flat"])
+    documents: int = Field(description="Documents in it.", examples=[200])
+    size_bytes: int = Field(description="Memory of their vectors.", examples=[312_800])
+
+
+class InfoResponse(BaseModel):
+    """What runs here."""
+
+    model: str = Field(description="Name of the model.", examples=["default"])
+    fingerprint: str = Field(description="Identity of its vector space.", examples=["6f9a3a69"])
+    dim: int = Field(description="Length of a vector.", examples=[384])
+    max_length: int = Field(description="Tokens it reads, specials included.", examples=[128])
+    languages: list[str] = Field(description="ISO codes it was trained on.", examples=[["de", "en"]])
+    precision: str = Field(description="int8 or fp32.", examples=["int8"])
+    parameters: int = Field(description="Number of its weights.", examples=[10_000_000])
+    limits: Limits = Field(description="The limits in force.")
+    index: IndexInfo = Field(description="The document index.")
+    version: str = Field(description="Version of crosslet.", examples=["0.1.0"])
+
+
+class StatusResponse(BaseModel):
+    """The answer to a probe."""
+
+    status: Literal["ok"] = Field(description="Always ok.", examples=["ok"])
+
+
+class ErrorResponse(BaseModel):
+    """The one body of all errors."""
+
+    error: str = Field(
+        description="One sentence; for a limit it gives both numbers and the setting.",
+        examples=["inputs has 600 texts; the limit is 512 (CROSSLET_MAX_TEXTS)"],
+    )
+    error_type: Literal[
+        "Validation", "Tokenizer", "Overloaded", "Backend", "Unauthorized", "NotFound", "TooLarge", "NotReady"
+    ] = Field(description="What kind of refusal it is.", examples=["Validation"])

@@ -1,0 +1,57 @@
+"""Runs the application in uvicorn and ends it in order. Knows signals; knows nothing about requests.
+
+On SIGTERM or SIGINT: /ready turns 503 at once, requests are still taken for `drain_delay_s` (until load balancers have
+noticed), then listening ends, accepted requests finish, and the process exits with 0. A second signal skips the wait.
+"""
+
+import time
+from types import FrameType
+
+import uvicorn
+
+from service.app import create_app
+from service.runtime import Runtime
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with a drain before its own shutdown."""
+
+    def __init__(self, config: uvicorn.Config, runtime: Runtime) -> None:
+        super().__init__(config)
+        self._runtime = runtime
+        self._exit_at_s: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Start the drain. The signal is not raised again at the end: this exit is the wanted one."""
+        if self._exit_at_s is None:
+            self._runtime.lifecycle.is_draining = True
+            self._exit_at_s = time.monotonic() + self._runtime.settings.drain_delay_s
+        elif self.should_exit:
+            self.force_exit = True
+        else:
+            self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """End listening when the drain is over; uvicorn asks ten times a second."""
+        if self._exit_at_s is not None and time.monotonic() >= self._exit_at_s:
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def serve(runtime: Runtime) -> None:
+    """Serve until a signal; returns after the last accepted request."""
+    settings = runtime.settings
+    config = uvicorn.Config(
+        create_app(runtime),
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,  # uvicorn's records go to the root logger, as JSON
+        access_log=False,  # one line a request is ours
+        server_header=False,
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,
+    )
+    Server(config, runtime).run()
