@@ -7,16 +7,18 @@ ARGS   ?=# passed to pytest, the training job or the exporter
 
 SERVICE := .venv
 DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
-LOCKED  := -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
-PROJECT := -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
+PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-slow lint format train export image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train export image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(SERVICE)/.installed $(DEV)/.installed  ## make both environments (serve and test do their own)
+setup: $(SERVICE)/.installed $(DEV)/.installed  ## make both environments (every other target makes what it needs)
+
+setup-dev: $(DEV)/.installed  ## make the development environment; TORCH=cuda for a GPU
 
 serve: $(SERVICE)/.installed  ## serve the bundled model on port 8080 (CROSSLET_PORT)
 	@exec $(SERVICE)/bin/crosslet serve
@@ -37,7 +39,7 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 	$(DEV)/bin/ruff format .
 
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
-	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" training/run.sh $(ARGS)
+	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh $(ARGS)
 
 export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"
 	$(DEV)/bin/python -m export $(ARGS)

@@ -8,7 +8,7 @@ set -euo pipefail
 python=$1
 flavour=$2
 lock="$(dirname "$0")/../requirements/torch-$flavour.txt"
-install=("$python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r "$lock")
+install=("$python" -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r "$lock")
 
 if [[ $flavour == cuda ]]; then
     "${install[@]}"

@@ -1,0 +1,79 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.skeleton.project import ROOT
+
+FAKE_PYTHON = """#!/usr/bin/env bash
+echo "$@" >> "{calls}"
+[[ "$*" == *pytorch.org* ]] && exit 0
+echo "{message}" >&2
+exit {status}
+"""
+
+
+def make(*arguments: str) -> str:
+    command = ["make", "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_make_alone_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"(?m)^([a-z][a-z-]*):", makefile)
+    listed = re.findall(r"(?m)^  make ([a-z-]+) +\S", make())
+    assert listed == targets
+    (phony,) = re.findall(r"(?m)^\.PHONY: (.*)$", makefile)
+    assert sorted(phony.split()) == sorted(targets)
+
+
+def test_an_old_python_is_refused_with_both_versions_and_the_way_out() -> None:
+    script = ROOT / "scripts" / "require_python.py"
+    code = f"import runpy, sys; sys.version_info = (3, 9, 2); runpy.run_path({str(script)!r})"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert re.fullmatch(r"crosslet needs Python 3\.11 or newer; \S+ is 3\.9: .*make PYTHON=\S+ .*\n", answer.stderr)
+
+
+def test_this_python_is_accepted() -> None:
+    subprocess.run([sys.executable, str(ROOT / "scripts" / "require_python.py")], check=True)
+
+
+def install_torch(
+    tmp_path: Path, flavour: str, *, message: str, status: int
+) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """Run install-torch.sh with a python that answers as told; return its end and the arguments of each call."""
+    calls, python = tmp_path / "calls", tmp_path / "python"
+    python.write_text(FAKE_PYTHON.format(calls=calls, message=message, status=status), encoding="utf-8")
+    python.chmod(0o755)
+    command = [str(ROOT / "scripts" / "install-torch.sh"), str(python), flavour]
+    end = subprocess.run(command, capture_output=True, text=True, check=False)
+    return end, calls.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("flavour", ["cpu", "cuda"])
+def test_torch_comes_from_the_configured_index_when_it_is_there(tmp_path: Path, flavour: str) -> None:
+    end, calls = install_torch(tmp_path, flavour, message="", status=0)
+    assert end.returncode == 0
+    assert len(calls) == 1
+    assert "--require-hashes" in calls[0]
+    assert calls[0].endswith(f"torch-{flavour}.txt")
+
+
+def test_the_cpu_torch_comes_from_pytorchs_index_when_no_other_has_it(tmp_path: Path) -> None:
+    message = "ERROR: No matching distribution found for torch==2.13.0+cpu"
+    end, calls = install_torch(tmp_path, "cpu", message=message, status=1)
+    assert end.returncode == 0
+    assert len(calls) == 2
+    assert calls[1] == f"{calls[0]} --index-url https://download.pytorch.org/whl/cpu"
+
+
+@pytest.mark.parametrize("flavour", ["cpu", "cuda"])
+def test_a_wrong_hash_is_an_error_and_no_reason_to_look_elsewhere(tmp_path: Path, flavour: str) -> None:
+    message = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."
+    end, calls = install_torch(tmp_path, flavour, message=message, status=1)
+    assert end.returncode == 1
+    assert message in end.stderr
+    assert len(calls) == 1

@@ -1,0 +1,64 @@
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.skeleton.project import ROOT
+
+HEAVY = {"torch", "transformers", "optimum", "sentence_transformers", "onnx"}
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Dotted names that a source file imports, at any depth of its code."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def offences(package: str, banned: set[str]) -> list[str]:
+    sources = sorted((ROOT / package).rglob("*.py"))
+    assert sources, f"{package}/ has no sources"
+    return [
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in sources
+        for module in imported_modules(path)
+        if module.split(".")[0] in banned
+    ]
+
+
+def test_the_service_imports_neither_training_nor_export_nor_torch() -> None:
+    assert offences("service", HEAVY | {"training", "export"}) == []
+
+
+def test_training_imports_neither_the_service_nor_export() -> None:
+    assert offences("training", {"service", "export"}) == []
+
+
+def test_export_takes_only_the_artifact_contract_from_the_service() -> None:
+    service_imports = [line for line in offences("export", {"service"}) if ": service.artifact" not in line]
+    assert [line for line in service_imports if not line.endswith(": service")] == []
+
+
+def test_importing_the_application_loads_no_torch() -> None:
+    code = f"import sys, service.app; print(sorted({HEAVY!r} & sys.modules.keys()))"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["torch", "transformers", "optimum", "sentence_transformers", "training", "export"])
+def test_lint_refuses_a_heavy_import_under_service_and_only_there(tmp_path: Path, module: str) -> None:
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    for package in ("service", "training"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "probe.py").write_text(f'"""A probe."""\n\nimport {module}\n', encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--select", "TID251", "--output-format", "concise"]
+    lint = subprocess.run([*command, "."], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert lint.returncode == 1
+    assert f"service/probe.py:3:8: TID251 `{module}` is banned" in lint.stdout
+    assert "training/probe.py" not in lint.stdout

@@ -1,0 +1,83 @@
+import re
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from tests.skeleton.project import ROOT, lock, locked_versions, pyproject
+
+LOCKS = ["service.txt", "dev.txt", "build.txt", "torch-cpu.txt", "torch-cuda.txt"]
+
+
+def declared(*, extras: bool) -> list[Requirement]:
+    project = pyproject()
+    lines = list(project["project"]["dependencies"])
+    if extras:
+        lines += [line for extra in project["project"]["optional-dependencies"].values() for line in extra]
+        lines += project["dependency-groups"]["dev"]
+    requirements = [Requirement(line) for line in lines]
+    return [requirement for requirement in requirements if requirement.name not in ("crosslet", "torch")]
+
+
+@pytest.mark.parametrize(("name", "extras"), [("service.txt", False), ("dev.txt", True)])
+def test_the_lock_satisfies_every_declared_dependency(name: str, extras: bool) -> None:
+    versions = locked_versions(name)
+    for requirement in declared(extras=extras):
+        pinned = versions.get(canonicalize_name(requirement.name))
+        assert pinned, f"{requirement.name} is not in requirements/{name}: run `make lock`"
+        assert all(requirement.specifier.contains(version, prereleases=True) for version in pinned), requirement
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_requirement_carries_a_hash(name: str) -> None:
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    assert lines
+    assert [line for line in lines if not re.search(r"--hash=sha256:[0-9a-f]{64}", line)] == []
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_names_no_index_folder_or_address(name: str) -> None:
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    assert re.findall(r"(?m)^\s*(?:-i|-f|--index-url|--extra-index-url|--find-links|--trusted-host).*", text) == []
+    assert [str(requirement) for requirement in lock(name) if requirement.url] == []
+
+
+def test_the_service_lock_holds_no_training_package() -> None:
+    heavy = re.compile(r"torch|transformers|optimum.*|sentence-transformers|onnx|scipy|triton|nvidia-.*|cuda-.*")
+    assert [package for package in locked_versions("service.txt") if heavy.fullmatch(package)] == []
+
+
+def test_the_development_lock_holds_no_cuda_package() -> None:
+    cuda = re.compile(r"torch|triton|nvidia-.*|cuda-.*")
+    assert [package for package in locked_versions("dev.txt") if cuda.fullmatch(package)] == []
+
+
+@pytest.mark.parametrize("name", ["service.txt", "build.txt", "torch-cuda.txt"])
+def test_tests_run_the_versions_that_are_installed_elsewhere(name: str) -> None:
+    tested = locked_versions("dev.txt")
+    shared = {package: versions for package, versions in locked_versions(name).items() if package in tested}
+    assert shared
+    assert {package: tested[package] for package in shared} == shared
+
+
+def test_the_cpu_and_the_cuda_lock_pin_the_same_torch() -> None:
+    releases = {
+        Version(version).public
+        for name in ("torch-cpu.txt", "torch-cuda.txt")
+        for version in locked_versions(name)["torch"]
+    }
+    declared_torch = [
+        requirement
+        for extra in pyproject()["project"]["optional-dependencies"].values()
+        for requirement in map(Requirement, extra)
+        if requirement.name == "torch"
+    ]
+    assert len(releases) == 1
+    assert all(requirement.specifier.contains(releases.copy().pop()) for requirement in declared_torch)
+
+
+def test_the_build_lock_pins_the_declared_build_backend() -> None:
+    (backend,) = pyproject()["build-system"]["requires"]
+    assert f"hatchling=={locked_versions('build.txt')['hatchling'].pop()}" == backend

@@ -1,0 +1,33 @@
+import re
+
+from service.version import VERSION
+from tests.skeleton.project import ROOT, pyproject, tracked_files
+
+MAX_FILE_BYTES = 20 * 1024 * 1024
+MACHINE_PATH = re.compile(rb"(?<![\w./}-])/(?:home|root|Users|work|mnt|opt/wheels|opt/pypi)/[\w.]")
+
+
+def test_no_tracked_file_is_larger_than_20_mib() -> None:
+    sizes = {path.relative_to(ROOT): path.stat().st_size for path in tracked_files()}
+    assert len(sizes) > 10
+    assert {path: size for path, size in sizes.items() if size > MAX_FILE_BYTES} == {}
+
+
+def test_no_tracked_text_names_a_path_of_somebodys_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0].decode()}"
+        for path in tracked_files()
+        if b"\0" not in (content := path.read_bytes())
+        for match in MACHINE_PATH.finditer(content)
+    ]
+    assert found == []
+
+
+def test_the_machine_path_pattern_knows_what_it_looks_for() -> None:
+    caught = [b"cd /home" + b"/ann/x", b'"/work' + b'/main"', b"=/root" + b"/.cache"]
+    assert all(MACHINE_PATH.search(text) for text in caught)
+    assert not MACHINE_PATH.search(b"https://example.org/home/page and $HOME/work/x and ./work/x")
+
+
+def test_the_version_is_the_same_in_the_package_and_its_metadata() -> None:
+    assert pyproject()["project"]["version"] == VERSION
