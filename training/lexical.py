@@ -18,6 +18,7 @@ import warnings
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase
@@ -30,14 +31,11 @@ def bag_matrix(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) ->
     """Each text as a row of mean token counts, specials ([CLS], [SEP]) left out: (N, V) sparse CSR float32."""
     rows = [tokens.ids[tokens.offsets[text] + 1 : tokens.offsets[text + 1] - 1] for text in texts]
     lengths = np.array([len(row) for row in rows])
-    starts = np.concatenate([[0], np.cumsum(lengths)])
     weights = np.repeat(1.0 / np.maximum(lengths, 1), lengths).astype(np.float32)
-    columns = np.concatenate(rows).astype(np.int64)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")  # beta notice; what we use is stable
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(starts), torch.from_numpy(columns), torch.from_numpy(weights), (len(rows), vocab_size)
-        )
+    row_index = np.repeat(np.arange(len(rows)), lengths)
+    # scipy adds up a token's repeats inside one sentence: CSR wants distinct columns
+    matrix = csr_matrix((weights, (row_index, np.concatenate(rows))), shape=(len(rows), vocab_size))
+    return _sparse_tensor(matrix)
 
 
 def prior_embeddings(
@@ -88,9 +86,7 @@ def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: 
         ridge: r; the prior weighs as much as r sentences that hold the token.
         iterations: of conjugate gradients on the normal equations, from E_0.
     """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
-        transposed_VN = bags_NV.transpose(0, 1).to_sparse_csr()
+    transposed_VN = _sparse_tensor(_scipy_matrix(bags_NV).T.tocsr())
     squares_V = torch.zeros(bags_NV.shape[1]).index_add_(0, bags_NV.col_indices(), bags_NV.values().square())
     penalty = float(ridge * bags_NV.values().square().mean())  # so that `ridge` counts sentences whatever their length
     inverse_diagonal_V1 = 1.0 / (squares_V + penalty).unsqueeze(1)
@@ -112,3 +108,20 @@ def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: 
         previous_H, energy_H = energy_H, (residual_VH * preconditioned_VH).sum(dim=0)
         direction_VH = preconditioned_VH + energy_H / previous_H.clamp_min(1e-20) * direction_VH
     return embeddings_VH
+
+
+def _sparse_tensor(matrix: csr_matrix) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")  # a beta notice; what we use is stable
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr.astype(np.int64)),
+            torch.from_numpy(matrix.indices.astype(np.int64)),
+            torch.from_numpy(matrix.data),
+            matrix.shape,
+            check_invariants=True,
+        )
+
+
+def _scipy_matrix(tensor: Tensor) -> csr_matrix:
+    parts = (tensor.values().numpy(), tensor.col_indices().numpy(), tensor.crow_indices().numpy())
+    return csr_matrix(parts, shape=tuple(tensor.shape))

@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,6 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
 from training.config import StageConfig
+from training.device import autocast
 from training.errors import DivergedError
 from training.files import write_atomically
 
@@ -33,17 +33,6 @@ class Objective(Generic[BatchT]):
 
     model: nn.Module  # whose trainable parameters are optimised and checkpointed
     losses: Callable[[BatchT], dict[str, Tensor]]
-
-
-def pick_device() -> torch.device:
-    """The first GPU, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def autocast(device: torch.device) -> Any:
-    """bf16 where the hardware multiplies it: any GPU here, and CPUs with AVX512-BF16 or AMX; else float32."""
-    supported = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.autocast(device.type, dtype=torch.bfloat16) if supported else nullcontext()
 
 
 def parameter_groups(model: nn.Module, config: StageConfig) -> list[dict[str, Any]]:

@@ -178,10 +178,14 @@ def mean_pool(token_embedding_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
 
 
 def parameter_counts(encoder: CrossletEncoder) -> tuple[int, int]:
-    """(embedding, encoder) parameters, as the paper reports sizes: the embedding layer, then the unit's layers once."""
-    embedding = sum(parameter.numel() for parameter in encoder.body.embeddings.parameters())
-    total = sum(parameter.numel() for parameter in encoder.parameters())
-    return embedding, total - embedding
+    """(embedding, encoder) parameters as the paper counts them: word and position embeddings, the unit's layers once.
+
+    Token types and the embedding LayerNorm, a few thousand, are in neither.
+    """
+    embeddings = encoder.body.embeddings
+    parts = [embeddings.word_embeddings, embeddings.position_embeddings], [layer_stack(encoder.body).layer]
+    embedding, layers = (sum(p.numel() for module in modules for p in module.parameters()) for modules in parts)
+    return embedding, layers
 
 
 AutoConfig.register(CrossletConfig.model_type, CrossletConfig)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Distils a small cross-lingual encoder from parallel text, top to bottom:
-#   corpus -> tokenizer -> tokens -> teacher -> lexical start -> stage 1 assistant -> stage 2 bottleneck
+#   corpus -> tokenizer -> tokens -> lexical start -> stage 1 assistant -> stage 2 bottleneck
 #   -> stage 3 student -> stage 4 contrastive -> evaluation -> OUT/final/checkpoint (a sentence-transformers folder)
 # Usage:  training/run.sh --config training/configs/default.yaml --data DIR --out DIR
 # Time:   default.yaml takes about two hours on 2 CPU cores; smoke.yaml a few minutes.

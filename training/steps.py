@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,21 +18,22 @@ from transformers import PreTrainedTokenizerFast
 from training.batches import length_bucketed
 from training.config import RunConfig, StageConfig
 from training.corpora.mix import Corpus, build_corpus, sampling_plan
+from training.device import pick_device
 from training.errors import ConfigError
 from training.evaluation.report import TextEncoder, evaluate
 from training.files import write_json_atomically
 from training.lexical import bag_matrix, prior_embeddings, solve_ridge
-from training.loop import Objective, pick_device, train
+from training.loop import Objective, train
 from training.model import CrossletConfig, CrossletEncoder, shape_of
 from training.pipeline import Step, folder_fingerprint
 from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective, student_from_assistant
 from training.stages.contrastive import contrastive_objective
-from training.stages.pairs import PairEncoder
+from training.stages.pairs import PairEncoder, TeacherLabels
 from training.stages.student import student_objective
 from training.summary import write_summary
-from training.teacher import embed_to_file, is_normalized, load_embeddings, load_teacher
+from training.teacher import EmbeddingStore, embed_missing, is_normalized, load_teacher
 from training.tokenizer import train_tokenizer, wrap_tokenizer
 from training.tokens import TokenStore, build_token_store
 
@@ -62,10 +64,17 @@ class Run:
         """Token ids of all texts."""
         return TokenStore.load(self.out / "tokens")
 
-    @cached_property
-    def teacher_embeddings(self) -> NDArray[np.float32]:
-        """h_T of every English text."""
-        return load_embeddings(self.out / "teacher")
+    def teacher_labels(self, pairs: int, *, purpose: int) -> TeacherLabels:
+        """h_T(s) of every pair of a plan, computed now where no earlier stage or run has."""
+        teacher = load_teacher(self.config.teacher, device=self.device)
+        name = hashlib.sha256(self.config.teacher.encode()).hexdigest()[:16]
+        store = EmbeddingStore(self.out / "teacher" / name, dim=int(teacher.get_embedding_dimension() or 0))
+        english = np.unique(self.corpus.english[self.plan(pairs, purpose=purpose)])
+        texts = [self.corpus.texts[index] for index in english]
+        embed_missing(teacher, texts, store)
+        row_of_text = np.full(len(self.corpus.texts), -1, dtype=np.int64)
+        row_of_text[english] = store.rows(texts)
+        return TeacherLabels(store.vectors(), row_of_text)
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerFast:
@@ -102,11 +111,6 @@ class Run:
         tokenizer = Tokenizer.from_file(str(self.out / "tokenizer" / "tokenizer.json"))
         build_token_store(self.corpus.texts, tokenizer, folder, max_length=self.config.student.max_length)
 
-    def embed_with_teacher(self, folder: Path) -> None:
-        """h_T(s) of every English text."""
-        teacher = load_teacher(self.config.teacher, device=self.device)
-        embed_to_file(teacher, self.corpus.texts[: self.corpus.english_count], folder)
-
     def start_lexically(self, folder: Path) -> None:
         """The assistant before training: the teacher's body, word embeddings by regression."""
         teacher = load_teacher(self.config.teacher, device=torch.device("cpu"))
@@ -136,7 +140,8 @@ class Run:
         """Stage 1."""
         assistant = self.load("lexical")
         config = self.config.assistant
-        objective = assistant_objective(assistant, self.teacher_embeddings, self.pairs(config))
+        labels = self.teacher_labels(config.pairs, purpose=1)
+        objective = assistant_objective(assistant, labels, self.pairs(config))
         self.train_and_save(objective, config, folder, purpose=1)
 
     def align_bottleneck(self, folder: Path) -> None:
@@ -164,7 +169,8 @@ class Run:
         """Stage 4."""
         student = self.load("student")
         config = self.config.contrastive
-        objective = contrastive_objective(student, self.teacher_embeddings, self.pairs(config), config)
+        labels = self.teacher_labels(config.pairs, purpose=4)
+        objective = contrastive_objective(student, labels, self.pairs(config), config)
         self.train_and_save(objective, config, folder, purpose=4)
 
     def score(self, step: str) -> Callable[[Path], None]:
@@ -218,9 +224,8 @@ class Run:
             ),
             Step("tokenizer", lambda c: asdict(c.tokenizer), ("corpus",), self.train_tokenizer),
             Step("tokens", lambda c: {"max_length": c.student.max_length}, ("tokenizer",), self.tokenize),
-            Step("teacher", lambda c: {"teacher": c.teacher}, ("corpus",), self.embed_with_teacher),
             Step("lexical", lambda c: {**asdict(c.lexical), "teacher": c.teacher}, lexical, self.start_lexically),
-            Step("assistant", lambda c: asdict(c.assistant), ("lexical", "teacher"), self.train_assistant),
+            Step("assistant", lambda c: asdict(c.assistant), ("lexical",), self.train_assistant),
             Step(
                 "bottleneck",
                 lambda c: {**asdict(c.bottleneck), "student": asdict(c.student)},
@@ -228,7 +233,7 @@ class Run:
                 self.align_bottleneck,
             ),
             Step("student", lambda c: asdict(c.student_stage), ("bottleneck",), self.train_student),
-            Step("contrastive", lambda c: asdict(c.contrastive), ("student", "teacher"), self.contrast),
+            Step("contrastive", lambda c: asdict(c.contrastive), ("student",), self.contrast),
         ]
         steps: list[Step] = []
         for step in chain:

@@ -41,7 +41,8 @@ class Corpus:
     @classmethod
     def load(cls, path: Path) -> Corpus:
         """Read `pairs.tsv`."""
-        rows = [line.rstrip("\n").split("\t") for line in path.open(encoding="utf-8", newline="\n")]
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            rows = [line.rstrip("\n").split("\t") for line in lines]
         sources, languages, english, other = zip(*rows, strict=True)
         english_index = {text: index for index, text in enumerate(dict.fromkeys(english))}
         other_index = {text: index + len(english_index) for index, text in enumerate(dict.fromkeys(other))}

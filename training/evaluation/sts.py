@@ -14,7 +14,8 @@ Encode = Callable[[list[str]], NDArray[np.float32]]  # texts -> (N, D), any leng
 
 def read_sts(path: Path) -> tuple[list[float], list[str], list[str]]:
     """Gold scores and both sides of a `score<TAB>sentence1<TAB>sentence2` file."""
-    rows = [line.rstrip("\n").split("\t") for line in path.open(encoding="utf-8")]
+    with path.open(encoding="utf-8") as lines:
+        rows = [line.rstrip("\n").split("\t") for line in lines]
     scores, left, right = zip(*rows, strict=True)
     return [float(score) for score in scores], list(left), list(right)
 
@@ -28,7 +29,8 @@ def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float
 def unit_rows(matrix_ND: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows at unit length."""
     norms: NDArray[np.float32] = np.linalg.norm(matrix_ND, axis=1, keepdims=True)
-    return matrix_ND / np.maximum(norms, 1e-12)
+    unit_ND: NDArray[np.float32] = matrix_ND / np.maximum(norms, 1e-12)
+    return unit_ND
 
 
 def evaluate_sts(encode: Encode, folder: Path, pairs: list[str]) -> dict[str, float]:

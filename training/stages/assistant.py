@@ -9,16 +9,16 @@ from torch import Tensor
 from training.loop import Objective
 from training.losses import embedding_mse
 from training.sentence import SentenceEncoder
-from training.stages.pairs import PairEncoder
+from training.stages.pairs import PairEncoder, TeacherLabels
 
 
 def assistant_objective(
-    assistant: SentenceEncoder, teacher_ND: NDArray[np.float32], pairs: PairEncoder
+    assistant: SentenceEncoder, teacher: TeacherLabels, pairs: PairEncoder
 ) -> Objective[NDArray[np.int64]]:
     """||h_T(s) - h_A(s)||^2 + ||h_T(s) - h_A(t)||^2: the teacher is monolingual, so both targets are h_T(s)."""
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
-        label_BD = pairs.teacher_rows(teacher_ND, batch_B)
+        label_BD = pairs.labels(teacher, batch_B)
         source_BD, target_BD = pairs.encode(assistant, batch_B)
         return {"source": embedding_mse(source_BD, label_BD), "target": embedding_mse(target_BD, label_BD)}
 

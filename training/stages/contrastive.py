@@ -10,16 +10,16 @@ from training.config import ContrastiveConfig
 from training.loop import Objective
 from training.losses import embedding_mse, multilingual_contrastive
 from training.sentence import SentenceEncoder
-from training.stages.pairs import PairEncoder
+from training.stages.pairs import PairEncoder, TeacherLabels
 
 
 def contrastive_objective(
-    student: SentenceEncoder, teacher_ND: NDArray[np.float32], pairs: PairEncoder, config: ContrastiveConfig
+    student: SentenceEncoder, teacher: TeacherLabels, pairs: PairEncoder, config: ContrastiveConfig
 ) -> Objective[NDArray[np.int64]]:
     """l_MCL + l_KD; the teacher's labels are its own, monolingual, source-side embeddings."""
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
-        label_BD = pairs.teacher_rows(teacher_ND, batch_B)
+        label_BD = pairs.labels(teacher, batch_B)
         source_BD, target_BD = pairs.encode(student, batch_B)
         parts = {"source": embedding_mse(source_BD, label_BD), "target": embedding_mse(target_BD, label_BD)}
         if config.objective == "soft":

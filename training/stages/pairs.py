@@ -15,6 +15,14 @@ from training.tokens import TokenStore
 
 
 @dataclass(frozen=True)
+class TeacherLabels:
+    """h_T of English texts: text i of the corpus is row `row_of_text[i]` of `vectors`, (N, D); -1: not embedded."""
+
+    vectors: NDArray[np.float32]
+    row_of_text: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class PairEncoder:
     """Turns pair indices into tensors. `max_length`: tokens, while training."""
 
@@ -39,6 +47,7 @@ class PairEncoder:
         lengths = np.minimum(self.tokens.lengths, self.max_length)
         return np.maximum(lengths[self.corpus.english], lengths[self.corpus.other])
 
-    def teacher_rows(self, embeddings: NDArray[np.float32], pairs_B: NDArray[np.int64]) -> Tensor:
-        """h_T(s) of each pair from the cache: (B, D). Row i is text i: English texts come first in the corpus."""
-        return torch.from_numpy(np.asarray(embeddings[self.corpus.english[pairs_B]])).to(self.device)
+    def labels(self, teacher: TeacherLabels, pairs_B: NDArray[np.int64]) -> Tensor:
+        """h_T(s) of each pair: (B, D)."""
+        rows_B = teacher.row_of_text[self.corpus.english[pairs_B]]
+        return torch.from_numpy(teacher.vectors[rows_B]).to(self.device)

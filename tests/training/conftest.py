@@ -1,0 +1,19 @@
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from training.tokenizer import SPECIAL_TOKENS, wrap_tokenizer
+
+
+@pytest.fixture
+def small_tokenizer(tmp_path) -> PreTrainedTokenizerFast:
+    """At most 60 pieces of a few English and German words, `[CLS] x [SEP]`."""
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=list(SPECIAL_TOKENS), show_progress=False)
+    tokenizer.train_from_iterator(["a man plays the guitar", "der mann spielt gitarre", "der hund bellt"], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    return wrap_tokenizer(tmp_path / "tokenizer.json", max_length=24)

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from training.config import RunConfig, build, load_config
+from training.errors import ConfigError
+
+CONFIGS = sorted((Path(__file__).parents[2] / "training" / "configs").glob("*.yaml"))
+STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
+MINIMAL = {"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_configuration_loads(path: Path) -> None:
+    assert load_config(path).languages
+
+
+def test_an_unknown_key_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"student: unknown key 'bottelneck'; known keys: .*bottleneck_size"):
+        build(RunConfig, {**MINIMAL, "student": {"bottelneck": 128}}, where="run.yaml")
+
+
+def test_a_missing_key_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="missing key 'name'"):
+        build(RunConfig, {key: value for key, value in MINIMAL.items() if key != "name"}, where="run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("languages", "de", "must be of type list"),
+        ("seed", "one", "must be of type int"),
+        ("seed", True, "must be of type int"),
+        ("student", {"bottleneck_size": "128"}, "must be of type int"),
+        ("corpus", {"on_bad_line": "ignore"}, "must be one of stop, skip"),
+        ("contrastive", {"pairs": 1, "objective": "hard"}, "must be one of soft, none"),
+        ("assistant", [1], "must be a mapping"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        build(RunConfig, {**MINIMAL, key: value}, where="run.yaml")
+
+
+def test_null_turns_the_bottleneck_off() -> None:
+    config = build(RunConfig, {**MINIMAL, "student": {"bottleneck_size": None}}, where="run.yaml")
+    assert config.student.bottleneck_size is None
+
+
+def test_a_missing_file_and_broken_yaml_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no configuration file"):
+        load_config(tmp_path / "none.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("name: [", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(broken)
+
+
+def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
+    from dataclasses import asdict
+
+    config = load_config(CONFIGS[0])
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
+    assert load_config(resolved) == config

@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+
+from tests.training.tiny import tiny_corpus
+from training.batches import length_bucketed
+from training.config import TokenizerConfig
+from training.corpora.mix import Corpus
+from training.tokenizer import SPECIAL_TOKENS, train_tokenizer, wrap_tokenizer
+from training.tokens import TokenStore, build_token_store
+
+ENGLISH = ["A man is playing a guitar.", "The woman reads a book.", "Two dogs run in the snow."]
+OTHER = ["一个男人正在弹吉他。", "İstanbul'da bir adam çalıyor", "男の人がギターを弾いている。"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    index = np.arange(3, dtype=np.int32)
+    corpus = Corpus([*ENGLISH, *OTHER], 3, index, index + 3, np.array(["zh", "tr", "ja"]), np.array(["news"] * 3))
+    return train_tokenizer(corpus, TokenizerConfig(vocab_size=120), seed=1)
+
+
+def test_specials_have_the_first_ids_and_frame_a_text(tokenizer) -> None:
+    assert [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS] == [0, 1, 2, 3, 4]
+    tokens = tokenizer.encode("a man").tokens
+    assert (tokens[0], tokens[-1]) == ("[CLS]", "[SEP]")
+
+
+def test_no_word_mark_stands_before_chinese_and_japanese(tokenizer) -> None:
+    assert "▁" not in "".join(tokenizer.encode(OTHER[0]).tokens + tokenizer.encode(OTHER[2]).tokens)
+    assert "▁" in "".join(tokenizer.encode(ENGLISH[0]).tokens)
+
+
+def test_case_width_and_spacing_do_not_change_the_ids(tokenizer) -> None:
+    plain = tokenizer.encode("istanbul'da bir adam").ids
+    assert tokenizer.encode(" İSTANBUL'DA   BİR\tADAM ").ids == plain
+    assert tokenizer.encode("ｉｓｔａｎｂｕｌ'da bir adam").ids == plain
+
+
+def test_the_transformers_wrapper_gives_the_same_ids(tokenizer, tmp_path) -> None:
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    wrapped = wrap_tokenizer(tmp_path / "tokenizer.json", max_length=32)
+    assert wrapped(ENGLISH + OTHER)["input_ids"] == [tokenizer.encode(text).ids for text in ENGLISH + OTHER]
+
+
+def test_the_token_store_gives_back_every_text(tokenizer, tmp_path) -> None:
+    expected = [tokenizer.encode(text).ids for text in ENGLISH + OTHER]
+    build_token_store(ENGLISH + OTHER, tokenizer, tmp_path, max_length=64)
+    store = TokenStore.load(tmp_path)
+    assert store.lengths.tolist() == [len(ids) for ids in expected]
+    input_ids, attention_mask = store.batch(np.array([4, 0]), max_length=64)
+    for row, text in enumerate((4, 0)):
+        assert input_ids[row][attention_mask[row].bool()].tolist() == expected[text]
+
+
+def test_a_long_text_is_cut_and_keeps_its_last_token() -> None:
+    _, tokens = tiny_corpus(20)
+    longest = int(tokens.lengths.argmax())
+    whole = tokens.ids[tokens.offsets[longest] : tokens.offsets[longest + 1]].tolist()
+    input_ids, attention_mask = tokens.batch(np.array([longest]), max_length=5)
+    assert input_ids.tolist() == [[*whole[:4], whole[-1]]]
+    assert attention_mask.sum() == 5
+
+
+def test_batches_hold_the_plan_once_and_are_deterministic() -> None:
+    generator = np.random.default_rng(0)
+    plan, lengths = generator.permutation(1000), generator.integers(3, 60, 1000)
+    batches = length_bucketed(plan, lengths, 32, seed=5)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
+    again = length_bucketed(plan, lengths, 32, seed=5)
+    assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
+
+
+def test_bucketing_pads_less_than_the_plan_as_it_is() -> None:
+    generator = np.random.default_rng(0)
+    plan, lengths = generator.permutation(3200), generator.integers(3, 60, 3200)
+
+    def padded(batches: list[np.ndarray]) -> int:
+        return sum(len(batch) * int(lengths[batch].max()) for batch in batches)
+
+    unsorted = [plan[i : i + 32] for i in range(0, 3200, 32)]
+    assert padded(length_bucketed(plan, lengths, 32, seed=1)) < 0.65 * padded(unsorted)
+
+
+def test_no_batch_has_a_single_pair() -> None:
+    assert [len(batch) for batch in length_bucketed(np.arange(5), np.ones(5, dtype=np.int64), 4, seed=1)] == [4]

@@ -1,0 +1,50 @@
+"""Small real parts that several training tests need: a random body, a token store, a corpus."""
+
+import numpy as np
+import torch
+from transformers import BertConfig
+
+from training.corpora.mix import Corpus
+from training.model import CrossletConfig, CrossletEncoder, shape_of
+from training.sentence import SentenceEncoder
+from training.tokens import TokenStore
+
+VOCAB_SIZE, HIDDEN_SIZE = 60, 16
+
+
+def tiny_encoder(
+    *, layers: int = 2, recurrences: int = 1, bottleneck_size: int | None = None, seed: int = 0
+) -> CrossletEncoder:
+    torch.manual_seed(seed)
+    base = BertConfig(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=HIDDEN_SIZE,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+    )
+    config = CrossletConfig(base=shape_of(base), recurrences=recurrences, bottleneck_size=bottleneck_size)
+    return CrossletEncoder(config).eval()
+
+
+def tiny_sentence_encoder(**options: int) -> SentenceEncoder:
+    return SentenceEncoder(tiny_encoder(**options), normalized=True).eval()
+
+
+def tiny_corpus(pairs: int = 40, *, seed: int = 0) -> tuple[Corpus, TokenStore]:
+    """`pairs` pairs of two languages with random token ids of 3 to 9 tokens; text i of English is pair i's source."""
+    generator = np.random.default_rng(seed)
+    rows = [generator.integers(5, VOCAB_SIZE, size=generator.integers(3, 10)) for _ in range(2 * pairs)]
+    tokens = TokenStore(
+        ids=np.concatenate(rows).astype(np.int32), offsets=np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    )
+    corpus = Corpus(
+        texts=[f"text {index}" for index in range(2 * pairs)],
+        english_count=pairs,
+        english=np.arange(pairs, dtype=np.int32),
+        other=np.arange(pairs, 2 * pairs, dtype=np.int32),
+        language=np.array(["de", "fr"] * (pairs // 2)),
+        source=np.array(["news"] * pairs),
+    )
+    return corpus, tokens
