@@ -18,6 +18,8 @@ unset UV_INDEX UV_DEFAULT_INDEX UV_INDEX_URL UV_EXTRA_INDEX_URL UV_FIND_LINKS
 
 # First the largest set; the others are held to its versions, so tests run exactly what is served.
 compile dev.txt pyproject.toml --extra training --extra export --group dev --no-emit-package torch "$@"
+compile training.txt pyproject.toml --extra training --extra export --no-emit-package torch \
+    --constraint requirements/dev.txt "$@"
 compile service.txt pyproject.toml --constraint requirements/dev.txt "$@"
 compile build.txt requirements/build.in --constraint requirements/dev.txt "$@"
 # --no-config: here torch's real dependencies are wanted, the CUDA libraries too.

@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from tests.skeleton.project import ROOT, lock, locked_versions, pyproject
 
-LOCKS = ["service.txt", "dev.txt", "build.txt", "torch-cpu.txt", "torch-cuda.txt"]
+LOCKS = ["service.txt", "training.txt", "dev.txt", "build.txt", "torch-cpu.txt", "torch-cuda.txt"]
 
 
 def declared(*, extras: bool) -> list[Requirement]:
@@ -49,12 +49,13 @@ def test_the_service_lock_holds_no_training_package() -> None:
     assert [package for package in locked_versions("service.txt") if heavy.fullmatch(package)] == []
 
 
-def test_the_development_lock_holds_no_cuda_package() -> None:
+@pytest.mark.parametrize("name", ["dev.txt", "training.txt"])
+def test_the_locks_used_beside_torch_hold_no_cuda_package(name: str) -> None:
     cuda = re.compile(r"torch|triton|nvidia-.*|cuda-.*")
-    assert [package for package in locked_versions("dev.txt") if cuda.fullmatch(package)] == []
+    assert [package for package in locked_versions(name) if cuda.fullmatch(package)] == []
 
 
-@pytest.mark.parametrize("name", ["service.txt", "build.txt", "torch-cuda.txt"])
+@pytest.mark.parametrize("name", ["service.txt", "training.txt", "build.txt", "torch-cuda.txt"])
 def test_tests_run_the_versions_that_are_installed_elsewhere(name: str) -> None:
     tested = locked_versions("dev.txt")
     shared = {package: versions for package, versions in locked_versions(name).items() if package in tested}

@@ -1,0 +1,43 @@
+# The service: one process, no torch, not root. Build from the repository root:
+#   docker build --file docker/service.Dockerfile --tag crosslet .
+FROM docker.io/library/python:3.11-slim AS build
+WORKDIR /src
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY requirements/build.txt requirements/service.txt requirements/
+# Two environments: the tools that build stay here, the other is copied and holds not even pip.
+RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --no-deps -r requirements/build.txt
+RUN python3 -m venv --without-pip /opt/crosslet \
+    && /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r requirements/service.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY service service
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheels . \
+    && /opt/build/bin/pip --python /opt/crosslet/bin/python install --no-deps /tmp/wheels/*.whl
+
+FROM docker.io/library/python:3.11-slim
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="crosslet" \
+      org.opencontainers.image.description="Small cross-lingual sentence encoders, served from little memory" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="${REVISION}"
+# A fixed number: `runAsNonRoot` and volume permissions need one.
+RUN groupadd --gid 10001 crosslet \
+    && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin crosslet \
+    && install --directory --owner=10001 --group=10001 /data
+COPY --from=build /opt/crosslet /opt/crosslet
+COPY docker/healthcheck.py /opt/crosslet/healthcheck.py
+COPY models/default /opt/crosslet/models/default
+ENV PATH="/opt/crosslet/bin:$PATH" \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    CROSSLET_HOST=0.0.0.0 \
+    CROSSLET_PORT=8080 \
+    CROSSLET_DATA=/data \
+    CROSSLET_MODEL=/opt/crosslet/models/default
+WORKDIR /data
+VOLUME /data
+EXPOSE 8080
+USER 10001:10001
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["python3", "/opt/crosslet/healthcheck.py"]
+ENTRYPOINT ["crosslet"]
+CMD ["serve"]

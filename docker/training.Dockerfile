@@ -1,0 +1,36 @@
+# The training job: training/run.sh with all it needs. Reads /data, writes /out. Build from the repository root:
+#   docker build --file docker/training.Dockerfile --tag crosslet-training .
+#   docker build --file docker/training.Dockerfile --tag crosslet-training --build-arg TORCH=cuda .     # for a GPU
+FROM docker.io/library/python:3.11-slim
+ARG TORCH=cpu
+WORKDIR /opt/crosslet
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY requirements/build.txt requirements/training.txt requirements/torch-${TORCH}.txt requirements/
+COPY scripts/install-torch.sh scripts/
+RUN python3 -m venv /opt/venv \
+    && /opt/venv/bin/pip install --require-hashes --no-deps -r requirements/build.txt -r requirements/training.txt \
+    && scripts/install-torch.sh /opt/venv/bin/python "${TORCH}"
+COPY pyproject.toml README.md LICENSE ./
+COPY service service
+COPY training training
+COPY export export
+RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --editable .
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="crosslet-training" \
+      org.opencontainers.image.description="Distils small cross-lingual sentence encoders" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="${REVISION}"
+RUN groupadd --gid 10001 crosslet \
+    && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /out --shell /usr/sbin/nologin crosslet \
+    && install --directory --owner=10001 --group=10001 /data /out
+# Caches go where any user of the container may write.
+ENV PATH="/opt/venv/bin:$PATH" \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    CROSSLET_PYTHON=/opt/venv/bin/python \
+    HF_HOME=/tmp/huggingface
+VOLUME /data /out
+USER 10001:10001
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["training/run.sh"]
+CMD ["--config", "training/configs/default.yaml", "--data", "/data", "--out", "/out"]

@@ -1,0 +1,78 @@
+import re
+from fnmatch import fnmatch
+from typing import Any
+
+import pytest
+import yaml
+
+from service.settings import Settings
+from tests.skeleton.project import ROOT
+
+DOCKERFILES = ["service.Dockerfile", "training.Dockerfile"]
+
+
+def compose() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    return content
+
+
+def instructions(name: str) -> list[tuple[str, str]]:
+    """(instruction, arguments) of a Dockerfile, continued lines joined."""
+    text = (ROOT / "docker" / name).read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
+
+
+def test_compose_serves_port_8080_and_keeps_documents_in_a_volume() -> None:
+    service = compose()["services"]["service"]
+    assert service["ports"] == ["${CROSSLET_PORT:-8080}:8080"]
+    assert service["volumes"] == ["documents:/data"]
+    assert "documents" in compose()["volumes"]
+    assert "profiles" not in service
+
+
+def test_compose_runs_training_only_when_asked_and_lends_it_data_and_runs() -> None:
+    training = compose()["services"]["training"]
+    assert training["profiles"] == ["training"]
+    assert training["volumes"] == ["./data:/data:ro", "./runs:/out"]
+
+
+def test_compose_builds_from_dockerfiles_that_exist() -> None:
+    named = [service["build"]["dockerfile"] for service in compose()["services"].values()]
+    assert sorted(named) == [f"docker/{name}" for name in DOCKERFILES]
+    assert all((ROOT / name).is_file() for name in named)
+
+
+def test_every_setting_named_in_the_containers_exists() -> None:
+    text = "".join(value for name, value in instructions("service.Dockerfile") if name == "ENV")
+    named = set(re.findall(r"CROSSLET_(\w+)=", text))
+    named |= {name.removeprefix("CROSSLET_") for name in compose()["services"]["service"]["environment"]}
+    assert named
+    assert {name.lower() for name in named} - Settings.model_fields.keys() == set()
+
+
+def test_the_grace_period_outlasts_the_drain() -> None:
+    grace_s = int(compose()["services"]["service"]["stop_grace_period"].removesuffix("s"))
+    fields = Settings.model_fields
+    assert grace_s > fields["drain_delay_s"].default + fields["shutdown_timeout_s"].default
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_does_not_run_as_root_and_starts_in_exec_form(name: str) -> None:
+    steps = instructions(name)
+    (user,) = [value for instruction, value in steps if instruction == "USER"]
+    assert user == "10001:10001"
+    (entrypoint,) = [value for instruction, value in steps if instruction == "ENTRYPOINT"]
+    assert entrypoint.startswith("[")
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_every_copied_path_exists_and_passes_the_dockerignore(name: str) -> None:
+    allowed = [
+        line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")
+    ]
+    copies = [value.split()[:-1] for instruction, value in instructions(name) if instruction == "COPY"]
+    sources = [source.replace("${TORCH}", "cpu") for copy in copies for source in copy if copy[0][:2] != "--"]
+    assert sources
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+    assert [source for source in sources if not any(fnmatch(source, f"{path}*") for path in allowed)] == []
