@@ -1,12 +1,16 @@
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from tests.skeleton.project import ROOT
+from tests.skeleton.project import ROOT, pyproject
 
 HEAVY = {"torch", "transformers", "optimum", "sentence_transformers", "onnx"}
 
@@ -40,9 +44,28 @@ def test_training_imports_neither_the_service_nor_export() -> None:
     assert offences("training", {"service", "export"}) == []
 
 
-def test_export_takes_only_the_artifact_contract_from_the_service() -> None:
-    service_imports = [line for line in offences("export", {"service"}) if ": service.artifact" not in line]
-    assert [line for line in service_imports if not line.endswith(": service")] == []
+def test_export_takes_only_the_artifact_contract_and_the_version_from_the_service() -> None:
+    found = offences("export", {"service"})
+    assert found
+    assert [line for line in found if not re.search(r": service(\.(artifact|version)(\.\w+)?)?$", line)] == []
+
+
+@pytest.mark.parametrize(
+    ("package", "extras"), [("service", []), ("training", ["training"]), ("export", ["training", "export"])]
+)
+def test_every_imported_package_is_a_declared_dependency(package: str, extras: list[str]) -> None:
+    project = pyproject()["project"]
+    lines = project["dependencies"] + [line for extra in extras for line in project["optional-dependencies"][extra]]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    owners = packages_distributions()
+    ours = {"service", "training", "export", "__future__"}
+    undeclared = {
+        name
+        for path in (ROOT / package).rglob("*.py")
+        for name in {module.split(".")[0] for module in imported_modules(path)} - ours - sys.stdlib_module_names
+        if not {canonicalize_name(owner) for owner in owners.get(name, [])} & declared
+    }
+    assert undeclared == set()
 
 
 def test_importing_the_application_loads_no_torch() -> None:
