@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from training.device import autocast
 from training.evaluation.retrieval import evaluate_tatoeba
 from training.evaluation.sts import evaluate_sts
 from training.sentence import SentenceEncoder
@@ -35,8 +36,8 @@ class TextEncoder:
             batch = self.tokenizer(
                 chunk, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
             ).to(device)
-            with torch.inference_mode():
-                vectors = self.model(batch["input_ids"], batch["attention_mask"]).cpu().numpy()
+            with torch.inference_mode(), autocast(device):
+                vectors = self.model(batch["input_ids"], batch["attention_mask"]).float().cpu().numpy()
             self.cache.update(zip(chunk, vectors, strict=True))
         return np.stack([self.cache[text] for text in texts])
 

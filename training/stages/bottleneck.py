@@ -28,9 +28,9 @@ def student_from_assistant(
     if config.unit_layers > base.num_hidden_layers:
         raise ConfigError(f"student.unit_layers is {config.unit_layers}; the assistant has {base.num_hidden_layers}")
     shape = shape_of(base, num_hidden_layers=config.unit_layers)
-    encoder = CrossletEncoder(
-        CrossletConfig(base=shape, bottleneck_size=config.bottleneck_size, recurrences=config.recurrences)
-    )
+    student_config = CrossletConfig(base=shape, bottleneck_size=config.bottleneck_size, recurrences=config.recurrences)
+    student_config._attn_implementation = assistant.encoder.config._attn_implementation
+    encoder = CrossletEncoder(student_config)
     copy_body(assistant.encoder, encoder)
     table_VH: Tensor = assistant.encoder.body.get_input_embeddings().weight.detach()
     words = encoder.get_input_embeddings()
