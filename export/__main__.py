@@ -1,0 +1,67 @@
+"""`python -m export`: the options, progress on stderr, and one sentence where it fails."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers.utils import logging as transformers_logging
+
+from export.errors import ExportError
+from export.gate import Limits
+from export.pipeline import ExportRequest, export_artifact
+
+FAILED = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command: 0, or 2 with the reason on stderr."""
+    request = read_options(arguments)
+    transformers_logging.set_verbosity_error()
+    try:
+        export_artifact(request, progress=say)
+    except ExportError as exc:
+        say(str(exc))
+        return FAILED
+    return 0
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
+    print(f"export: {message}", file=sys.stderr, flush=True)
+
+
+def read_options(arguments: Sequence[str] | None) -> ExportRequest:
+    """The command line as a request."""
+    parser = argparse.ArgumentParser(prog="python -m export", description="Turn a checkpoint into a served artifact.")
+    add = parser.add_argument
+    add("--checkpoint", type=Path, required=True, help="sentence-transformers folder, with crosslet.json or without")
+    add("--out", type=Path, required=True, help="artifact folder to write")
+    add("--precision", choices=["int8", "fp32"], default="int8", help="default: %(default)s")
+    add("--name", help="name of the model; default: the record's")
+    add("--languages", type=_languages, default=(), metavar="en,de,...", help="ISO codes; default: the record's")
+    add("--sts", type=Path, metavar="FILE.tsv", help="score<TAB>sentence<TAB>sentence, in place of the record's pairs")
+    add("--min-cosine", type=float, default=Limits.min_cosine, help="int8: mean cosine to fp32; default: %(default)s")
+    add("--max-sts-drop", type=float, default=Limits.max_sts_drop, help="int8: points of STS; default: %(default)s")
+    add("--force", action="store_true", help="replace the artifact at --out")
+    options = parser.parse_args(arguments)
+    return ExportRequest(
+        checkpoint=options.checkpoint,
+        out=options.out,
+        precision=options.precision,
+        name=options.name,
+        languages=options.languages,
+        sts=options.sts,
+        limits=Limits(min_cosine=options.min_cosine, max_sts_drop=options.max_sts_drop),
+        force=options.force,
+    )
+
+
+def _languages(text: str) -> tuple[str, ...]:
+    return tuple(code.strip() for code in text.split(",") if code.strip())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

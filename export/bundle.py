@@ -1,0 +1,100 @@
+"""Writes the artifact folder, whole or not at all. Knows files; knows nothing about how the model was made."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import tokenizers  # type: ignore[import-untyped]
+
+from export.errors import BadRequest
+from service.artifact import (
+    CARD_FILE,
+    MANIFEST_FILE,
+    MODEL_FILE,
+    PARITY_FILE,
+    TOKENIZER_FILE,
+    Manifest,
+    ParityPack,
+    describe_files,
+    fingerprint_of,
+    load_manifest,
+    load_parity,
+    verify_files,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """Everything that goes into the folder; `manifest` without `files` and `fingerprint`, which writing finds out."""
+
+    model: Path
+    tokenizer: tokenizers.Tokenizer
+    parity: ParityPack
+    card: str
+    manifest: Manifest
+
+
+def check_target(out: Path, *, force: bool) -> None:
+    """Refuse to overwrite, before any work is done.
+
+    Raises: BadRequest: `out` exists and `force` is not given, or it is not an artifact.
+    """
+    if not (out.exists() or out.is_symlink()):
+        return
+    if not force:
+        raise BadRequest(f"{out} exists; --force replaces it")
+    if not (out / MANIFEST_FILE).is_file():
+        raise BadRequest(f"{out} has no {MANIFEST_FILE}: it is no artifact, and --force does not replace it")
+
+
+def write_bundle(bundle: Bundle, out: Path, *, force: bool) -> Manifest:
+    """Write to a temporary folder beside `out`, read it back as the service does, then rename it.
+
+    Raises: BadRequest: see `check_target`.
+    """
+    check_target(out, force=force)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+        stage = Path(scratch) / "new"
+        stage.mkdir()
+        manifest = _fill(bundle, stage)
+        load_parity(stage, load_manifest(stage))
+        verify_files(stage, manifest)
+        _sync(stage)
+        if out.exists():
+            out.rename(Path(scratch) / "old")  # deleted with the temporary folder
+        stage.rename(out)
+    _sync_folder(out.parent)
+    return manifest
+
+
+def _fill(bundle: Bundle, stage: Path) -> Manifest:
+    shutil.copyfile(bundle.model, stage / MODEL_FILE)
+    bundle.tokenizer.save(str(stage / TOKENIZER_FILE), pretty=False)
+    (stage / PARITY_FILE).write_text(bundle.parity.to_json(), encoding="utf-8")
+    (stage / CARD_FILE).write_text(bundle.card, encoding="utf-8")
+    files = describe_files(stage)
+    fingerprint = fingerprint_of(model_sha256=files[MODEL_FILE].sha256, tokenizer_sha256=files[TOKENIZER_FILE].sha256)
+    manifest = dataclasses.replace(bundle.manifest, files=files, fingerprint=fingerprint)
+    (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
+    return manifest
+
+
+def _sync(folder: Path) -> None:
+    """Force the files to disk: after the rename, a crash must not leave short ones."""
+    for path in folder.iterdir():
+        with path.open("rb") as stream:
+            os.fsync(stream.fileno())
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

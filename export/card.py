@@ -1,0 +1,149 @@
+"""Writes the model card from the manifest. Knows Markdown; measures nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from service.artifact import Manifest
+
+LIMITATIONS = """\
+- Text beyond {max_length} tokens is cut: split longer documents before embedding them.
+- Only the languages above were trained or measured; others may share scripts and words, but nothing is promised.
+- Cosines rank; they are no probabilities, and a threshold that suits one language pair may not suit another.
+- The model repeats the biases of its teacher and of its training data.
+"""
+INT8_LIMITATION = """\
+- Activations are quantised while the graph runs, so embed one text at a time: in a batch, a vector also depends on its
+  batch-mates. One at a time it is the same to the bit on the same machine.
+"""
+USE = """\
+With the service, from its repository:
+
+```sh
+CROSSLET_MODEL=path/to/this/folder make serve
+curl -s localhost:8080/embed -H 'content-type: application/json' -d '{{"inputs": ["A man is playing a guitar."]}}'
+```
+
+With onnxruntime and tokenizers alone, in this folder:
+
+```python
+import numpy as np
+import onnxruntime
+import tokenizers
+
+tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
+tokenizer.enable_truncation({max_length})
+session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+
+def embed(text):
+    ids = np.array([tokenizer.encode(text).ids])
+    return session.run(["sentence_embedding"], {{"input_ids": ids, "attention_mask": np.ones_like(ids)}})[0][0]
+
+print(embed("A man is playing a guitar.") @ embed("Someone plays an instrument."))
+```
+"""
+
+
+def model_card(manifest: Manifest, *, model_bytes: int) -> str:
+    """The text of README.md."""
+    sections = [
+        _front_matter(manifest),
+        f"# {manifest.name}\n\n{_summary(manifest, model_bytes)}",
+        f"## Use\n\n{USE.format(max_length=manifest.max_length)}",
+        f"## Evaluation\n\n{_evaluation(manifest.evaluation)}",
+        f"## Training data\n\n{_data(manifest)}",
+        f"## Training\n\n{_training(manifest.training)}",
+        f"## Limitations\n\n{_limitations(manifest)}",
+    ]
+    return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def table(rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Markdown, one row a name, one column a key that any row has; `-` where a row lacks it."""
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    lines = [["", *columns], ["---", *("---:" for _ in columns)]]
+    lines += [[name, *(_number(row.get(column)) for column in columns)] for name, row in rows.items()]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _front_matter(manifest: Manifest) -> str:
+    languages = "\n".join(
+        f"- {json.dumps(language)}" for language in manifest.languages
+    )  # quoted: YAML reads no as false
+    return f"---\nlanguage:\n{languages}\npipeline_tag: sentence-similarity\nlibrary_name: onnxruntime\n---"
+
+
+def _summary(manifest: Manifest, model_bytes: int) -> str:
+    return (
+        f"A sentence encoder: one text in, one unit vector of {manifest.dim} dimensions out; texts that mean the same "
+        "have a high dot product, across languages.\n\n"
+        "| | |\n|---|---|\n"
+        f"| languages | {', '.join(manifest.languages)} |\n"
+        f"| parameters | {manifest.parameters:,} |\n"
+        f"| precision | {manifest.precision} |\n"
+        f"| size of model.onnx | {model_bytes:,} bytes |\n"
+        f"| tokens read | at most {manifest.max_length}, special tokens included |\n"
+        f"| made by | {manifest.created_by}, {manifest.created_at} |"
+    )
+
+
+def _evaluation(evaluation: Mapping[str, Any]) -> str:
+    """A table for each metric; one of a run's steps for a metric that has another level."""
+    quality = {name: values for name, values in evaluation.items() if name != "export"}
+    blocks = [
+        "Scores x 100 of the checkpoint before export (STS: Spearman; Tatoeba: P@1, both directions averaged)."
+        if quality
+        else "The checkpoint came without scores."
+    ]
+    blocks += [f"### {name}\n\n{_metric(name, values)}" for name, values in quality.items()]
+    blocks.append(f"### Export\n\n{_export_figures(evaluation['export'])}")
+    return "\n\n".join(blocks)
+
+
+def _metric(name: str, values: Any) -> str:
+    if not isinstance(values, Mapping):
+        return _number(values)
+    if all(isinstance(value, Mapping) for value in values.values()):
+        return table(values)
+    return table({name: values})
+
+
+def _export_figures(figures: Mapping[str, float | None]) -> str:
+    rows = "\n".join(f"| {name} | {_figure(value)} |" for name, value in figures.items() if value is not None)
+    lead = "What the conversion cost, measured when this folder was written, one text at a time."
+    return f"{lead}\n\n| | |\n|---|---:|\n{rows}"
+
+
+def _data(manifest: Manifest) -> str:
+    if not manifest.data_licences:
+        return "The checkpoint does not say what it was trained on."
+    rows = "\n".join(
+        f"| {f'[{item.source}]({item.url})' if item.url else item.source} | {item.licence} | {item.pairs:,} |"
+        for item in manifest.data_licences
+    )
+    return f"| source | licence | pairs |\n|---|---|---:|\n{rows}"
+
+
+def _training(training: Mapping[str, Any]) -> str:
+    if not training:
+        return "Not trained by this project."
+    seen = ", ".join(f"{stage} {pairs:,}" for stage, pairs in training["pairs_seen"].items())
+    config = json.dumps(training["config"], ensure_ascii=False, indent=2)
+    return f"Commit `{training['git_commit']}`; pairs seen: {seen}.\n\n```json\n{config}\n```"
+
+
+def _limitations(manifest: Manifest) -> str:
+    text = LIMITATIONS.format(max_length=manifest.max_length)
+    return text + INT8_LIMITATION if manifest.precision == "int8" else text
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.5f}" if isinstance(value, float) else str(value)

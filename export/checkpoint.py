@@ -1,0 +1,125 @@
+"""Reads what training left: a sentence-transformers folder and its `crosslet.json`. Knows nothing about ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tokenizers  # type: ignore[import-untyped]
+from pydantic import TypeAdapter, ValidationError
+from sentence_transformers import SentenceTransformer
+
+import training.sentence  # noqa: F401 - registers the crosslet architecture with transformers
+from export.errors import BadCheckpoint, BadRequest
+from service.artifact import DataLicence
+
+RECORD_FILE = "crosslet.json"
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """`crosslet.json`: what the pipeline wrote of its run; keys that the exporter does not use are ignored."""
+
+    name: str
+    languages: tuple[str, ...]
+    max_length: int  # tokens, specials included
+    config: Mapping[str, Any] = field(default_factory=dict)
+    git_commit: str | None = None
+    pairs_seen: Mapping[str, int] = field(default_factory=dict)
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    data: tuple[DataLicence, ...] = ()
+    parity_texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sts_gate: tuple[tuple[float, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A sentence encoder ready to be traced.
+
+    model: in float32, eager attention, cut at `record.max_length`: the reference that the graph must match.
+    tokenizer: without truncation and padding, which are the consumer's.
+    """
+
+    model: SentenceTransformer
+    tokenizer: tokenizers.Tokenizer
+    record: TrainingRecord
+
+
+def read_checkpoint(folder: Path, *, name: str | None = None, languages: tuple[str, ...] = ()) -> Checkpoint:
+    """Load a checkpoint; `name` and `languages` replace what its record says, and are needed where it has none.
+
+    Raises: BadCheckpoint: the folder is missing, unreadable, or its record is malformed.
+            BadRequest: there is no record and an option is missing.
+    """
+    model = _load_model(folder)
+    record = _read_record(folder) if (folder / RECORD_FILE).is_file() else None
+    if record is None:
+        if not name or not languages:
+            raise BadRequest(f"{folder} has no {RECORD_FILE}: give --name and --languages")
+        record = TrainingRecord(name=name, languages=languages, max_length=_default_max_length(folder, model))
+    record = replace(record, name=name or record.name, languages=languages or record.languages)
+    _check_length(folder, model, record.max_length)
+    model.max_seq_length = record.max_length
+    return Checkpoint(model, _plain_tokenizer(folder, model), record)
+
+
+def _load_model(folder: Path) -> SentenceTransformer:
+    if not folder.is_dir():
+        raise BadCheckpoint(f"checkpoint folder {folder} does not exist (--checkpoint)")
+    if not (folder / "modules.json").is_file():
+        raise BadCheckpoint(f"{folder} has no modules.json: it is not a sentence-transformers checkpoint")
+    try:
+        model = SentenceTransformer(
+            str(folder),
+            device="cpu",
+            local_files_only=True,
+            model_kwargs={"attn_implementation": "eager"},  # the form whose shared weights ONNX stores once
+        )
+    except Exception as exc:  # transformers, safetensors and json raise errors without a common base
+        reason = (str(exc).splitlines() or [type(exc).__name__])[0]
+        raise BadCheckpoint(f"{folder} cannot be loaded ({reason})") from exc
+    return model.float().eval()
+
+
+def _read_record(folder: Path) -> TrainingRecord:
+    try:
+        return TypeAdapter(TrainingRecord).validate_json((folder / RECORD_FILE).read_bytes())
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise BadCheckpoint(f"{folder}: {RECORD_FILE}: {where}: {first['msg']}") from exc
+
+
+def _default_max_length(folder: Path, model: SentenceTransformer) -> int:
+    if model.max_seq_length is None:
+        raise BadCheckpoint(f"{folder} does not say how many tokens it reads (max_seq_length)")
+    return int(model.max_seq_length)
+
+
+def _check_length(folder: Path, model: SentenceTransformer, max_length: int) -> None:
+    """The body needs a position embedding for every token."""
+    body = model[0].auto_model
+    config = getattr(body, "body", body).config
+    table = getattr(config, "max_position_embeddings", None)
+    if table is None:
+        return
+    offset = (config.pad_token_id or 0) + 1 if config.model_type in ROBERTA_FAMILY else 0
+    if max_length > table - offset:
+        raise BadCheckpoint(f"{folder}: max_length is {max_length}, the body has {table - offset} positions")
+
+
+ROBERTA_FAMILY = ("roberta", "xlm-roberta", "camembert", "mpnet")  # their positions start after the padding id
+
+
+def _plain_tokenizer(folder: Path, model: SentenceTransformer) -> tokenizers.Tokenizer:
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise BadCheckpoint(
+            f"{folder} has a Python tokenizer; only a tokenizer.json can be served without transformers"
+        )
+    tokenizer = tokenizers.Tokenizer.from_str(backend.to_str())  # a copy: the model's own keeps its settings
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

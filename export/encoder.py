@@ -1,0 +1,42 @@
+"""Embeds texts with an ONNX file as the service does: one at a time, on one thread. Knows nothing about torch.
+
+N texts, L tokens, D dims
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import tokenizers  # type: ignore[import-untyped]
+
+
+class OnnxEncoder:
+    """A tokenizer and a session."""
+
+    def __init__(self, model: Path, tokenizer: tokenizers.Tokenizer, *, max_length: int) -> None:
+        self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+        self._tokenizer.enable_truncation(max_length)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+    def token_ids(self, text: str) -> list[int]:
+        """Ids of one text, cut at `max_length`, specials included."""
+        ids: list[int] = self._tokenizer.encode(text).ids
+        return ids
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """(N, D) float32, norm 1, in the order of `texts`."""
+        return np.concatenate([self._embed_one(self.token_ids(text)) for text in texts])
+
+    def _embed_one(self, ids: list[int]) -> npt.NDArray[np.float32]:
+        input_ids_1L = np.array([ids], dtype=np.int64)  # int64: the graph's input type
+        inputs = {"input_ids": input_ids_1L, "attention_mask": np.ones_like(input_ids_1L)}
+        embedding_1D: npt.NDArray[np.float32] = self._session.run(["sentence_embedding"], inputs)[0]
+        return embedding_1D

@@ -1,0 +1,98 @@
+"""The whole sentence encoder as one module: body, pooling, heads, unit length. Knows torch; knows nothing about ONNX.
+
+Shapes: B batch, L tokens, H hidden, D dims of the sentence embedding.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from export.errors import BadCheckpoint
+from training.model import mean_pool
+
+POOLING_MODES = ("mean", "cls")
+
+
+class UnitLength(nn.Module):
+    """Scale each row to L2 norm 1."""
+
+    def forward(self, embedding_BD: Tensor) -> Tensor:
+        """(B, D) -> (B, D)."""
+        return F.normalize(embedding_BD, dim=-1)
+
+
+class SentenceGraph(nn.Module):
+    """What is traced: token ids in, unit vectors out.
+
+    Args:
+        body: a transformers encoder.
+        pooling: "mean" over real tokens, or "cls".
+        tail: what follows the pooling; its last module makes unit length.
+    """
+
+    def __init__(self, body: Any, *, pooling: str, tail: nn.Sequential) -> None:
+        super().__init__()
+        self.body = body
+        self.config = body.config  # optimum reads the vocabulary size from it
+        self.pooling = pooling
+        self.tail = tail
+        self.has_token_types = "token_type_ids" in inspect.signature(body.forward).parameters
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Embed sentences.
+
+        Args:    input_ids: (B, L) int64.  attention_mask: (B, L) int64, 1 = token, 0 = padding.
+        Returns: (B, D) float32, norm 1.
+        """
+        extra = {"token_type_ids": torch.zeros_like(input_ids)} if self.has_token_types else {}
+        hidden_BLH = self.body(input_ids=input_ids, attention_mask=attention_mask, **extra).last_hidden_state
+        pooled_BH = mean_pool(hidden_BLH, attention_mask) if self.pooling == "mean" else hidden_BLH[:, 0]
+        embedding_BD: Tensor = self.tail(pooled_BH)
+        return embedding_BD
+
+    @property
+    def parameter_count(self) -> int:
+        """Parameters, each shared one counted once."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+def build_graph(model: SentenceTransformer) -> SentenceGraph:
+    """Join the modules of a sentence-transformers bi-encoder.
+
+    Raises: BadCheckpoint: a module is none of Transformer, Pooling (mean or cls), Dense, Normalize, in that order.
+    """
+    modules = list(model)
+    if len(modules) < 2 or not isinstance(modules[0], Transformer) or not isinstance(modules[1], Pooling):
+        names = ", ".join(type(module).__name__ for module in modules)
+        raise BadCheckpoint(f"the checkpoint is {names}; it must begin with Transformer, Pooling")
+    pooling = modules[1].pooling_mode
+    if pooling not in POOLING_MODES:
+        raise BadCheckpoint(f"the checkpoint pools by {pooling}; the graph can pool by {' or '.join(POOLING_MODES)}")
+    body = modules[0].auto_model
+    if getattr(body, "pooler", None) is not None:
+        body.pooler = None  # the [CLS] pooler of pre-training: never read by a sentence embedding
+    return SentenceGraph(body, pooling=pooling, tail=_tail(modules[2:])).eval()
+
+
+def _tail(modules: Iterable[nn.Module]) -> nn.Sequential:
+    tail: list[nn.Module] = []
+    for module in modules:
+        if isinstance(module, Dense) and module.module_input_name == module.module_output_name == "sentence_embedding":
+            tail += [module.linear, module.activation_function]
+        elif isinstance(module, Normalize):
+            tail.append(UnitLength())
+        else:
+            raise BadCheckpoint(
+                f"the checkpoint has a {type(module).__name__} after its pooling, not Dense or Normalize"
+            )
+    if not tail or not isinstance(tail[-1], UnitLength):
+        tail.append(UnitLength())  # the contract: every vector has norm 1
+    return nn.Sequential(*tail)

@@ -1,0 +1,158 @@
+"""Checkpoint -> artifact, top to bottom. Knows the order of the steps; each step knows only its own part."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from export.bundle import Bundle, check_target, write_bundle
+from export.card import model_card
+from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
+from export.encoder import OnnxEncoder
+from export.gate import (
+    Fidelity,
+    Int8Loss,
+    Limits,
+    StsPair,
+    check_fidelity,
+    check_loss,
+    measure_fidelity,
+    measure_loss,
+)
+from export.graph import build_graph
+from export.onnx import check_size, export_fp32
+from export.parity import parity_pack, parity_texts, torch_embeddings
+from export.quantize import quantise
+from export.sts import check_rankable, read_sts
+from service.artifact import MODEL_FILE, SCHEMA_VERSION, Manifest
+from service.version import VERSION
+
+Precision = Literal["int8", "fp32"]
+Progress = Callable[[str], None]
+PARITY_MIN_COSINE: dict[str, float] = {
+    "int8": 0.99,  # another CPU rounds activations otherwise; as close as int8 must be to fp32
+    "fp32": 0.9999,
+}
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """The options of the command; `name`, `languages` and `sts` replace what the checkpoint's record says."""
+
+    checkpoint: Path
+    out: Path
+    precision: Precision
+    name: str | None = None
+    languages: tuple[str, ...] = ()
+    sts: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class MeasuredGraph:
+    """A graph that passed its gate, with what was measured."""
+
+    path: Path
+    encoder: OnnxEncoder
+    parameters: int
+    fidelity: Fidelity
+    loss: Int8Loss | None  # None: fp32
+
+    def figures(self) -> dict[str, float | None]:
+        """Everything measured, under the names that the manifest has."""
+        return asdict(self.fidelity) | (asdict(self.loss) if self.loss else {})
+
+
+def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
+    """Export, measure, and write the folder only when every gate passed.
+
+    Raises: ExportError: one sentence; nothing is left at `request.out`.
+    """
+    check_target(request.out, force=request.force)
+    checkpoint = read_checkpoint(request.checkpoint, name=request.name, languages=request.languages)
+    texts, pairs = parity_texts(checkpoint.record), _sts_pairs(request, checkpoint.record)
+    with tempfile.TemporaryDirectory(prefix="crosslet-export-") as folder:
+        graph = _fp32_graph(checkpoint, texts, request.limits, Path(folder), progress)
+        if request.precision == "int8":
+            graph = _int8_graph(graph, checkpoint, texts, pairs, request.limits, progress)
+        manifest = write_bundle(_bundle(request, checkpoint, texts, graph), request.out, force=request.force)
+    progress(f"{request.out}: {manifest.files[MODEL_FILE].size_bytes:,} bytes, fingerprint {manifest.fingerprint[:12]}")
+    return manifest
+
+
+def _fp32_graph(
+    checkpoint: Checkpoint, texts: tuple[str, ...], limits: Limits, scratch: Path, progress: Progress
+) -> MeasuredGraph:
+    graph = build_graph(checkpoint.model)
+    parameters = graph.parameter_count
+    progress(f"{checkpoint.record.name}: tracing {parameters:,} parameters")
+    path = export_fp32(graph, scratch)
+    check_size(path, parameters=parameters, precision="fp32")
+    encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
+    fidelity = measure_fidelity(torch_embeddings(checkpoint, texts), encoder.embed(texts))
+    progress(f"fp32: lowest cosine to torch {fidelity.min_cosine_to_torch:.7f} over {fidelity.parity_texts} texts")
+    check_fidelity(fidelity, limits)
+    return MeasuredGraph(path, encoder, parameters, fidelity, loss=None)
+
+
+def _int8_graph(
+    fp32: MeasuredGraph,
+    checkpoint: Checkpoint,
+    texts: tuple[str, ...],
+    pairs: tuple[StsPair, ...],
+    limits: Limits,
+    progress: Progress,
+) -> MeasuredGraph:
+    path = fp32.path.with_name("int8.onnx")
+    quantise(fp32.path, path)
+    check_size(path, parameters=fp32.parameters, precision="int8")
+    encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
+    loss = measure_loss(fp32.encoder, encoder, texts, pairs)
+    progress(f"int8: mean cosine to fp32 {loss.mean_cosine_to_fp32:.4f} over {loss.texts} texts")
+    if loss.sts_fp32 is not None and loss.sts_int8 is not None:
+        progress(f"int8: STS {loss.sts_int8:.2f}, fp32 {loss.sts_fp32:.2f}, over {loss.sts_pairs} pairs")
+    check_loss(loss, limits)
+    return replace(fp32, path=path, encoder=encoder, loss=loss)
+
+
+def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ...], graph: MeasuredGraph) -> Bundle:
+    parity = parity_pack(graph.encoder, texts, min_cosine=PARITY_MIN_COSINE[request.precision])
+    record = checkpoint.record
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
+        name=record.name,
+        kind="bi-encoder",
+        dim=len(parity.embeddings[0]),
+        max_length=record.max_length,
+        languages=record.languages,
+        precision=request.precision,
+        parameters=graph.parameters,
+        fingerprint="",  # known when the files are written
+        files={},
+        training=_training(record),
+        evaluation={**record.evaluation, "export": graph.figures()},
+        data_licences=record.data,
+        created_by=f"crosslet {VERSION}",
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    card = model_card(manifest, model_bytes=graph.path.stat().st_size)
+    return Bundle(graph.path, checkpoint.tokenizer, parity, card, manifest)
+
+
+def _training(record: TrainingRecord) -> dict[str, object]:
+    if not record.config:
+        return {}  # not trained by this project
+    return {"config": record.config, "git_commit": record.git_commit, "pairs_seen": record.pairs_seen}
+
+
+def _sts_pairs(request: ExportRequest, record: TrainingRecord) -> tuple[StsPair, ...]:
+    if request.sts is not None:
+        return read_sts(request.sts)
+    if record.sts_gate:
+        check_rankable(record.sts_gate, where=f"sts_gate of {request.checkpoint / RECORD_FILE}")
+    return record.sts_gate

@@ -1,0 +1,41 @@
+"""Reads scored sentence pairs for the quality gate. Knows nothing about vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from export.errors import BadRequest
+from export.gate import StsPair
+
+
+def read_sts(path: Path) -> tuple[StsPair, ...]:
+    """Pairs of a `score<TAB>sentence<TAB>sentence` file.
+
+    Raises: BadRequest: the file cannot be read, a line is malformed (names it), or the scores cannot be ranked.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadRequest(f"{path} cannot be read as UTF-8 text (--sts)") from exc
+    pairs = tuple(_pair(line, where=f"{path}:{number}") for number, line in enumerate(lines, start=1))
+    check_rankable(pairs, where=str(path))
+    return pairs
+
+
+def check_rankable(pairs: Sequence[StsPair], *, where: str) -> None:
+    """A rank correlation needs two different scores.
+
+    Raises: BadRequest.
+    """
+    if len({score for score, _, _ in pairs}) < 2:
+        raise BadRequest(f"{where} has {len(pairs)} pairs without two different scores: STS cannot be measured on it")
+
+
+def _pair(line: str, *, where: str) -> StsPair:
+    columns = line.split("\t")
+    try:
+        score, left, right = columns
+        return float(score), left, right
+    except ValueError as exc:
+        raise BadRequest(f"{where} is not score<TAB>sentence<TAB>sentence ({len(columns)} columns)") from exc
