@@ -1,0 +1,45 @@
+"""A real service process on a free loopback port, for tests that speak HTTP to it."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+READY_TIMEOUT_S = 60
+
+
+@contextmanager
+def live_service(model: Path, data: Path) -> Iterator[httpx.Client]:
+    """`python -m service` on `model`, its documents under `data`; killed with SIGKILL on leaving, as a crash would."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {"CROSSLET_MODEL": str(model), "CROSSLET_DATA": str(data), "CROSSLET_PORT": str(port)}
+    process = subprocess.Popen([sys.executable, "-m", "service"], env={**os.environ, **settings})
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            wait_until_ready(client, process)
+            yield client
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise AssertionError(f"the service ended with {process.returncode} before it was ready")
+        try:
+            if client.get("/ready").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"the service was not ready after {READY_TIMEOUT_S} s")
