@@ -16,6 +16,7 @@ import onnxruntime
 from optimum.exporters.onnx.config import TextEncoderOnnxConfig
 from optimum.exporters.onnx.convert import export as optimum_export
 from optimum.utils import NormalizedTextConfig
+from torch.jit import TracerWarning  # type: ignore[attr-defined]  # public, but not in its __all__
 
 from export.errors import Refused
 from export.graph import SentenceGraph
@@ -48,6 +49,8 @@ def export_fp32(graph: SentenceGraph, scratch: Path) -> Path:
     with warnings.catch_warnings():
         # That the TorchScript exporter is deprecated is known: see the top.
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"(torch|optimum)\b.*")
+        # Tracing warns of every Python branch on a shape; the fidelity gate compares other lengths with torch.
+        warnings.filterwarnings("ignore", category=TracerWarning)
         optimum_export(graph, SentenceGraphConfig(graph.config), traced, opset=OPSET)
     _optimise(traced, optimised)
     return optimised

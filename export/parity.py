@@ -19,12 +19,14 @@ DECIMALS = 7  # a float32 of a unit vector has no more that matter
 
 
 def parity_texts(record: TrainingRecord) -> tuple[str, ...]:
-    """Each text once, in the record's languages, and last all of them as one text: it reaches the cut."""
+    """Each text once, in the record's languages, and last a text of all of them, long enough to be cut."""
     texts = record.parity_texts or {
         language: PARITY_TEXTS[language] for language in record.languages if language in PARITY_TEXTS
     }
-    chosen = dict.fromkeys(text for language in texts.values() for text in language)
-    return (*chosen, " ".join(chosen)) if chosen else PARITY_TEXTS["en"]
+    chosen = dict.fromkeys(text for language in texts.values() for text in language) or PARITY_TEXTS["en"]
+    words = [word for text in chosen for word in text.split()]
+    repeats = record.max_length // len(words) + 1  # a word has at least one token
+    return (*chosen, " ".join(words * repeats))
 
 
 def parity_pack(encoder: OnnxEncoder, texts: Sequence[str], *, min_cosine: float) -> ParityPack:

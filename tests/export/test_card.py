@@ -1,0 +1,57 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from export.card import table
+from service.artifact import load_manifest
+
+
+@pytest.fixture
+def card(student_artifact: Path) -> str:
+    return (student_artifact / "README.md").read_text(encoding="utf-8")
+
+
+def test_it_names_the_model_and_its_languages(card: str) -> None:
+    assert card.startswith('---\nlanguage:\n- "en"\n- "de"\n')
+    assert "\n# tiny-student\n" in card
+
+
+def test_it_has_a_table_for_each_metric(card: str) -> None:
+    assert "### stsb_test\n\n|  | en-de | average |\n| --- | ---: | ---: |\n| stsb_test | 61.2 | 61.2 |\n" in card
+    assert "| lexical | 40.0 |\n| student | 61.2 |\n" in card
+
+
+def test_it_has_the_export_figures_of_the_manifest(card: str, student_artifact: Path) -> None:
+    cosine = load_manifest(student_artifact).evaluation["export"]["min_cosine_to_torch"]
+    assert f"| min_cosine_to_torch | {cosine:.5f} |" in card
+
+
+def test_it_lists_data_sources_with_their_licences(card: str) -> None:
+    assert "| [Tatoeba](https://tatoeba.org) | CC BY 2.0 FR | 1,234 |" in card
+
+
+def test_it_tells_how_the_model_was_trained(card: str) -> None:
+    assert "Commit `0123abc`; pairs seen: assistant 2,000, student 1,000." in card
+    assert '"recurrences": 2' in card
+
+
+def test_its_python_runs(
+    card: str, student_artifact: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    monkeypatch.chdir(student_artifact)
+    exec(code, {})  # noqa: S102 - the card's own example
+    assert -1 <= float(capsys.readouterr().out) <= 1
+
+
+def test_a_card_without_a_record_claims_nothing(minilm_artifact: Path) -> None:
+    card = (minilm_artifact / "README.md").read_text(encoding="utf-8")
+    assert "The checkpoint came without scores." in card
+    assert "The checkpoint does not say what it was trained on." in card
+
+
+def test_a_missing_cell_is_a_dash() -> None:
+    assert table({"a": {"x": 1.04}, "b": {"y": 2.0}}) == (
+        "|  | x | y |\n| --- | ---: | ---: |\n| a | 1.0 | - |\n| b | - | 2.0 |"
+    )

@@ -1,0 +1,72 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from export.__main__ import main
+from service.artifact import load_manifest, verify_files
+from tests.export.checkpoints import MINILM
+
+
+def test_the_artifact_verifies_and_says_what_it_is(student_artifact: Path) -> None:
+    manifest = load_manifest(student_artifact)
+    verify_files(student_artifact, manifest)
+    assert (manifest.name, manifest.kind, manifest.precision) == ("tiny-student", "bi-encoder", "fp32")
+    assert (manifest.dim, manifest.max_length, manifest.languages) == (24, 32, ("en", "de"))
+    assert manifest.training == {
+        "config": {"seed": 1, "student": {"recurrences": 2}},
+        "git_commit": "0123abc",
+        "pairs_seen": {"assistant": 2000, "student": 1000},
+    }
+    assert manifest.data_licences[0].licence == "CC BY 2.0 FR"
+    assert manifest.evaluation["stsb_test"] == {"en-de": 61.25, "average": 61.25}
+    assert manifest.evaluation["export"]["min_cosine_to_torch"] >= 0.99999
+
+
+def test_int8_of_a_checkpoint_of_others_passes_its_gate(minilm_artifact: Path) -> None:
+    manifest = load_manifest(minilm_artifact)
+    verify_files(minilm_artifact, manifest)
+    assert (manifest.name, manifest.dim, manifest.max_length) == ("all-MiniLM-L6-v2", 384, 256)
+    assert manifest.parameters == 22_565_376
+    assert manifest.files["model.onnx"].size_bytes < 1.03 * manifest.parameters
+    figures = manifest.evaluation["export"]
+    assert figures["mean_cosine_to_fp32"] >= 0.99
+    assert figures["sts_pairs"] == 5
+    assert {"sts_fp32", "sts_int8", "min_cosine_to_fp32", "min_cosine_to_torch"} < figures.keys()
+
+
+def test_a_refused_int8_leaves_nothing_behind(
+    student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "models" / "student"
+    arguments = ["--checkpoint", str(student), "--out", str(out), "--precision", "int8", "--min-cosine", "0.99999999"]
+    assert main(arguments) == 2
+    assert "int8 refused: mean cosine to fp32 is 0.9" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_refused_before_any_work(
+    student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--checkpoint", str(student), "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"export: {tmp_path} exists; --force replaces it\n"
+
+
+def test_a_bad_checkpoint_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--checkpoint", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    message = f"export: {tmp_path} has no modules.json: it is not a sentence-transformers checkpoint\n"
+    assert capsys.readouterr().err == message
+
+
+def test_another_process_gives_the_same_fingerprint(student: Path, student_artifact: Path, tmp_path: Path) -> None:
+    out = tmp_path / "again"
+    command = [sys.executable, "-m", "export", "--checkpoint", str(student), "--out", str(out), "--precision", "fp32"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert load_manifest(out).fingerprint == load_manifest(student_artifact).fingerprint
+
+
+def test_the_same_checkpoint_gives_the_same_int8_fingerprint(minilm_artifact: Path, tmp_path: Path) -> None:
+    arguments = ["--checkpoint", str(MINILM), "--out", str(tmp_path / "again"), "--name", "x", "--languages", "en"]
+    assert main(arguments) == 0
+    assert load_manifest(tmp_path / "again").fingerprint == load_manifest(minilm_artifact).fingerprint

@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from torch import nn
+
+from export.errors import BadCheckpoint
+from export.graph import SentenceGraph, build_graph
+from tests.export.checkpoints import MINILM
+
+TEXTS = ["A man is playing a guitar.", "The train leaves at noon.", "Bees"]
+
+
+def joined(*modules: nn.Module) -> SentenceTransformer:
+    return SentenceTransformer(modules=[Transformer(str(MINILM)), *modules], device="cpu").eval()
+
+
+def run(graph: SentenceGraph, model: SentenceTransformer) -> np.ndarray:
+    batch = model.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        return graph(batch["input_ids"], batch["attention_mask"]).numpy()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_the_graph_gives_what_sentence_transformers_gives(pooling: str) -> None:
+    torch.manual_seed(0)
+    model = joined(Pooling(384, pooling), Dense(384, 24, activation_function=nn.Tanh()), Normalize())
+    expected = model.encode(TEXTS, show_progress_bar=False)
+    np.testing.assert_allclose(run(build_graph(model), model), expected, atol=2e-6)
+
+
+def test_vectors_have_norm_one_even_where_the_checkpoint_does_not_normalise() -> None:
+    model = joined(Pooling(384, "mean"))
+    expected = model.encode(TEXTS, show_progress_bar=False, normalize_embeddings=True)
+    np.testing.assert_allclose(run(build_graph(model), model), expected, atol=2e-6)
+
+
+def test_the_pooler_of_pre_training_is_not_counted() -> None:
+    model = joined(Pooling(384, "mean"))
+    before = sum(parameter.numel() for parameter in model.parameters())
+    assert build_graph(model).parameter_count == before - (384 * 384 + 384)
+
+
+def test_another_pooling_is_refused() -> None:
+    with pytest.raises(BadCheckpoint, match="pools by max; the graph can pool by mean or cls"):
+        build_graph(joined(Pooling(384, "max")))
+
+
+def test_another_module_is_refused() -> None:
+    with pytest.raises(BadCheckpoint, match="has a Dropout after its pooling"):
+        build_graph(joined(Pooling(384, "mean"), nn.Dropout()))
+
+
+def test_a_checkpoint_without_pooling_is_refused() -> None:
+    with pytest.raises(BadCheckpoint, match="must begin with Transformer, Pooling"):
+        build_graph(joined())
+
+
+def test_the_body_of_the_student_is_drawn_with_its_recurrence(student: Path) -> None:
+    model = SentenceTransformer(str(student), device="cpu")
+    expected = model.encode(TEXTS, show_progress_bar=False, normalize_embeddings=True)
+    np.testing.assert_allclose(run(build_graph(model), model), expected, atol=2e-6)

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from export.checkpoint import TrainingRecord
+from export.parity import cosines, parity_texts
+from service.artifact import load_manifest, load_parity
+from tests.export.checkpoints import MINILM, PARITY_TEXTS
+
+
+def reference_cosines(artifact: Path, checkpoint: Path) -> np.ndarray:
+    """Of the parity pack's vectors with sentence-transformers' own."""
+    parity = load_parity(artifact, load_manifest(artifact))
+    model = SentenceTransformer(str(checkpoint), device="cpu")
+    expected = np.stack([model.encode(text, show_progress_bar=False) for text in parity.texts]).astype(np.float64)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    return (expected * np.array(parity.embeddings)).sum(axis=1)
+
+
+def test_fp32_vectors_are_those_of_sentence_transformers(student: Path, student_artifact: Path) -> None:
+    assert reference_cosines(student_artifact, student).min() >= 0.99999
+
+
+def test_int8_vectors_are_close_to_those_of_sentence_transformers(minilm_artifact: Path) -> None:
+    assert reference_cosines(minilm_artifact, MINILM).mean() >= 0.99
+
+
+def test_token_ids_are_those_of_transformers(student: Path, student_artifact: Path) -> None:
+    parity = load_parity(student_artifact, load_manifest(student_artifact))
+    tokenizer = SentenceTransformer(str(student), device="cpu").tokenizer
+    expected = tokenizer(list(parity.texts), truncation=True, max_length=32)["input_ids"]
+    assert [list(ids) for ids in parity.input_ids] == expected
+
+
+def test_parity_texts_cover_every_language_and_the_cut(student_artifact: Path) -> None:
+    parity = load_parity(student_artifact, load_manifest(student_artifact))
+    assert {text for texts in PARITY_TEXTS.values() for text in texts} < set(parity.texts)
+    assert max(len(ids) for ids in parity.input_ids) == 32
+
+
+def test_a_record_without_texts_gets_texts_in_its_languages() -> None:
+    texts = parity_texts(TrainingRecord(name="x", languages=("de", "tr"), max_length=8))
+    assert "Ein Mann spielt Gitarre." in texts
+    assert "Bir adam gitar çalıyor." in texts
+    assert "A man is playing a guitar." not in texts
+
+
+def test_languages_without_built_in_texts_are_checked_in_english() -> None:
+    assert parity_texts(TrainingRecord(name="x", languages=("sw",), max_length=8))[0] == "A man is playing a guitar."
+
+
+def test_cosines_by_hand() -> None:
+    left, right = np.array([[3.0, 4.0], [1.0, 0.0]]), np.array([[4.0, 3.0], [0.0, 2.0]])
+    assert cosines(left, right) == pytest.approx([0.96, 0.0])

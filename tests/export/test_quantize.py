@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from export.graph import build_graph
+from export.onnx import export_fp32
+from export.quantize import quantise, quantise_rows
+from tests.export.checkpoints import save_student
+
+EAGER = {"attn_implementation": "eager"}
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """K -> int8 file of a two-layer unit applied K times."""
+    paths = {}
+    for recurrences in (1, 3):
+        folder = tmp_path_factory.mktemp(f"k{recurrences}")
+        save_student(folder / "checkpoint", layers=2, recurrences=recurrences)
+        model = SentenceTransformer(str(folder / "checkpoint"), device="cpu", model_kwargs=EAGER)
+        paths[recurrences] = folder / "int8.onnx"
+        quantise(export_fp32(build_graph(model), folder), paths[recurrences])
+    return paths
+
+
+def test_rows_have_a_scale_of_their_own() -> None:
+    table = np.array([[127.0, -63.5], [0.0, 0.0], [0.001, -0.00127]], dtype=np.float32)
+    values, scales = quantise_rows(table)
+    np.testing.assert_array_equal(values, [[127, -64], [0, 0], [100, -127]])
+    np.testing.assert_allclose(scales, [[1.0], [1.0], [0.00001]], rtol=1e-6)
+
+
+def test_no_element_moves_by_more_than_half_a_step() -> None:
+    table = np.random.default_rng(0).standard_normal((50, 64)).astype(np.float32) * np.logspace(-3, 3, 50)[:, None]
+    values, scales = quantise_rows(table.astype(np.float32))
+    assert (np.abs(values * scales - table) <= scales * 0.5001).all()
+
+
+def test_recurrences_cost_no_size(graphs: dict[int, Path]) -> None:
+    layer_bytes = 12 * 128 * 128
+    assert graphs[3].stat().st_size - graphs[1].stat().st_size < layer_bytes / 2  # nodes of eight more layers
+
+
+def test_every_large_weight_is_int8(graphs: dict[int, Path]) -> None:
+    tensors = onnx.load(graphs[3]).graph.initializer
+    large = {
+        tensor.name: tensor.data_type
+        for tensor in tensors
+        if np.prod(tensor.dims) >= 128 * 16 and "scale" not in tensor.name
+    }
+    assert large
+    assert set(large.values()) == {onnx.TensorProto.INT8}
+
+
+def test_a_text_alone_gives_the_same_vector_to_the_bit(graphs: dict[int, Path]) -> None:
+    session = onnxruntime.InferenceSession(str(graphs[3]), providers=["CPUExecutionProvider"])
+    first, other = np.array([[101, 2158, 2003, 102]]), np.array([[101, 4937, 102]])
+    before, _, after = (
+        session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0] for ids in (first, other, first)
+    )
+    np.testing.assert_array_equal(before, after)
