@@ -65,6 +65,8 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
     found = max(exc.errors(), key=lambda error: len(error["loc"]))  # the deepest: most telling in a union
     if found["type"] == "json_invalid":
         return error_response(request.url.path, MalformedBody("the body is not valid JSON"))
+    if found["type"] == "value_error" and len(found["loc"]) == 1:  # a rule over several fields
+        return error_response(request.url.path, InvalidInput(str(found["msg"]).removeprefix("Value error, ")))
     if found["loc"] == ("body",):
         message = "the body must be a JSON object, sent with content-type: application/json"
         return error_response(request.url.path, InvalidInput(message))

@@ -22,7 +22,9 @@ def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
-DocumentId = Annotated[str, Field(min_length=1, max_length=512)]
+# No control characters: an id must survive a URL, a log and a terminal.
+DocumentId = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+TokenId = Annotated[int, Field(strict=True)]  # strict: true is not 1
 
 
 class EmbedRequest(BaseModel):
@@ -228,7 +230,7 @@ class OpenAIEmbeddingsRequest(BaseModel):
 
     model_config = IGNORE
 
-    input: str | list[str] | list[int] | list[list[int]] = Field(
+    input: str | list[str] | list[TokenId] | list[list[TokenId]] = Field(
         description="A text, texts, or token ids of this model's tokenizer.", examples=[GUITAR]
     )
     model: str = Field("", description="Any name: there is one model, and the answer names it.", examples=["default"])
@@ -293,7 +295,7 @@ class InfoResponse(BaseModel):
     precision: str = Field(description="int8 or fp32.", examples=["int8"])
     parameters: int = Field(description="Number of its weights.", examples=[10_000_000])
     limits: Limits = Field(description="The limits in force.")
-    index: IndexInfo = Field(description="The document index.")
+    index: IndexInfo = Field(description="Where documents are searched, and how many.")
     version: str = Field(description="Version of crosslet.", examples=["0.1.0"])
 
 

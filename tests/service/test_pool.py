@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - multilingual texts
 import asyncio
 import threading
 from collections.abc import Iterator

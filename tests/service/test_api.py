@@ -1,0 +1,449 @@
+import base64
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.encoder import load_encoder
+from tests.artifacts import DIM, MAX_LENGTH, TEXTS
+from tests.service.conftest import Serve
+
+LONG = "guitar " * 50
+FIELDS = ("inputs", "input", "query", "queries", "top_k", "filter", "documents", "ids", "dimensions")
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def put(client: TestClient, *documents: dict[str, Any]) -> httpx.Response:
+    return client.put("/documents", json={"documents": list(documents)})
+
+
+def found(response: httpx.Response) -> list[str]:
+    assert response.status_code == 200, response.text
+    return [result["id"] for result in response.json()["results"]]
+
+
+def assert_refused(response: httpx.Response, status: int, error_type: str, *words: str) -> None:
+    assert response.status_code == status, response.text
+    body = response.json()
+    assert set(body) == {"error", "error_type"}
+    assert body["error_type"] == error_type
+    for word in words:
+        assert word in body["error"]
+
+
+# --- /embed
+
+
+def test_embed_gives_the_encoders_vectors_in_order(client: TestClient, tiny_model: Path) -> None:
+    encoder = load_encoder(tiny_model)
+    response = client.post("/embed", json={"inputs": list(TEXTS)})
+    expected = np.stack([encoder.encode(text).vector for text in TEXTS])
+    assert np.array_equal(np.asarray(response.json(), np.float32), expected)  # to the bit, through JSON
+
+
+def test_one_string_still_gives_a_nested_list(client: TestClient) -> None:
+    assert np.shape(client.post("/embed", json={"inputs": "hallo"}).json()) == (1, DIM)
+
+
+def test_fewer_dimensions_are_the_first_ones_scaled_to_norm_1(client: TestClient) -> None:
+    whole = np.asarray(client.post("/embed", json={"inputs": "hallo"}).json()[0])
+    cut = client.post("/embed", json={"inputs": "hallo", "dimensions": 5}).json()[0]
+    np.testing.assert_allclose(cut, whole[:5] / np.linalg.norm(whole[:5]), rtol=1e-5)
+
+
+def test_the_cost_is_in_the_headers(client: TestClient) -> None:
+    response = client.post("/embed", json={"inputs": ["hallo", LONG]}, headers={"x-request-id": "mine-1"})
+    assert response.headers["x-request-id"] == "mine-1"
+    assert response.headers["x-truncated"] == "1; indices=1"
+    assert int(response.headers["x-tokens"]) > MAX_LENGTH
+    assert float(response.headers["x-queue-ms"]) >= 0
+    assert float(response.headers["x-inference-ms"]) > 0
+
+
+def test_an_id_that_could_break_a_log_is_replaced(client: TestClient) -> None:
+    response = client.get("/health", headers={"x-request-id": 'a" b'})
+    assert len(response.headers["x-request-id"]) == 32
+
+
+def test_a_forbidden_cut_names_the_input_and_both_lengths(client: TestClient) -> None:
+    response = client.post("/embed", json={"inputs": ["hallo", LONG], "truncate": False})
+    assert_refused(response, 422, "Tokenizer", "inputs[1] has ", f"the model reads {MAX_LENGTH}")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"inputs": []}, ["inputs is empty"]),
+        ({"inputs": ["a", ""]}, ["inputs[1] is empty"]),
+        ({"inputs": ""}, ["inputs[0] is empty"]),
+        ({"inputs": ["a", 3]}, ["inputs[1]"]),
+        ({}, ["inputs"]),
+        ({"inputs": "a", "dimensions": DIM + 1}, [str(DIM), str(DIM + 1)]),
+        ({"inputs": "a", "dimensions": 0}, ["dimensions"]),
+        ({"inputs": "a", "normalize": False}, ["normalize"]),
+        ({"inputs": ["a"] * 513}, ["513", "512", "CROSSLET_MAX_TEXTS"]),
+        ([], []),
+        ("text", []),
+        (None, []),
+    ],
+)
+def test_invalid_embed_requests_are_422_and_name_the_field(client: TestClient, body: object, words: list[str]) -> None:
+    assert_refused(client.post("/embed", json=body), 422, "Validation", *words)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"",
+        b'{"inputs": NaN}',
+        b'{"inputs": "\\ud800"}',
+        b'{"inputs": "\xff"}',
+        b'{"inputs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        '{"inputs": "a"}'.encode("utf-16"),
+    ],
+)
+def test_a_body_that_is_not_json_is_a_client_error(client: TestClient, content: bytes) -> None:
+    response = client.post("/embed", content=content, headers={"content-type": "application/json"})
+    assert_refused(response, 400 if content else 422, "Validation")
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(text=st.text(st.characters(), min_size=1, max_size=50))
+def test_any_string_that_json_can_hold_gives_a_vector_or_a_typed_error(client: TestClient, text: str) -> None:
+    content = json.dumps({"inputs": text}).encode()  # lone surrogates as \ud800
+    response = client.post("/embed", content=content, headers={"content-type": "application/json"})
+    if response.status_code == 200:
+        assert abs(float(np.linalg.norm(response.json()[0])) - 1) < 1e-5
+    else:
+        assert_refused(response, 400, "Validation")
+
+
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(
+    route=st.sampled_from(["/embed", "/similarity", "/search", "/documents", "/documents/delete", "/v1/embeddings"]),
+    body=JSON_VALUES
+    | st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(FIELDS, JSON_VALUES),
+    ),
+)
+def test_no_json_body_makes_the_server_fail(client: TestClient, route: str, body: object) -> None:
+    method = "PUT" if route == "/documents" else "POST"
+    assert client.request(method, route, json=body).status_code in {200, 422, 400}
+
+
+# --- /similarity
+
+
+def test_the_three_shapes_of_similarity_agree_with_numpy(client: TestClient) -> None:
+    a, b, c = (np.asarray(row) for row in client.post("/embed", json={"inputs": list(TEXTS[:3])}).json())
+
+    def ask(inputs: object) -> object:
+        return client.post("/similarity", json={"inputs": inputs}).json()
+
+    one_to_many = ask({"source_sentence": TEXTS[0], "sentences": list(TEXTS[1:3])})
+    np.testing.assert_allclose(one_to_many, [a @ b, a @ c], atol=1e-6)
+    pairs = ask({"pairs": [[TEXTS[0], TEXTS[1]], [TEXTS[1], TEXTS[2]]]})
+    np.testing.assert_allclose(pairs, [a @ b, b @ c], atol=1e-6)
+    matrix = ask({"left": list(TEXTS[:2]), "right": list(TEXTS[:3])})
+    np.testing.assert_allclose(matrix, [[a @ a, a @ b, a @ c], [b @ a, b @ b, b @ c]], atol=1e-6)
+
+
+def test_a_text_is_never_more_than_identical_to_itself(client: TestClient) -> None:
+    scores = client.post("/similarity", json={"inputs": {"pairs": [[text, text] for text in TEXTS]}}).json()
+    assert max(scores) <= 1
+    assert min(scores) > 0.99999
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {},
+        {"pairs": []},
+        {"pairs": [["a"]]},
+        {"pairs": [["a", "b", "c"]]},
+        {"left": [], "right": ["a"]},
+        {"left": ["a"]},
+        {"source_sentence": "a", "sentences": []},
+        {"source_sentence": "a", "sentences": ["b"], "pairs": []},
+        "text",
+    ],
+)
+def test_malformed_similarity_requests_are_422(client: TestClient, inputs: object) -> None:
+    assert_refused(client.post("/similarity", json={"inputs": inputs}), 422, "Validation", "inputs")
+
+
+# --- documents and search
+
+
+def test_a_document_can_be_put_found_read_replaced_and_removed(client: TestClient) -> None:
+    response = put(client, {"id": "a", "text": TEXTS[1], "metadata": {"lang": "de"}}, {"id": "b", "text": TEXTS[7]})
+    assert response.json() == {"upserted": 2, "revision": 1}
+    assert found(client.post("/search", json={"query": TEXTS[1], "top_k": 1})) == ["a"]
+    assert client.get("/documents/a").json() == {
+        "id": "a",
+        "text": TEXTS[1],
+        "metadata": {"lang": "de"},
+        "revision": 1,
+    }
+    put(client, {"id": "a", "text": TEXTS[7]})
+    assert client.get("/documents/a").json()["metadata"] == {}
+    assert client.delete("/documents/a").json() == {"deleted": 1}
+    assert_refused(client.get("/documents/a"), 404, "NotFound")
+    assert_refused(client.delete("/documents/a"), 404, "NotFound")
+    assert found(client.post("/search", json={"query": TEXTS[1]})) == ["b"]
+
+
+def test_a_search_returns_only_what_was_asked_for(client: TestClient) -> None:
+    put(client, {"id": "a", "text": TEXTS[1], "metadata": {"lang": "de"}})
+    result = client.post("/search", json={"query": TEXTS[1], "include": []}).json()["results"][0]
+    assert set(result) == {"id", "score"}
+    assert result["score"] == pytest.approx(1, abs=1e-6)
+
+
+def test_several_queries_give_a_list_each(client: TestClient) -> None:
+    put(client, {"id": "a", "text": TEXTS[1]}, {"id": "b", "text": TEXTS[8]})
+    results = client.post("/search", json={"queries": [TEXTS[8], TEXTS[1]], "top_k": 1}).json()["results"]
+    assert [[result["id"] for result in one] for one in results] == [["b"], ["a"]]
+
+
+def test_a_filter_is_applied_inside_the_search(client: TestClient) -> None:
+    put(client, *({"id": f"de{n}", "text": TEXTS[1], "metadata": {"lang": "de"}} for n in range(50)))
+    put(client, *({"id": f"zh{n}", "text": TEXTS[11], "metadata": {"lang": "zh"}} for n in range(5)))
+    ids = found(client.post("/search", json={"query": TEXTS[1], "top_k": 5, "filter": {"lang": "zh"}}))
+    assert ids == [f"zh{n}" for n in range(5)]
+    assert client.post("/documents/delete", json={"filter": {"lang": "de"}}).json() == {"deleted": 50}
+    assert client.get("/info").json()["index"]["documents"] == 5
+
+
+def test_min_score_leaves_out_the_rest(client: TestClient) -> None:
+    put(client, {"id": "a", "text": TEXTS[1]}, {"id": "b", "text": TEXTS[11]})
+    assert found(client.post("/search", json={"query": TEXTS[1], "min_score": 0.999})) == ["a"]
+
+
+def test_an_empty_collection_finds_nothing(client: TestClient) -> None:
+    assert found(client.post("/search", json={"query": "hallo", "filter": {"not": {"a": 1}}})) == []
+
+
+@pytest.mark.parametrize(
+    "id_", ["a/b", "a//b/", "ü", "😀", "a b", "..", "?#%", "delete", "\u202e", "'; DROP TABLE documents"]
+)
+def test_any_id_names_its_document(client: TestClient, id_: str) -> None:
+    assert put(client, {"id": id_, "text": "hallo"}).status_code == 200
+    path = "/documents/" + "".join(f"%{byte:02X}" for byte in id_.encode())
+    assert client.get(path).json()["id"] == id_
+    assert client.delete(path).json() == {"deleted": 1}
+
+
+@pytest.mark.parametrize(
+    "text", ["\x00", "a\x00b", "😀" * 100, "\u202eabc", "\x07\x1b[2J", "مرحبا", "\ufeff", "\ufdd0"]
+)
+def test_odd_text_is_kept_as_it_is(client: TestClient, text: str) -> None:
+    assert put(client, {"id": "a", "text": text, "metadata": {text: text}}).status_code == 200
+    assert client.get("/documents/a").json()["text"] == text
+    assert found(client.post("/search", json={"query": text, "filter": {text: text}})) == ["a"]
+
+
+def test_pages_cover_every_document_once(client: TestClient) -> None:
+    put(client, *({"id": f"d{n}", "text": "hallo"} for n in range(7)))
+    seen, cursor = [], ""
+    for _ in range(4):
+        page = client.get("/documents", params={"limit": 2, "cursor": cursor}).json()
+        seen += [document["id"] for document in page["documents"]]
+        cursor = page["next_cursor"] or ""
+    assert seen == [f"d{n}" for n in range(7)]
+    assert cursor == ""
+    assert page["total"] == 7
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [
+        ([], ["documents is empty"]),
+        ([{"id": "", "text": "a"}], ["documents[0].id"]),
+        ([{"id": "a", "text": ""}], ["documents[0].text"]),
+        ([{"id": "a", "text": "a"}, {"id": "a", "text": "b"}], ["documents[1].id repeats documents[0].id"]),
+        ([{"id": "a", "text": "a", "colour": 1}], ["documents[0].colour"]),
+        ([{"id": "a" * 513, "text": "a"}], ["documents[0].id"]),
+        ([{"id": "a\nb", "text": "a"}], ["documents[0].id"]),
+        ([{"id": "a\x00", "text": "a"}], ["documents[0].id"]),
+        ([{"id": "a", "text": "a", "metadata": nested(400)}], ["nested too deeply"]),
+        ([{"id": "a", "text": "a", "metadata": []}], ["documents[0].metadata"]),
+        ([{"id": str(n), "text": "a"} for n in range(513)], ["513", "512", "CROSSLET_MAX_TEXTS"]),
+    ],
+)
+def test_invalid_documents_are_422_and_none_is_kept(
+    client: TestClient, documents: list[dict[str, Any]], words: list[str]
+) -> None:
+    assert_refused(put(client, *documents), 422, "Validation", *words)
+    assert client.get("/documents").json()["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"query": "a", "queries": ["a"]}, ["either query or queries"]),
+        ({}, ["either query or queries"]),
+        ({"queries": []}, ["queries is empty"]),
+        ({"query": ""}, ["query[0] is empty"]),
+        ({"query": "a", "top_k": 0}, ["top_k"]),
+        ({"query": "a", "top_k": 1001}, ["1001", "1000", "CROSSLET_MAX_TOP_K"]),
+        ({"query": "a", "rerank": True}, ["no re-ranker"]),
+        ({"query": "a", "include": ["vector"]}, ["include[0]"]),
+        ({"query": "a", "filter": {"a": {"gt": None}}}, ["filter"]),
+        ({"query": "a", "filter": nested(100)}, ["filter"]),
+        ({"query": "a", "top-k": 3}, ["Extra inputs"]),
+    ],
+)
+def test_invalid_searches_are_422(client: TestClient, body: dict[str, Any], words: list[str]) -> None:
+    assert_refused(client.post("/search", json=body), 422, "Validation", *words)
+
+
+@pytest.mark.parametrize("body", [{}, {"ids": ["a"], "filter": {"a": 1}}, {"filter": {}}])
+def test_a_removal_of_nothing_in_particular_is_refused(client: TestClient, body: dict[str, Any]) -> None:
+    put(client, {"id": "a", "text": "hallo"})
+    assert_refused(client.post("/documents/delete", json=body), 422, "Validation")
+    assert client.get("/documents").json()["total"] == 1
+
+
+def test_a_bad_cursor_is_422(client: TestClient) -> None:
+    for cursor in ("x", "-1", "9" * 19, "١"):
+        assert_refused(client.get("/documents", params={"cursor": cursor}), 422, "Validation", "cursor")
+
+
+def test_a_full_index_is_507_and_says_both_numbers(serve: Serve) -> None:
+    client = serve(max_index_bytes=100)
+    put(client, {"id": "a", "text": "hallo"})
+    assert_refused(put(client, {"id": "b", "text": "hallo"}), 507, "Backend", "144", "100", "CROSSLET_MAX_INDEX_BYTES")
+    assert client.get("/documents").json()["total"] == 1
+
+
+# --- /v1/embeddings
+
+
+def test_openai_base64_is_the_float32_bytes(client: TestClient) -> None:
+    floats = client.post("/v1/embeddings", json={"input": TEXTS[0], "model": "any"}).json()
+    packed = client.post("/v1/embeddings", json={"input": TEXTS[0], "encoding_format": "base64"}).json()
+    values = np.frombuffer(base64.b64decode(packed["data"][0]["embedding"]), "<f4")
+    assert np.array_equal(np.asarray(floats["data"][0]["embedding"], np.float32), values)
+    assert floats["usage"]["total_tokens"] > 0
+
+
+def test_openai_token_ids_are_this_models(client: TestClient, tiny_model: Path) -> None:
+    ids = json.loads((tiny_model / "parity.json").read_text(encoding="utf-8"))["input_ids"][:2]
+    texts = client.post("/v1/embeddings", json={"input": list(TEXTS[:2])}).json()["data"]
+    assert client.post("/v1/embeddings", json={"input": ids}).json()["data"] == texts
+    assert client.post("/v1/embeddings", json={"input": ids[0]}).json()["data"] == texts[:1]
+
+
+@pytest.mark.parametrize("input_", [[], "", [""], [[]], [10**6], [-1], [2**70], {"a": 1}, [True]])
+def test_openai_errors_have_openais_shape(client: TestClient, input_: object) -> None:
+    response = client.post("/v1/embeddings", json={"input": input_})
+    assert response.status_code == 422
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+
+
+# --- operation
+
+
+def test_probes_and_info_answer(client: TestClient) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"status": "ok"}
+    info = client.get("/info").json()
+    assert (info["model"], info["dim"], info["max_length"]) == ("tiny", DIM, MAX_LENGTH)
+    assert info["limits"]["max_texts"] == 512
+
+
+def test_metrics_count_what_happened(client: TestClient) -> None:
+    client.post("/embed", json={"inputs": ["hallo", LONG]})
+    put(client, {"id": "a/b", "text": "hallo"})
+    client.get("/documents/a/b")
+    lines = client.get("/metrics").text.splitlines()
+    for line in (
+        'crosslet_requests_total{route="/embed",status="200"} 1.0',
+        'crosslet_requests_total{route="/documents/{document_id:path}",status="200"} 1.0',
+        "crosslet_truncated_inputs_total 1.0",
+        "crosslet_index_documents 1.0",
+        f"crosslet_index_bytes {DIM * 4 + 8}.0",
+        "crosslet_queue_depth 0.0",
+        'crosslet_request_duration_seconds_count{route="/embed"} 1.0',
+        "crosslet_inference_duration_seconds_count 2.0",
+        "crosslet_queue_duration_seconds_count 2.0",
+    ):
+        assert line in lines
+    text = "\n".join(lines)
+    assert 'crosslet_build_info{fingerprint="' in text
+    assert float(text.split("\ncrosslet_process_resident_bytes ")[1].split()[0]) > 1e7
+
+
+def test_user_text_reaches_neither_the_log_nor_an_error(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    secret = "geheimnis"  # noqa: S105 - no password
+    with caplog.at_level(logging.DEBUG):
+        bodies = [{"inputs": secret}, {"inputs": {secret: secret}}, {"inputs": [secret, 3]}, {"inputs": [secret, ""]}]
+        answers = [client.post("/embed", json=body).text for body in bodies]
+        answers.append(put(client, {"id": "a", "text": secret, "metadata": secret}).text)
+        answers.append(client.post("/search", json={"query": "a", "top_k": secret, "filter": {"x": [secret]}}).text)
+        answers.append(client.post("/v1/embeddings", json={"input": "a", "encoding_format": secret}).text)
+        answers.append(client.get("/documents", params={"limit": secret}).text)
+    logged = [str(vars(record)) for record in caplog.records if record.name.startswith("service")]
+    assert any("/embed" in line for line in logged)
+    assert not [line for line in logged + answers if secret in line]
+
+
+def test_every_field_and_route_is_described_with_an_example(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()
+    bare = []
+    for name, model in schema["components"]["schemas"].items():
+        if name in {"HTTPValidationError", "ValidationError"}:
+            continue
+        for field, facts in model.get("properties", {}).items():
+            if not facts.get("description"):
+                bare.append(f"{name}.{field}: description")
+            if "examples" not in facts and "$ref" not in str(facts):
+                bare.append(f"{name}.{field}: example")
+    for path, operations in schema["paths"].items():
+        bare += [
+            f"{method} {path}" for method, one in operations.items() if not (one["summary"] and one["description"])
+        ]
+    assert bare == []
+
+
+def test_the_documentation_page_needs_no_other_host(client: TestClient) -> None:
+    assert client.get("/", follow_redirects=True).url.path == "/docs"
+    page = client.get("/docs").text
+    assert "https://" not in page
+    for part in page.split('"'):
+        if part.startswith("/docs/static"):
+            assert client.get(part).status_code == 200
+
+
+def test_an_unknown_route_and_a_wrong_method_have_the_one_error_body(client: TestClient) -> None:
+    assert_refused(client.get("/nope"), 404, "NotFound")
+    assert_refused(client.get("/embed"), 405, "Validation")

@@ -1,0 +1,104 @@
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from service.bodies import BodyLimit
+from tests.service.conftest import Serve
+
+
+def chunks(count: int, size: int) -> Iterator[bytes]:
+    for _ in range(count):
+        yield b"x" * size
+
+
+def test_a_declared_body_over_the_limit_is_413_with_both_numbers(serve: Serve) -> None:
+    response = serve(max_body_bytes=100).post("/embed", content=b"x" * 101)
+    assert response.status_code == 413
+    assert response.json()["error_type"] == "TooLarge"
+    assert "101 bytes; the limit is 100 (CROSSLET_MAX_BODY_BYTES)" in response.json()["error"]
+
+
+def test_a_chunked_body_over_the_limit_is_413(serve: Serve) -> None:
+    response = serve(max_body_bytes=100).post("/embed", content=chunks(10, 50))
+    assert response.status_code == 413
+    assert "more than 100 bytes" in response.json()["error"]
+
+
+def test_a_body_at_the_limit_is_read(serve: Serve) -> None:
+    body = b'{"inputs": "hallo"}'
+    client = serve(max_body_bytes=len(body))
+    assert client.post("/embed", content=body, headers={"content-type": "application/json"}).status_code == 200
+
+
+class Exchange:
+    """One request against a BodyLimit whose application answers when it is let go."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages = messages
+        self.received = 0
+        self.status: int | None = None
+
+    async def receive(self) -> Message:
+        self.received += 1
+        return self.messages.pop(0) if self.messages else {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+
+
+def part(size: int, *, more: bool) -> Message:
+    return {"type": "http.request", "body": b"x" * size, "more_body": more}
+
+
+SCOPE: Scope = {"type": "http", "path": "/embed", "headers": []}
+
+
+def test_an_endless_body_is_not_read_to_its_end() -> None:
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("reached the application")
+
+    exchange = Exchange([part(10, more=True) for _ in range(1000)])
+    limit = BodyLimit(never, max_body_bytes=25, max_inflight_bytes=1000)
+    asyncio.run(limit(SCOPE, exchange.receive, exchange.send))
+    assert exchange.status == 413
+    assert exchange.received == 3
+
+
+def test_all_bodies_together_stay_under_the_budget_and_leave_it_with_their_answers() -> None:
+    async def scenario() -> None:
+        release = asyncio.Event()
+
+        async def application(scope: Scope, receive: Receive, send: Send) -> None:
+            await release.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=100)
+        first, second, third = (Exchange([part(60, more=False)]) for _ in range(3))
+        held = asyncio.create_task(limit(SCOPE, first.receive, first.send))
+        await asyncio.sleep(0)
+        await limit(SCOPE, second.receive, second.send)
+        assert second.status == 429
+        release.set()
+        await held
+        assert first.status == 200
+        await limit(SCOPE, third.receive, third.send)
+        assert third.status == 200
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_client_that_leaves_mid_body_frees_what_it_sent(kept: int) -> None:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60)
+    leaver = Exchange([part(30, more=True)] * kept)
+    asyncio.run(limit(SCOPE, leaver.receive, leaver.send))
+    assert leaver.status is None
+    whole = Exchange([part(60, more=False)])
+    asyncio.run(limit(SCOPE, whole.receive, whole.send))
+    assert whole.status == 200

@@ -1,0 +1,102 @@
+import io
+import json
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service import cli
+from service.encoder import load_encoder
+from service.index.documents import Document
+from service.runtime import load_collection
+from service.settings import Settings
+from tests.artifacts import TEXTS
+
+SEEN: list[list[str]] = []
+
+
+def remember(argv: list[str]) -> int:
+    SEEN.append(argv)
+    return 7
+
+
+@pytest.fixture(autouse=True)
+def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
+
+
+def test_embed_prints_one_vector_a_text(capsys: pytest.CaptureFixture[str], tiny_model: Path) -> None:
+    assert cli.main(["embed", *TEXTS[:2]]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    encoder = load_encoder(tiny_model)
+    for text, row in zip(TEXTS[:2], rows, strict=True):
+        assert np.array_equal(np.asarray(row, np.float32), encoder.encode(text).vector)
+
+
+def test_embed_reads_lines_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hallo\n\nguitar\r\n"))
+    assert cli.main(["embed"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_search_reads_the_local_store_even_while_a_service_has_it(
+    capsys: pytest.CaptureFixture[str], tiny_model: Path
+) -> None:
+    settings, encoder = Settings(), load_encoder(tiny_model)
+    serving = load_collection(settings, encoder.manifest)
+    vectors = np.stack([encoder.encode(text).vector for text in TEXTS[:2]])
+    serving.put([Document(str(n), text, {"n": n}) for n, text in enumerate(TEXTS[:2])], vectors)
+    assert cli.main(["search", TEXTS[1], "--top-k", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == TEXTS[1]
+    assert cli.main(["search", TEXTS[1], "--filter", '{"n": 0}']) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "0"
+    serving.close()
+
+
+def test_search_without_a_store_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["search", "hallo"]) == 2
+    assert "there is no document store" in capsys.readouterr().err
+
+
+def test_info_prints_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "tiny"
+
+
+def test_the_model_option_goes_before_the_environment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["info", "--model", str(tmp_path / "other")]) == 2
+    assert "other does not exist" in capsys.readouterr().err
+
+
+def test_another_package_can_add_a_subcommand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = EntryPoint("evaluate", "tests.service.test_cli:remember", cli.PLUGIN_GROUP)
+    monkeypatch.setattr(cli, "entry_points", lambda group: EntryPoints([plugin]).select(group=group))
+    assert cli.main(["evaluate", "--fast"]) == 7
+    assert SEEN == [["--fast"]]
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "crosslet evaluate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["nope"], ["search"], ["search", "x", "--filter", "[1]"]])
+def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["embed", "info", "search", "serve"])
+def test_every_subcommand_lists_the_settings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([name, "--help"])
+    assert caught.value.code == 0
+    help_ = capsys.readouterr().out
+    assert [f"CROSSLET_{field.upper()}" in help_ for field in Settings.model_fields] == [True] * len(
+        Settings.model_fields
+    )

@@ -1,0 +1,248 @@
+"""The service as its users start it: a process, a port, signals."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.version import VERSION
+from tests.artifacts import TEXTS
+
+ROOT = Path(__file__).resolve().parents[2]
+IDS = [f"{number}/ü" for number in range(len(TEXTS))]
+
+
+def environment(**settings: object) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
+    return kept | {f"CROSSLET_{name.upper()}": str(value) for name, value in settings.items()}
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+class Service:
+    """A running `python -m service`."""
+
+    def __init__(self, model: Path, data: Path, **settings: object) -> None:
+        port = free_port()
+        self.log = (data.parent / "service.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "service"],
+            cwd=ROOT,
+            env=environment(model=model, data=data, port=port, workers=2, **settings),
+            stderr=self.log,
+        )
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        for _ in range(600):
+            assert self.process.poll() is None, "the service ended"
+            try:
+                if self.client.get("/ready").status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError("the service never became ready")
+
+    def stop(self, sig: int) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        return self.process.wait(30)
+
+
+@contextmanager
+def running(model: Path, data: Path, **settings: object) -> Iterator[Service]:
+    service = Service(model, data, **settings)
+    try:
+        yield service
+    finally:
+        service.stop(signal.SIGKILL)
+        service.client.close()
+        service.log.close()
+
+
+def documents(texts: tuple[str, ...] = TEXTS) -> list[dict[str, Any]]:
+    return [
+        {"id": id_, "text": text, "metadata": {"n": n}} for n, (id_, text) in enumerate(zip(IDS, texts, strict=True))
+    ]
+
+
+def search(service: Service) -> Any:
+    response = service.client.post("/search", json={"query": TEXTS[3], "top_k": 5, "filter": {"n": {"lt": 9}}})
+    return response.json()["results"]
+
+
+def test_documents_survive_kill_9_with_the_same_answer(tiny_model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running(tiny_model, data) as service:
+        assert service.client.put("/documents", json={"documents": documents()}).json()["upserted"] == len(TEXTS)
+        before = search(service)
+        assert service.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert len(before) == 5
+    with running(tiny_model, data) as service:
+        assert search(service) == before
+
+
+def test_what_was_answered_before_a_kill_in_the_middle_of_writing_is_there(tiny_model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    answered: list[str] = []
+    with running(tiny_model, data) as service:
+        killer = threading.Timer(0.4, service.process.kill)
+        killer.start()
+        for number in range(100_000):
+            document = {"id": str(number), "text": f"hallo {number}"}
+            try:
+                response = service.client.put("/documents", json={"documents": [document]})
+            except httpx.TransportError:
+                break
+            assert response.status_code == 200
+            answered.append(document["id"])
+        killer.join()
+    assert answered
+    with running(tiny_model, data) as service:
+        assert service.client.get(f"/documents/{answered[-1]}").status_code == 200
+        total = service.client.get("/documents").json()["total"]
+        assert total in {len(answered), len(answered) + 1}  # the one in flight may be in, too
+        assert service.client.get("/info").json()["index"]["documents"] == total
+
+
+def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_model: Path, tmp_path: Path) -> None:
+    with running(tiny_model, tmp_path / "data", drain_delay_s=0.5) as service:
+        statuses: list[int] = []
+        broken: list[str] = []
+        draining = threading.Event()
+
+        def ask() -> None:
+            with httpx.Client(base_url=service.client.base_url, timeout=30) as client:
+                while True:
+                    try:
+                        response = client.post("/embed", json={"inputs": list(TEXTS) * 20})
+                    except httpx.ConnectError:
+                        return  # no longer listening
+                    except httpx.TransportError as exc:
+                        broken.append(repr(exc))
+                        return
+                    statuses.append(response.status_code)
+
+        askers = [threading.Thread(target=ask) for _ in range(4)]
+        for asker in askers:
+            asker.start()
+        time.sleep(0.3)
+        service.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert service.client.get("/ready").status_code == 503
+        draining.set()
+        for asker in askers:
+            asker.join(30)
+        assert service.process.wait(30) == 0
+        assert set(statuses) == {200}
+        # A keep-alive connection may be closed just as its next request starts; nothing that was accepted is lost.
+        assert all("RemoteProtocolError" in one or "ReadError" in one for one in broken)
+
+
+def run(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_broken_model_folder_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    result = run("service", model=tmp_path / "nowhere", data=tmp_path, port=free_port())
+    assert result.returncode == 2
+    sentence = result.stderr.splitlines()[-1]
+    assert sentence.startswith("crosslet: model folder")
+    assert "CROSSLET_MODEL" in sentence
+    assert "Traceback" not in result.stderr
+
+
+def test_an_invalid_setting_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_path: Path) -> None:
+    result = run("service", model=tiny_model, data=tmp_path, port="many")
+    assert result.returncode == 2
+    assert result.stderr.startswith("crosslet: CROSSLET_PORT: ")
+
+
+def test_a_port_in_use_ends_the_service(tiny_model: Path, tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        result = run("service", model=tiny_model, data=tmp_path, port=listener.getsockname()[1])
+    assert result.returncode != 0
+    assert "address already in use" in result.stderr
+
+
+def test_the_service_loads_no_torch_and_no_transformers(tiny_model: Path, tmp_path: Path) -> None:
+    """Every module of the package, and a whole start and answer; then a look at what Python has loaded."""
+    script = """
+import pkgutil, sys, importlib, json, warnings
+warnings.simplefilter("ignore")
+import service
+for module in pkgutil.walk_packages(service.__path__, "service."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+from service.app import create_app
+from service.runtime import load_runtime
+from service.settings import Settings
+from fastapi.testclient import TestClient
+with TestClient(create_app(load_runtime(Settings()))) as client:
+    assert client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}]}).status_code == 200
+    assert client.post("/search", json={"query": "hallo"}).status_code == 200
+heavy = {"torch", "transformers", "optimum", "sentence_transformers", "onnx", "training", "export"}
+print(json.dumps(sorted(heavy & set(sys.modules))))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=environment(model=tiny_model, data=tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout.splitlines()[-1]) == []
+
+
+def test_the_log_is_json_lines_with_settings_and_without_keys(tiny_model: Path, tmp_path: Path) -> None:
+    with running(tiny_model, tmp_path / "data", api_keys="sesame", drain_delay_s=0) as service:
+        service.client.post("/embed", json={"inputs": "a text of mine"}, headers={"authorization": "Bearer sesame"})
+        service.stop(signal.SIGTERM)
+    text = (tmp_path / "service.log").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert "sesame" not in text
+    assert "a text of mine" not in text
+    assert next(line for line in lines if line["event"] == "settings")["max_texts"] == 512
+    request = next(line for line in lines if line["event"] == "request")
+    assert (request["route"], request["status"], request["texts"]) == ("/embed", 200, 1)
+
+
+def test_without_a_key_the_log_warns(tiny_model: Path, tmp_path: Path) -> None:
+    with running(tiny_model, tmp_path / "data", drain_delay_s=0) as service:
+        service.stop(signal.SIGTERM)
+    assert "no API key is set" in (tmp_path / "service.log").read_text(encoding="utf-8")
+
+
+def test_the_version_is_the_distributions() -> None:
+    import tomllib
+
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"] == VERSION
