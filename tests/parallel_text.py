@@ -59,7 +59,7 @@ def write_data_folder(root: Path, *, pairs_per_language: int = 1000, evaluation:
 
 
 def similarity_rows(choices: list[Choice], pair: tuple[str, str], generator: np.random.Generator) -> Iterator[str]:
-    """Gold 0 to 5: the share of subject, verb and object that both sentences have in common, each taken from held-out."""
+    """Gold 0 to 5: the share of subject, verb and object that both sentences have in common; all held out."""
     left_language, right_language = pair
     for choice in choices:
         shared = generator.integers(0, 4)

@@ -82,7 +82,7 @@ class RecurrentUnit(nn.ModuleList):
         self.recurrences = recurrences
 
     def __iter__(self) -> Iterator[nn.Module]:
-        return iter(list(self._modules.values()) * self.recurrences)  # type: ignore[arg-type]
+        return iter(list(self._modules.values()) * self.recurrences)
 
 
 class CrossletEncoder(PreTrainedModel):

@@ -28,8 +28,8 @@ def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float
 
 def unit_rows(matrix_ND: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows at unit length."""
-    norms: NDArray[np.float32] = np.linalg.norm(matrix_ND, axis=1, keepdims=True)
-    unit_ND: NDArray[np.float32] = matrix_ND / np.maximum(norms, 1e-12)
+    norms = np.linalg.norm(matrix_ND, axis=1, keepdims=True).astype(np.float32)
+    unit_ND: NDArray[np.float32] = matrix_ND / np.maximum(norms, np.float32(1e-12))
     return unit_ND
 
 
