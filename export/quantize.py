@@ -14,17 +14,20 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
+from export.blocks import quantise_contractions
+
 INT8_MAX = 127
 
 
 def quantise(source: Path, target: Path) -> None:
-    """Write the int8 form of an optimised graph: tables by row, weight matrices by output channel.
+    """Write the int8 form of an optimised graph: tables by row, narrowing matrices by block, others by output channel.
 
     Activations are quantised per tensor while the graph runs, so a vector is the same to the bit only for the same
     batch: the service runs one text at a time.
     """
     model = onnx.load(source)
     quantise_tables(model)
+    quantise_contractions(model)
     add_pre_process_metadata(model)  # ONNX Runtime wrote this graph: nothing is left to pre-process
     quantize_dynamic(
         model,
