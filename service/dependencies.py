@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fastapi import Depends, Request
 
 from service.encoder import TextInput
-from service.errors import ClientGone, InvalidInput
+from service.errors import ClientGone, InvalidInput, TextTooLong
 from service.pool import EncodedBatch, InputError
 from service.requests import RequestFacts
 from service.runtime import Runtime
@@ -36,7 +36,7 @@ class Embedder:
     async def embed(self, texts: Sequence[TextInput], *, name: str, truncate: bool = True) -> EncodedBatch:
         """Embed texts in their order. name: what a message calls the field they came in.
 
-        Raises: InvalidInput: none, too many, or an empty one.  TextTooLong: `truncate` is off.
+        Raises: InvalidInput: none, too many, or an empty one.  TextTooLong: over the limit, or `truncate` is off.
                 Overloaded, NotReady, InferenceFailed: as the pool says.  ClientGone: the client left.
         """
         self._check(texts, name)
@@ -49,7 +49,7 @@ class Embedder:
         return batch
 
     def _check(self, texts: Sequence[TextInput], name: str) -> None:
-        limit = self._runtime.settings.max_texts
+        limit, longest = self._runtime.settings.max_texts, self._runtime.settings.max_text_chars
         if not texts:
             raise InvalidInput(f"{name} is empty; send at least one text")
         if len(texts) > limit:
@@ -57,6 +57,11 @@ class Embedder:
         empty = next((position for position, text in enumerate(texts) if not text), None)
         if empty is not None:
             raise InvalidInput(f"{name}[{empty}] is empty; every text needs at least one character")
+        for position, text in enumerate(texts):
+            if isinstance(text, str) and len(text) > longest:
+                raise TextTooLong(
+                    f"{name}[{position}] has {len(text)} characters; the limit is {longest} (CROSSLET_MAX_TEXT_CHARS)"
+                )
 
     def _account(self, batch: EncodedBatch) -> None:
         metrics = self._runtime.metrics

@@ -28,6 +28,11 @@ class Settings(BaseSettings):
     )
 
     max_texts: int = Field(default=512, ge=1, description="Most texts (or documents) in one request.")
+    max_text_chars: int = Field(
+        default=100_000,
+        ge=1,
+        description="Longest text in characters: a text is tokenised whole before it is cut; above it: 422.",
+    )
     max_queue_texts: int = Field(default=4096, ge=1, description="Most texts waiting for a worker; above it: 429.")
     max_body_bytes: int = Field(default=4_000_000, ge=1, description="Largest request body; above it: 413.")
     max_inflight_bytes: int = Field(

@@ -7,7 +7,7 @@ from service.answers import json_response
 from service.dependencies import RuntimeDependency
 from service.errors import NotReady
 from service.routes.described import errors
-from service.schemas import InfoResponse, StatusResponse
+from service.schemas import InfoResponse, Limits, StatusResponse
 from service.strict_json import JsonRoute
 from service.version import VERSION
 
@@ -39,7 +39,7 @@ async def metrics(runtime: RuntimeDependency) -> Response:
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
     manifest, settings, collection = runtime.manifest, runtime.settings, runtime.collection
-    limits = {name: getattr(settings, name) for name in ("max_texts", "max_queue_texts", "max_body_bytes", "max_top_k")}
+    limits = {name: getattr(settings, name) for name in Limits.model_fields}
     index = {"backend": collection.backend, "documents": len(collection), "size_bytes": collection.size_bytes}
     return json_response(
         {

@@ -75,6 +75,14 @@ def test_the_cost_is_in_the_headers(client: TestClient) -> None:
     assert float(response.headers["x-inference-ms"]) > 0
 
 
+def test_a_text_that_would_take_much_memory_to_tokenise_is_refused_with_both_numbers(serve: Serve) -> None:
+    client = serve(max_text_chars=100)
+    assert client.post("/embed", json={"inputs": "é" * 100}).status_code == 200
+    response = client.post("/embed", json={"inputs": ["a", "é" * 101]})
+    assert_refused(response, 422, "Tokenizer", "inputs[1] has 101 characters", "100 (CROSSLET_MAX_TEXT_CHARS)")
+    assert_refused(put(client, {"id": "a", "text": "a" * 101}), 422, "Tokenizer", "documents[0]")
+
+
 def test_an_id_that_could_break_a_log_is_replaced(client: TestClient) -> None:
     response = client.get("/health", headers={"x-request-id": 'a" b'})
     assert len(response.headers["x-request-id"]) == 32
