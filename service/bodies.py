@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import error_response
-from service.errors import ClientGone, Overloaded, ServiceError, TooLarge
+from service.errors import ClientGone, Overloaded, TooLarge
 
 RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
 
@@ -32,7 +32,9 @@ class BodyLimit:
             replay = _Replay(b"".join(chunks), receive)
             await self._app(scope, replay, send)
         except (TooLarge, Overloaded) as exc:
-            await _refuse(scope, receive, send, exc)
+            # The connection stays open: closed under a client that still sends, the answer would be lost to it. The
+            # server throws the rest of the body away as it arrives.
+            await error_response(scope["path"], exc)(scope, receive, send)
         except ClientGone:
             return
         finally:
@@ -81,9 +83,3 @@ class _Replay:
             return await self._receive()
         body, self._body = self._body, None
         return {"type": "http.request", "body": body, "more_body": False}
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send, error: ServiceError) -> None:
-    response = error_response(scope["path"], error)
-    response.headers["connection"] = "close"  # the rest of the body is not read
-    await response(scope, receive, send)

@@ -155,6 +155,25 @@ def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_mo
         assert all("RemoteProtocolError" in one or "ReadError" in one for one in broken)
 
 
+def test_a_client_that_sends_too_much_gets_to_read_why(tiny_model: Path, tmp_path: Path) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(200):
+            yield b"x" * 100_000
+
+    with running(tiny_model, tmp_path / "data") as service:
+        for content in (b"x" * 20_000_000, endless()):
+            response = service.client.post("/embed", content=content)
+            assert response.status_code == 413
+            assert "CROSSLET_MAX_BODY_BYTES" in response.json()["error"]
+            assert service.client.get("/metrics").status_code == 200  # the connection goes on working
+        line = next(
+            line
+            for line in service.client.get("/metrics").text.splitlines()
+            if line.startswith("crosslet_process_resident_bytes")
+        )
+        assert float(line.split()[1]) < 200e6  # neither body was kept
+
+
 def run(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *arguments],
