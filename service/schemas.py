@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
 FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
 
-# TEI and OpenAI clients send fields that mean nothing here; they are ignored there, and refused on our own routes.
+# TEI's clients send fields that mean nothing here; they are ignored there, and refused on our own routes.
 IGNORE = ConfigDict(extra="ignore")
 FORBID = ConfigDict(extra="forbid")
 
@@ -24,7 +24,6 @@ def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
 Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
 # No control characters: an id must survive a URL, a log and a terminal.
 DocumentId = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
-TokenId = Annotated[int, Field(strict=True)]  # strict: true is not 1
 
 
 class EmbedRequest(BaseModel):
@@ -223,48 +222,6 @@ class SearchResponse(BaseModel):
         examples=[[{"id": "de/1", "score": 0.83, "text": GUITAR[1], "metadata": {"lang": "de"}}]],
     )
     took_ms: float = Field(description="Milliseconds from the query's arrival to this answer.", examples=[2.4])
-
-
-class OpenAIEmbeddingsRequest(BaseModel):
-    """OpenAI's request for embeddings."""
-
-    model_config = IGNORE
-
-    input: str | list[str] | list[TokenId] | list[list[TokenId]] = Field(
-        description="A text, texts, or token ids of this model's tokenizer.", examples=[GUITAR]
-    )
-    model: str = Field("", description="Any name: there is one model, and the answer names it.", examples=["default"])
-    encoding_format: Literal["float", "base64"] = Field(
-        "float", description="base64: little-endian float32.", examples=["float"]
-    )
-    dimensions: int | None = Field(
-        None, ge=1, description="Keep the first dimensions only, scaled to norm 1 again.", examples=[128]
-    )
-    user: str | None = Field(None, description="Accepted and not used.", examples=["me"])
-
-
-class OpenAIEmbedding(BaseModel):
-    """One vector of OpenAI's answer."""
-
-    object: Literal["embedding"] = Field(description="Always embedding.", examples=["embedding"])
-    index: int = Field(description="Position of the input.", examples=[0])
-    embedding: list[float] | str = Field(description="Numbers, or base64.", examples=[[0.1, -0.2]])
-
-
-class OpenAIUsage(BaseModel):
-    """What the request cost."""
-
-    prompt_tokens: int = Field(description="Tokens read by the model.", examples=[9])
-    total_tokens: int = Field(description="The same.", examples=[9])
-
-
-class OpenAIEmbeddingsResponse(BaseModel):
-    """OpenAI's answer."""
-
-    object: Literal["list"] = Field(description="Always list.", examples=["list"])
-    data: list[OpenAIEmbedding] = Field(description="One entry an input, in order.")
-    model: str = Field(description="The model that answered.", examples=["default"])
-    usage: OpenAIUsage = Field(description="Token counts.")
 
 
 class Limits(BaseModel):

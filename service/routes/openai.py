@@ -9,8 +9,8 @@ from fastapi import APIRouter, Response
 from service.answers import json_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, cut_dimensions
 from service.encoder import TextInput
+from service.openai_schemas import OpenAIEmbeddingsRequest, OpenAIEmbeddingsResponse
 from service.routes.described import inference
-from service.schemas import OpenAIEmbeddingsRequest, OpenAIEmbeddingsResponse
 from service.strict_json import JsonRoute
 
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)

@@ -1,0 +1,51 @@
+"""The JSON of OpenAI's embeddings route, described field by field. Knows shapes; the limits are the other routes'."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from service.schemas import GUITAR, IGNORE
+
+TokenId = Annotated[int, Field(strict=True)]  # strict: true is not 1
+
+
+class OpenAIEmbeddingsRequest(BaseModel):
+    """OpenAI's request for embeddings."""
+
+    model_config = IGNORE
+
+    input: str | list[str] | list[TokenId] | list[list[TokenId]] = Field(
+        description="A text, texts, or token ids of this model's tokenizer.", examples=[GUITAR]
+    )
+    model: str = Field("", description="Any name: there is one model, and the answer names it.", examples=["default"])
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="base64: little-endian float32.", examples=["float"]
+    )
+    dimensions: int | None = Field(
+        None, ge=1, description="Keep the first dimensions only, scaled to norm 1 again.", examples=[128]
+    )
+    user: str | None = Field(None, description="Accepted and not used.", examples=["me"])
+
+
+class OpenAIEmbedding(BaseModel):
+    """One vector of OpenAI's answer."""
+
+    object: Literal["embedding"] = Field(description="Always embedding.", examples=["embedding"])
+    index: int = Field(description="Position of the input.", examples=[0])
+    embedding: list[float] | str = Field(description="Numbers, or base64.", examples=[[0.1, -0.2]])
+
+
+class OpenAIUsage(BaseModel):
+    """What the request cost."""
+
+    prompt_tokens: int = Field(description="Tokens read by the model.", examples=[9])
+    total_tokens: int = Field(description="The same.", examples=[9])
+
+
+class OpenAIEmbeddingsResponse(BaseModel):
+    """OpenAI's answer."""
+
+    object: Literal["list"] = Field(description="Always list.", examples=["list"])
+    data: list[OpenAIEmbedding] = Field(description="One entry an input, in order.")
+    model: str = Field(description="The model that answered.", examples=["default"])
+    usage: OpenAIUsage = Field(description="Token counts.")
