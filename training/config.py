@@ -75,6 +75,7 @@ class StageConfig:
     warmup: float = 0.1  # of the steps; then linear decay to zero
     weight_decay: float = 0.0
     max_length: int = 64  # tokens while training
+    language_exponent: float | None = None  # None: `CorpusConfig.language_exponent`; below 0 favours thin languages
 
 
 @dataclass(frozen=True)

@@ -64,12 +64,12 @@ class Run:
         """Token ids of all texts."""
         return TokenStore.load(self.out / "tokens")
 
-    def teacher_labels(self, pairs: int, *, purpose: int) -> TeacherLabels:
+    def teacher_labels(self, plan: NDArray[np.int64]) -> TeacherLabels:
         """h_T(s) of every pair of a plan, computed now where no earlier stage or run has."""
         teacher = load_teacher(self.config.teacher, device=self.device)
         name = hashlib.sha256(self.config.teacher.encode()).hexdigest()[:16]
         store = EmbeddingStore(self.out / "teacher" / name, dim=int(teacher.get_embedding_dimension() or 0))
-        english = np.unique(self.corpus.english[self.plan(pairs, purpose=purpose)])
+        english = np.unique(self.corpus.english[plan])
         texts = [self.corpus.texts[index] for index in english]
         embed_missing(teacher, texts, store)
         row_of_text = np.full(len(self.corpus.texts), -1, dtype=np.int64)
@@ -93,9 +93,14 @@ class Run:
         max_length = self.config.student.max_length
         save_sentence_encoder(model.cpu(), self.tokenizer, folder / CHECKPOINT, max_length=max_length)
 
-    def plan(self, pairs: int, *, purpose: int) -> NDArray[np.int64]:
+    def plan(self, pairs: int, *, purpose: int, language_exponent: float | None = None) -> NDArray[np.int64]:
         """Pair indices in training order; another `purpose` gives another order."""
-        return sampling_plan(self.corpus, self.config.corpus, pairs, seed=self.config.seed * 1_000 + purpose)
+        seed = self.config.seed * 1_000 + purpose
+        return sampling_plan(self.corpus, self.config.corpus, pairs, seed=seed, language_exponent=language_exponent)
+
+    def stage_plan(self, config: StageConfig, *, purpose: int) -> NDArray[np.int64]:
+        """The pairs of a stage."""
+        return self.plan(config.pairs, purpose=purpose, language_exponent=config.language_exponent)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -142,7 +147,7 @@ class Run:
         """Stage 1."""
         assistant = self.load("lexical")
         config = self.config.assistant
-        labels = self.teacher_labels(config.pairs, purpose=1)
+        labels = self.teacher_labels(self.stage_plan(config, purpose=1))
         objective = assistant_objective(assistant, labels, self.pairs(config))
         self.train_and_save(objective, config, folder, purpose=1)
 
@@ -171,7 +176,7 @@ class Run:
         """Stage 4."""
         student = self.load("student")
         config = self.config.contrastive
-        labels = self.teacher_labels(config.pairs, purpose=4)
+        labels = self.teacher_labels(self.stage_plan(config, purpose=4))
         objective = contrastive_objective(student, labels, self.pairs(config), config)
         self.train_and_save(objective, config, folder, purpose=4)
 
@@ -197,7 +202,7 @@ class Run:
 
     def train_and_save(self, objective: Objective[Any], config: StageConfig, folder: Path, *, purpose: int) -> None:
         """Train to the end and leave the model; the resumable state is then of no use."""
-        plan = self.plan(config.pairs, purpose=purpose)
+        plan = self.stage_plan(config, purpose=purpose)
         batches = length_bucketed(plan, self.pairs(config).pair_lengths(), config.batch_size, seed=self.config.seed)
         if not batches:
             raise ConfigError(f"{folder.name}.pairs is {config.pairs}; a stage needs at least 2 pairs to train on")
@@ -227,15 +232,15 @@ class Run:
             Step("tokenizer", lambda c: asdict(c.tokenizer), ("corpus",), self.train_tokenizer),
             Step("tokens", lambda c: {"max_length": c.student.max_length}, ("tokenizer",), self.tokenize),
             Step("lexical", lambda c: {**asdict(c.lexical), "teacher": c.teacher}, lexical, self.start_lexically),
-            Step("assistant", lambda c: asdict(c.assistant), ("lexical",), self.train_assistant),
+            Step("assistant", lambda c: stage_settings(c.assistant), ("lexical",), self.train_assistant),
             Step(
                 "bottleneck",
-                lambda c: {**asdict(c.bottleneck), "student": asdict(c.student)},
+                lambda c: {**stage_settings(c.bottleneck), "student": asdict(c.student)},
                 ("assistant",),
                 self.align_bottleneck,
             ),
-            Step("student", lambda c: asdict(c.student_stage), ("bottleneck",), self.train_student),
-            Step("contrastive", lambda c: asdict(c.contrastive), ("student",), self.contrast),
+            Step("student", lambda c: stage_settings(c.student_stage), ("bottleneck",), self.train_student),
+            Step("contrastive", lambda c: stage_settings(c.contrastive), ("student",), self.contrast),
         ]
         steps: list[Step] = []
         for step in chain:
@@ -262,6 +267,11 @@ def english_bags(
         for offset, ids in enumerate(encoded):
             rows_UH[start + offset] = teacher_table_TH[ids].mean(dim=0) if ids else 0.0
     return rows_UH[torch.from_numpy(inverse)]
+
+
+def stage_settings(config: StageConfig) -> dict[str, Any]:
+    """What a stage's result depends on. Options left unset do not count: a new one leaves finished runs valid."""
+    return {name: value for name, value in asdict(config).items() if value is not None}
 
 
 def mean_loss(objective: Objective[Any], batches: list[NDArray[np.int64]]) -> float:

@@ -122,7 +122,9 @@ def language_shares(counts: dict[str, int], exponent: float) -> dict[str, float]
     return {language: weight / total for language, weight in weights.items()}
 
 
-def sampling_plan(corpus: Corpus, config: CorpusConfig, pairs: int, *, seed: int) -> NDArray[np.int64]:
+def sampling_plan(
+    corpus: Corpus, config: CorpusConfig, pairs: int, *, seed: int, language_exponent: float | None = None
+) -> NDArray[np.int64]:
     """Which pair is trained on when: `pairs` indices into the corpus, shuffled, deterministic by seed.
 
     Each language gets its temperature share, each source within it its weight times its size; inside one source of one
@@ -130,7 +132,8 @@ def sampling_plan(corpus: Corpus, config: CorpusConfig, pairs: int, *, seed: int
     """
     generator = np.random.default_rng(seed)
     names, counts = np.unique(corpus.language, return_counts=True)
-    shares = language_shares(dict(zip(names.tolist(), counts.tolist(), strict=True)), config.language_exponent)
+    exponent = config.language_exponent if language_exponent is None else language_exponent
+    shares = language_shares(dict(zip(names.tolist(), counts.tolist(), strict=True)), exponent)
     chosen: list[NDArray[np.int64]] = []
     for language, share in shares.items():
         in_language = np.flatnonzero(corpus.language == language)
