@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import logging
+import signal
 import sys
-from dataclasses import asdict
 from pathlib import Path
-
-import yaml
 
 from training.config import load_config
 from training.errors import TrainingError
-from training.pipeline import restart_from, run_steps
+from training.pipeline import run_steps
 from training.steps import Run
 
 
@@ -32,21 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--until", metavar="STEP", help="stop after this step")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # `docker stop` ends a run like Ctrl-C
     try:
-        config = load_config(options.config)
-        run = Run(config, options.data, options.out)
-        steps = run.steps()
-        if options.restart_from:
-            restart_from(options.restart_from, steps, options.out)
-        if options.until:
-            names = [step.name for step in steps]
-            if options.until not in names:
-                raise TrainingError(f"there is no step {options.until!r}; steps: {', '.join(names)}")
-            steps = steps[: names.index(options.until) + 1]
-        options.out.mkdir(parents=True, exist_ok=True)
-        resolved = yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True)
-        (options.out / "config.yaml").write_text(resolved, encoding="utf-8")
-        run_steps(steps, config, options.out, data_fingerprint=run.data_fingerprint())
+        run_job(options)
     except TrainingError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2
@@ -57,6 +44,28 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {exc} (finished steps are kept; run the same command to go on)", file=sys.stderr)
         return 2
     return 0
+
+
+def run_job(options: argparse.Namespace) -> None:
+    """All steps, or those up to `--until`, with the output folder to itself."""
+    run = Run(load_config(options.config), options.data, options.out)
+    steps = run.steps()
+    names = [step.name for step in steps]
+    if options.until and options.until not in names:
+        raise TrainingError(f"there is no step {options.until!r}; steps: {', '.join(names)}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    with (options.out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # freed by the system however the run ends
+        except BlockingIOError as exc:
+            raise TrainingError(f"another run is writing to {options.out}") from exc
+        run_steps(
+            steps[: names.index(options.until) + 1] if options.until else steps,
+            run.config,
+            options.out,
+            data_fingerprint=run.data_fingerprint(),
+            restart_from=options.restart_from,
+        )
 
 
 if __name__ == "__main__":

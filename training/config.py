@@ -90,7 +90,9 @@ class ContrastiveConfig(StageConfig):
 class EvaluationConfig:
     """What is measured after which steps."""
 
-    steps: list[str] = field(default_factory=lambda: ["lexical", "assistant", "bottleneck", "student", "contrastive"])
+    steps: list[Literal["lexical", "assistant", "bottleneck", "student", "contrastive"]] = field(
+        default_factory=lambda: ["lexical", "assistant", "contrastive"]
+    )
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,38 @@ def load_config(path: Path) -> RunConfig:
         raise ConfigError(f"there is no configuration file {path}") from exc
     except yaml.YAMLError as exc:
         raise ConfigError(f"{path} is not YAML: {exc}") from exc
-    return build(RunConfig, raw, where=path.name)
+    config = build(RunConfig, raw, where=path.name)
+    check(config, where=path.name)
+    return config
+
+
+def check(config: RunConfig, *, where: str) -> None:
+    """Values that no run can use.
+
+    Raises: ConfigError: names the key, the value and what it must be.
+    """
+    stages = {name: getattr(config, name) for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
+    at_least = {
+        "student.unit_layers": (config.student.unit_layers, 1),
+        "student.recurrences": (config.student.recurrences, 1),
+        "student.max_length": (config.student.max_length, 3),
+        "student.bottleneck_size": (config.student.bottleneck_size or 1, 1),
+        **{f"{name}.pairs": (stage.pairs, 2) for name, stage in stages.items()},
+        **{f"{name}.batch_size": (stage.batch_size, 2) for name, stage in stages.items()},
+        **{f"{name}.max_length": (stage.max_length, 3) for name, stage in stages.items()},
+        "lexical.pairs": (config.lexical.pairs, 1),
+        "languages (how many)": (len(config.languages), 1),
+        "corpus.sources (how many)": (len(config.corpus.sources), 1),
+    }
+    for key, (value, least) in at_least.items():
+        if value < least:
+            raise ConfigError(f"{where}: {key} is {value}; it must be at least {least}")
+    repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
+    if repeated:
+        raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")
+    for name, source in config.corpus.sources.items():
+        if source.weight <= 0:
+            raise ConfigError(f"{where}: corpus.sources.{name}.weight is {source.weight}; it must be above 0")
 
 
 def build(cls: type[ConfigT], raw: Any, *, where: str) -> ConfigT:
@@ -167,5 +200,8 @@ def _value(hint: Any, value: Any, *, where: str) -> Any:
     if expected is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        raise ConfigError(f"{where} is {value!r}; it must be of type {getattr(expected, '__name__', expected)}")
+        hint_text = " (YAML reads 1e-4 as text: write 1.0e-4)" if expected is float else ""
+        raise ConfigError(
+            f"{where} is {value!r}; it must be of type {getattr(expected, '__name__', expected)}{hint_text}"
+        )
     return value

@@ -13,7 +13,9 @@ def pick_device() -> torch.device:
 
 
 def autocast(device: torch.device) -> AbstractContextManager[None]:
-    """bf16 where the hardware multiplies it (GPUs; CPUs with AVX512-BF16 or AMX: 2-3 times faster), else float32."""
-    if device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    """bf16 where the hardware multiplies it (GPUs from Ampere on, CPUs with AVX512-BF16 or AMX), else float32."""
+    if device.type == "cuda":
+        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.autocast(device.type, dtype=torch.bfloat16) if has_bf16 else nullcontext()

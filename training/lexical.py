@@ -26,6 +26,9 @@ from transformers import PreTrainedTokenizerBase
 from training.tokenizer import CLS, MASK, PAD, SEP, UNK, WORD_START
 from training.tokens import TokenStore
 
+TOKENIZE_CHUNK = 10_000
+MAX_TOKENS = 128  # of an English text
+
 
 def bag_matrix(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) -> Tensor:
     """Each text as a row of mean token counts, specials ([CLS], [SEP]) left out: (N, V) sparse CSR float32."""
@@ -36,6 +39,20 @@ def bag_matrix(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) ->
     # scipy adds up a token's repeats inside one sentence: CSR wants distinct columns
     matrix = csr_matrix((weights, (row_index, np.concatenate(rows))), shape=(len(rows), vocab_size))
     return _sparse_tensor(matrix)
+
+
+def english_bags(texts: list[str], tokenizer: PreTrainedTokenizerBase, teacher_table_TH: Tensor) -> Tensor:
+    """Y: the mean of the teacher's word embeddings over each English text, (N, H); a repeated text is read once."""
+    rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    unique = list(rows)
+    bags_UH = torch.zeros(len(unique), teacher_table_TH.shape[1])
+    for start in range(0, len(unique), TOKENIZE_CHUNK):
+        chunk = unique[start : start + TOKENIZE_CHUNK]
+        encoded = tokenizer(chunk, add_special_tokens=False, truncation=True, max_length=MAX_TOKENS)["input_ids"]
+        for offset, ids in enumerate(encoded):
+            if ids:
+                bags_UH[start + offset] = teacher_table_TH[ids].mean(dim=0)
+    return bags_UH[[rows[text] for text in texts]]
 
 
 def prior_embeddings(
@@ -61,7 +78,7 @@ def prior_embeddings(
             parts = [] if specials[piece] is None else [specials[piece]]
         else:
             parts = _teacher_parts(piece, teacher_tokenizer)
-        if parts and unknown not in parts[: len(parts) if piece != UNK else 0]:
+        if parts and (piece == UNK or unknown not in parts):
             prior_VH[index] = teacher_table_TH[parts].mean(dim=0)
     return prior_VH
 

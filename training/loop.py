@@ -23,6 +23,7 @@ from training.files import write_atomically
 
 logger = logging.getLogger(__name__)
 BatchT = TypeVar("BatchT")
+STATE = "state.pt"  # what a killed stage goes on from
 LOG_STEPS = 25  # steps averaged into one line of the log
 MAX_GRADIENT_NORM = 1.0
 
@@ -78,35 +79,33 @@ def train(
         parameter_groups(objective.model, config), betas=(0.9, 0.98), weight_decay=config.weight_decay, fused=True
     )
     scheduler = LambdaLR(optimizer, warmup_then_linear(len(batches), config.warmup))
-    state_path = folder / "state.pt"
+    state_path = folder / STATE
     first_step = _restore(state_path, objective.model, optimizer, scheduler, device)
     saved_at = logged_at = time.monotonic()
     sums: dict[str, float] = {}
-    pairs = 0
+    summed_steps = pairs = 0
+    _forget_lines_after(folder / "log.jsonl", first_step)
     with tqdm(total=len(batches), initial=first_step, desc=name, unit="batch", mininterval=5) as bar:
         for step in range(first_step, len(batches)):
             batch = batches[step]
             with autocast(device):
                 losses = objective.losses(batch)
                 loss = torch.stack(list(losses.values())).sum()
-            if not torch.isfinite(loss):
-                raise DivergedError(
-                    f"{name}: the loss is {loss.item()} at step {step} of {len(batches)}; "
-                    "lower learning_rate or embedding_learning_rate and run again: it resumes from the last checkpoint"
-                )
+            _check_finite(loss, what="loss", name=name, step=step, steps=len(batches))
             loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(objective.model.parameters(), MAX_GRADIENT_NORM)
+            norm = nn.utils.clip_grad_norm_(objective.model.parameters(), MAX_GRADIENT_NORM)
+            _check_finite(norm, what="gradient", name=name, step=step, steps=len(batches))
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad(set_to_none=True)
             for part, value in losses.items():
                 sums[part] = sums.get(part, 0.0) + value.item()
+            summed_steps += 1
             pairs += len(batch)  # type: ignore[arg-type]
             bar.update()
             if (step + 1) % LOG_STEPS == 0 or step + 1 == len(batches):
-                steps = (step + 1) % LOG_STEPS or LOG_STEPS
                 now = time.monotonic()
-                line = {part: round(total / steps, 5) for part, total in sums.items()}
+                line = {part: round(total / summed_steps, 5) for part, total in sums.items()}
                 rates = [group["lr"] for group in optimizer.param_groups]
                 _append(
                     folder / "log.jsonl",
@@ -118,10 +117,27 @@ def train(
                     },
                 )
                 bar.set_postfix(line)
-                sums, pairs, logged_at = {}, 0, now
+                sums, summed_steps, pairs, logged_at = {}, 0, 0, now
             if time.monotonic() - saved_at > checkpoint_minutes * 60:
                 _save(state_path, step + 1, objective.model, optimizer, scheduler)
                 saved_at = time.monotonic()
+
+
+def _check_finite(value: Tensor, *, what: str, name: str, step: int, steps: int) -> None:
+    """Stop before a number that is none reaches the weights, and with them the next checkpoint."""
+    if not torch.isfinite(value):
+        raise DivergedError(
+            f"{name}: the {what} is {value.item()} at step {step} of {steps}; lower its learning_rate or "
+            f"embedding_learning_rate and run again with --restart-from {name}"
+        )
+
+
+def _forget_lines_after(path: Path, step: int) -> None:
+    """Drop what a kill undid: lines of later steps, and a last line cut short."""
+    if path.exists():
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        kept = [line for line in lines if json.loads(line)["step"] <= step]
+        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:
@@ -135,7 +151,6 @@ def _save(path: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimi
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "scheduler": scheduler.state_dict(),
-        "random": torch.get_rng_state(),
     }
     write_atomically(path, lambda temporary: torch.save(state, temporary))
 
@@ -150,6 +165,5 @@ def _restore(
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     scheduler.load_state_dict(state["scheduler"])
-    torch.set_rng_state(state["random"].cpu())
     logger.info("resuming at step %d", state["step"])
     return int(state["step"])

@@ -5,6 +5,7 @@ Shapes: B pairs of a batch, L tokens, H hidden, D dims of the sentence embedding
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,8 +26,9 @@ def token_embedding_mse(student_BLH: Tensor, target_BLH: Tensor, attention_mask_
 
 
 def cosine_matrix(left_BD: Tensor, right_ND: Tensor) -> Tensor:
-    """cos(left_i, right_j): (B, N)."""
-    return F.normalize(left_BD, dim=-1) @ F.normalize(right_ND, dim=-1).T
+    """cos(left_i, right_j): (B, N), in the inputs' own precision: bf16 steps by 0.004 near a cosine of 1."""
+    with torch.autocast(left_BD.device.type, enabled=False):
+        return F.normalize(left_BD, dim=-1) @ F.normalize(right_ND, dim=-1).T
 
 
 def multilingual_contrastive(teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor) -> Tensor:

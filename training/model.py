@@ -160,7 +160,8 @@ def copy_body(source: CrossletEncoder, target: CrossletEncoder) -> None:
     state = {
         name: tensor for name, tensor in source.state_dict().items() if not name.startswith("body.embeddings.word_")
     }
-    kept = {name: tensor for name, tensor in state.items() if name in target.state_dict()}
+    wanted = target.state_dict().keys()
+    kept = {name: tensor for name, tensor in state.items() if name in wanted}
     missing = target.load_state_dict(kept, strict=False).missing_keys
     unexplained = [name for name in missing if not name.startswith("body.embeddings.word_embeddings")]
     if unexplained:

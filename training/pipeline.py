@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import os
 import shutil
 import subprocess
 import time
@@ -17,9 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from training.config import RunConfig
-from training.errors import StepMismatchError
-from training.files import write_json_atomically
+from training.errors import ConfigError, CorpusError, LeakageError, StepMismatchError
+from training.files import partial, write_atomically, write_json_atomically
+from training.loop import STATE
 
 logger = logging.getLogger(__name__)
 DONE = "done.json"
@@ -37,51 +41,92 @@ class Step:
     """
 
     name: str
-    settings: Callable[[RunConfig], Any]
+    settings: Callable[[RunConfig], dict[str, Any]]
     after: tuple[str, ...]
     work: Callable[[Path], None]
 
 
-def run_steps(steps: list[Step], config: RunConfig, out: Path, *, data_fingerprint: str) -> None:
-    """Run what is not done yet.
+@dataclass(frozen=True)
+class Mark:
+    """What a step's folder says of how it was made."""
 
-    Raises: StepMismatchError: a step's folder was made with other settings or other data.
+    fingerprint: str
+    settings: Any
+
+
+def run_steps(
+    steps: list[Step], config: RunConfig, out: Path, *, data_fingerprint: str, restart_from: str | None = None
+) -> None:
+    """Run what is not done yet; first throw away `restart_from` and all that depends on it.
+
+    Nothing is discarded or written before every step that stays was found to be of this configuration.
+
+    Raises: StepMismatchError: a step's folder was made with other settings or other data, or there is no such step.
     """
-    fingerprints = {"data": data_fingerprint}
+    marks = _marks(steps, config, data_fingerprint)
+    discarded = _dependents(restart_from, steps) if restart_from else set()
+    for step in steps:
+        if step.name not in discarded:
+            _check_same_step(out / step.name, step.name, marks[step.name])
+    for name in discarded:
+        if (out / name).exists():
+            shutil.rmtree(out / name)
+    out.mkdir(parents=True, exist_ok=True)
+    resolved = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))
+    for step in steps:
+        if (out / step.name / DONE).exists():
+            logger.info("%s: already done", step.name)
+        else:
+            _run(step, marks[step.name], out / step.name)
+
+
+def _run(step: Step, mark: Mark, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {**dataclasses.asdict(mark), "git_commit": git_commit()}
+    write_json_atomically(folder / STARTED, record)
+    started = time.monotonic()
+    try:
+        step.work(folder)
+    except (ConfigError, CorpusError, LeakageError):
+        (folder / STARTED).unlink()  # nothing to resume: the message asks for another setting or another file
+        raise
+    write_json_atomically(folder / DONE, {**record, "last_run_s": round(time.monotonic() - started, 1)})
+    for leftover in (folder / STATE, partial(folder / STATE)):
+        leftover.unlink(missing_ok=True)
+    logger.info("%s: done in %.0f s", step.name, time.monotonic() - started)
+
+
+def _marks(steps: list[Step], config: RunConfig, data_fingerprint: str) -> dict[str, Mark]:
+    """The mark of each step, by name; a fingerprint covers the settings and every earlier step it reads."""
+    marks = {"data": Mark(data_fingerprint, None)}
     for step in steps:
         settings = _plain(step.settings(config))
-        upstream = {name: fingerprints[name] for name in step.after}
-        fingerprints[step.name] = _fingerprint({"step": step.name, "settings": settings, "after": upstream})
-        folder = out / step.name
-        _check_same_step(folder, step.name, fingerprints[step.name], settings)
-        if (folder / DONE).exists():
-            logger.info("%s: already done", step.name)
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        mark = {"fingerprint": fingerprints[step.name], "settings": settings, "git_commit": git_commit()}
-        write_json_atomically(folder / STARTED, mark)
-        started = time.monotonic()
-        step.work(folder)
-        write_json_atomically(folder / DONE, {**mark, "last_run_s": round(time.monotonic() - started, 1)})
-        logger.info("%s: done in %.0f s", step.name, time.monotonic() - started)
+        upstream = {name: marks[name].fingerprint for name in step.after}
+        fingerprint = _fingerprint({"step": step.name, "settings": settings, "after": upstream})
+        marks[step.name] = Mark(fingerprint, settings)
+    del marks["data"]
+    return marks
 
 
-def restart_from(name: str, steps: list[Step], out: Path) -> None:
-    """Throw away a step and all that depends on it.
-
-    Raises: StepMismatchError: there is no such step.
-    """
+def _dependents(name: str, steps: list[Step]) -> set[str]:
+    """A step and all that depends on it."""
     if name not in {step.name for step in steps}:
         raise StepMismatchError(f"there is no step {name!r}; steps: {', '.join(step.name for step in steps)}")
-    stale = {name}
+    found = {name}
     for step in steps:
-        if step.name in stale or stale & set(step.after):
-            stale.add(step.name)
-            shutil.rmtree(out / step.name, ignore_errors=True)
+        if found & set(step.after):
+            found.add(step.name)
+    return found
 
 
 def git_commit() -> str:
-    """The commit of the code that runs, `-dirty` when it was changed since; `unknown` outside a checkout."""
+    """The commit of the code that runs, `-dirty` when it was changed since; `unknown` where nothing tells.
+
+    An image has no checkout: there CROSSLET_REVISION names the commit it was built from.
+    """
+    if revision := os.environ.get("CROSSLET_REVISION"):
+        return revision
     try:
         command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
         return subprocess.run(
@@ -91,22 +136,15 @@ def git_commit() -> str:
         return "unknown"
 
 
-def folder_fingerprint(folder: Path) -> str:
-    """Names and sizes of every file under a folder: enough to notice another corpus, quick for a large one."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return _fingerprint([[str(path.relative_to(folder)), path.stat().st_size] for path in files])
-
-
-def _check_same_step(folder: Path, name: str, fingerprint: str, settings: Any) -> None:
-    marks = [folder / mark for mark in (DONE, STARTED) if (folder / mark).exists()]
-    if not marks:
+def _check_same_step(folder: Path, name: str, mark: Mark) -> None:
+    found = next((folder / file for file in (DONE, STARTED) if (folder / file).exists()), None)
+    if found is None:
         return
-    mark = json.loads(marks[0].read_text(encoding="utf-8"))
-    if mark["fingerprint"] == fingerprint:
+    record = json.loads(found.read_text(encoding="utf-8"))
+    if record["fingerprint"] == mark.fingerprint:
         return
-    changed = (
-        [key for key in settings if mark["settings"].get(key) != settings[key]] if isinstance(settings, dict) else []
-    )
+    keys = sorted(mark.settings.keys() | record["settings"].keys())
+    changed = [key for key in keys if mark.settings.get(key) != record["settings"].get(key)]
     what = f"other settings ({', '.join(changed)})" if changed else "other data or other earlier steps"
     raise StepMismatchError(
         f"{folder} was made with {what}; choose another --out, or --restart-from {name} to discard it and what follows"

@@ -44,11 +44,6 @@ class SentenceEncoder(nn.Module):
             embedding_BD = self.head(embedding_BD).float()
         return F.normalize(embedding_BD, dim=-1) if self.normalized else embedding_BD
 
-    @property
-    def dim(self) -> int:
-        """D."""
-        return self.head.out_features if self.head is not None else int(self.encoder.config.hidden_size)
-
 
 def save_sentence_encoder(
     model: SentenceEncoder, tokenizer: PreTrainedTokenizerFast, folder: Path, *, max_length: int

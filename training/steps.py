@@ -18,27 +18,26 @@ from transformers import PreTrainedTokenizerFast
 from training.batches import length_bucketed
 from training.config import RunConfig, StageConfig
 from training.corpora.mix import Corpus, build_corpus, sampling_plan
+from training.corpora.readers import find_pair_file
 from training.device import pick_device
-from training.errors import ConfigError
 from training.evaluation.report import TextEncoder, evaluate
-from training.files import write_json_atomically
-from training.lexical import bag_matrix, prior_embeddings, solve_ridge
+from training.files import files_under, fingerprint_files, write_json_atomically
+from training.lexical import bag_matrix, english_bags, prior_embeddings, solve_ridge
 from training.loop import Objective, train
-from training.model import CrossletConfig, CrossletEncoder, shape_of
-from training.pipeline import Step, folder_fingerprint
+from training.pipeline import Step
 from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective, student_from_assistant
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
+from training.stages.start import assistant_from_teacher, check_shrinkable
 from training.stages.student import student_objective
 from training.summary import write_summary
-from training.teacher import EmbeddingStore, embed_missing, is_normalized, load_teacher
+from training.teacher import EmbeddingStore, embed_missing, load_teacher, teacher_identity
 from training.tokenizer import train_tokenizer, wrap_tokenizer
 from training.tokens import TokenStore, build_token_store
 
 CHECKPOINT = "checkpoint"  # subfolder of a step that holds a sentence-transformers model
-TRAINED = ("lexical", "assistant", "bottleneck", "student", "contrastive")  # steps that leave one
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Run:
     def teacher_labels(self, plan: NDArray[np.int64]) -> TeacherLabels:
         """h_T(s) of every pair of a plan, computed now where no earlier stage or run has."""
         teacher = load_teacher(self.config.teacher, device=self.device)
-        name = hashlib.sha256(self.config.teacher.encode()).hexdigest()[:16]
+        name = hashlib.sha256(teacher_identity(self.config.teacher).encode()).hexdigest()[:16]
         store = EmbeddingStore(self.out / "teacher" / name, dim=int(teacher.get_embedding_dimension() or 0))
         english = np.unique(self.corpus.english[plan])
         texts = [self.corpus.texts[index] for index in english]
@@ -83,7 +82,7 @@ class Run:
         return wrap_tokenizer(path, max_length=self.config.student.max_length)
 
     def load(self, step: str) -> SentenceEncoder:
-        """The encoder that a step left, dropout off: targets are exact and runs short, so noise only slows them."""
+        """The encoder that a step left, dropout off: runs are short, and noise only slows them."""
         # On a CPU the fused attention has a slow backward: eager trains 1.6 times as fast on short sentences
         attention = "eager" if self.device.type == "cpu" else "sdpa"
         return load_sentence_encoder(self.out / step / CHECKPOINT, attention=attention).to(self.device).eval()
@@ -122,12 +121,13 @@ class Run:
         """The assistant before training: the teacher's body, word embeddings by regression."""
         teacher = load_teacher(self.config.teacher, device=torch.device("cpu"))
         body = teacher[0].auto_model
+        check_shrinkable(body.config, self.config.student)
         teacher_table_TH = body.get_input_embeddings().weight.detach()
         plan = self.plan(self.config.lexical.pairs, purpose=0)
         english = np.unique(self.corpus.english[plan])
         texts = np.concatenate([self.corpus.other[plan], english])
         sources = np.concatenate([self.corpus.english[plan], english])
-        target_NH = english_bags(self.corpus, sources, teacher.tokenizer, teacher_table_TH)
+        target_NH = english_bags([self.corpus.texts[index] for index in sources], teacher.tokenizer, teacher_table_TH)
         vocabulary = self.tokenizer.get_vocab()
         embeddings_VH = solve_ridge(
             bag_matrix(self.tokens, texts, len(vocabulary)),
@@ -136,20 +136,17 @@ class Run:
             ridge=self.config.lexical.ridge,
             iterations=self.config.lexical.iterations,
         )
-        shape = shape_of(body.config, vocab_size=len(vocabulary), pad_token_id=self.tokenizer.pad_token_id)
-        encoder = CrossletEncoder(CrossletConfig(base=shape))
-        state = {name: tensor for name, tensor in body.state_dict().items() if not name.startswith("pooler.")}
-        state["embeddings.word_embeddings.weight"] = embeddings_VH
-        encoder.body.load_state_dict(state)
-        self.save(SentenceEncoder(encoder, normalized=is_normalized(teacher)), folder)
+        pad_id = int(self.tokenizer.pad_token_id)
+        assistant = assistant_from_teacher(teacher, embeddings_VH, pad_id=pad_id, seed=self.config.seed)
+        self.save(assistant, folder)
 
     def train_assistant(self, folder: Path) -> None:
         """Stage 1."""
         assistant = self.load("lexical")
         config = self.config.assistant
-        labels = self.teacher_labels(self.stage_plan(config, purpose=1))
-        objective = assistant_objective(assistant, labels, self.pairs(config))
-        self.train_and_save(objective, config, folder, purpose=1)
+        plan = self.stage_plan(config, purpose=1)
+        objective = assistant_objective(assistant, self.teacher_labels(plan), self.pairs(config))
+        self.train_and_save(objective, plan, config, folder)
 
     def align_bottleneck(self, folder: Path) -> None:
         """Stage 2, from the SVD start; `alignment.json` has the error before and after."""
@@ -161,7 +158,7 @@ class Run:
         objective = bottleneck_objective(assistant, student, pairs)
         sample = length_bucketed(self.plan(4_096, purpose=20), pairs.pair_lengths(), 128, seed=0)
         before = mean_loss(objective, sample)
-        self.train_and_save(objective, config, folder, purpose=2)
+        self.train_and_save(objective, self.stage_plan(config, purpose=2), config, folder)
         after = mean_loss(Objective(student.to(self.device), objective.losses), sample)
         write_json_atomically(folder / "alignment.json", {"svd": before, "trained": after})
 
@@ -170,15 +167,15 @@ class Run:
         assistant, student = self.load("assistant"), self.load("bottleneck")
         config = self.config.student_stage
         objective = student_objective(assistant.requires_grad_(False), student, self.pairs(config))
-        self.train_and_save(objective, config, folder, purpose=3)
+        self.train_and_save(objective, self.stage_plan(config, purpose=3), config, folder)
 
     def contrast(self, folder: Path) -> None:
         """Stage 4."""
         student = self.load("student")
         config = self.config.contrastive
-        labels = self.teacher_labels(self.stage_plan(config, purpose=4))
-        objective = contrastive_objective(student, labels, self.pairs(config), config)
-        self.train_and_save(objective, config, folder, purpose=4)
+        plan = self.stage_plan(config, purpose=4)
+        objective = contrastive_objective(student, self.teacher_labels(plan), self.pairs(config), config)
+        self.train_and_save(objective, plan, config, folder)
 
     def score(self, step: str) -> Callable[[Path], None]:
         """Measure what a step left."""
@@ -200,12 +197,11 @@ class Run:
         """Tensors for pairs, at a stage's length."""
         return PairEncoder(self.corpus, self.tokens, config.max_length, self.device)
 
-    def train_and_save(self, objective: Objective[Any], config: StageConfig, folder: Path, *, purpose: int) -> None:
-        """Train to the end and leave the model; the resumable state is then of no use."""
-        plan = self.stage_plan(config, purpose=purpose)
+    def train_and_save(
+        self, objective: Objective[Any], plan: NDArray[np.int64], config: StageConfig, folder: Path
+    ) -> None:
+        """Train on a plan to its end and leave the model."""
         batches = length_bucketed(plan, self.pairs(config).pair_lengths(), config.batch_size, seed=self.config.seed)
-        if not batches:
-            raise ConfigError(f"{folder.name}.pairs is {config.pairs}; a stage needs at least 2 pairs to train on")
         train(
             objective,
             batches,
@@ -217,11 +213,9 @@ class Run:
         )
         assert isinstance(objective.model, SentenceEncoder)  # noqa: S101  (for the type checker)
         self.save(objective.model, folder)
-        (folder / "state.pt").unlink(missing_ok=True)
 
     def steps(self) -> list[Step]:
         """All steps in order, each with the settings that its result depends on."""
-        lexical = ("tokens", "corpus", "tokenizer")
         chain = [
             Step(
                 "corpus",
@@ -231,7 +225,12 @@ class Run:
             ),
             Step("tokenizer", lambda c: asdict(c.tokenizer), ("corpus",), self.train_tokenizer),
             Step("tokens", lambda c: {"max_length": c.student.max_length}, ("tokenizer",), self.tokenize),
-            Step("lexical", lambda c: {**asdict(c.lexical), "teacher": c.teacher}, lexical, self.start_lexically),
+            Step(
+                "lexical",
+                lambda c: {**asdict(c.lexical), "teacher": teacher_identity(c.teacher)},
+                ("tokens", "corpus", "tokenizer"),
+                self.start_lexically,
+            ),
             Step("assistant", lambda c: stage_settings(c.assistant), ("lexical",), self.train_assistant),
             Step(
                 "bottleneck",
@@ -251,22 +250,14 @@ class Run:
         return [*steps, Step("final", lambda c: {"name": c.name}, ("contrastive", *scored), self.finish)]
 
     def data_fingerprint(self) -> str:
-        """Identity of the text that the run reads."""
-        return folder_fingerprint(self.data)
-
-
-def english_bags(
-    corpus: Corpus, sources: NDArray[np.int32], tokenizer: Any, teacher_table_TH: torch.Tensor
-) -> torch.Tensor:
-    """Mean of the teacher's word embeddings over each English text: (N, H)."""
-    unique, inverse = np.unique(sources, return_inverse=True)
-    rows_UH = torch.empty(len(unique), teacher_table_TH.shape[1])
-    for start in range(0, len(unique), 10_000):
-        chunk = [corpus.texts[index] for index in unique[start : start + 10_000]]
-        encoded = tokenizer(chunk, add_special_tokens=False, truncation=True, max_length=128)["input_ids"]
-        for offset, ids in enumerate(encoded):
-            rows_UH[start + offset] = teacher_table_TH[ids].mean(dim=0) if ids else 0.0
-    return rows_UH[torch.from_numpy(inverse)]
+        """Identity of the text that the run reads: its own sources and languages, and all evaluation sets."""
+        pairs = (
+            find_pair_file(self.data / "parallel", source, language)
+            for source in self.config.corpus.sources
+            for language in self.config.languages
+        )
+        files = [path for path in pairs if path] + files_under(self.data / "eval")
+        return fingerprint_files(files, relative_to=self.data)
 
 
 def stage_settings(config: StageConfig) -> dict[str, Any]:

@@ -23,7 +23,7 @@ PARITY_TEXTS = 2  # for each language
 
 def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, folder: Path) -> None:
     """Gather scores, data sources, parity texts and the quality gate's sentences."""
-    scores = {
+    scores: dict[str, dict[str, dict[str, float]]] = {
         step: json.loads((out / f"{step}-scores" / "scores.json").read_text(encoding="utf-8"))
         for step in config.evaluation.steps
     }
@@ -34,6 +34,7 @@ def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, fold
         "max_length": config.student.max_length,
         "config": asdict(config),
         "git_commit": git_commit(),
+        "git_commit_of_steps": commits(out),
         "pairs_seen": {
             "assistant": config.assistant.pairs,
             "bottleneck": config.bottleneck.pairs,
@@ -46,6 +47,12 @@ def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, fold
         "sts_gate": sts_gate(data, config.languages),
     }
     write_json_atomically(folder / "crosslet.json", summary)
+
+
+def commits(out: Path) -> dict[str, str]:
+    """The commit that each finished step ran at."""
+    marks = sorted(out.glob("*/done.json"), key=lambda path: path.stat().st_mtime)
+    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["git_commit"] for path in marks}
 
 
 def catalog() -> dict[str, dict[str, Any]]:

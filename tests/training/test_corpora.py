@@ -49,7 +49,8 @@ def test_a_truncated_gzip_and_broken_utf8_are_one_sentence(tmp_path: Path) -> No
     whole = gzip.compress(b"Good day\tGuten Tag\n" * 500)
     (tmp_path / "cut.tsv.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "latin.tsv").write_bytes("Tür\tdoor\n".encode("latin-1"))
-    for name in ("cut.tsv.gz", "latin.tsv"):
+    (tmp_path / "flipped.tsv.gz").write_bytes(whole[:20] + bytes([whole[20] ^ 255]) + whole[21:])
+    for name in ("cut.tsv.gz", "latin.tsv", "flipped.tsv.gz"):
         with pytest.raises(CorpusError, match=f"{name} cannot be read to its end"):
             list(read_tsv_pairs(tmp_path / name))
 
@@ -93,8 +94,24 @@ def test_the_final_check_sees_a_leak_on_either_side() -> None:
 
 def test_a_run_without_its_evaluation_sets_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "parallel/news/en-de.tsv", "Good day\tGuten Tag")
-    with pytest.raises(LeakageError, match="leakage cannot be ruled out"):
-        build_corpus(CONFIG, ["de"], tmp_path, tmp_path, seed=1)
+    write(tmp_path / "parallel/talks/en-de.tsv", "New\tNeu")
+    for _ in ("missing", "empty"):
+        with pytest.raises(LeakageError, match="holds no evaluation sentence, so leakage cannot be ruled out"):
+            build_corpus(CONFIG, ["de"], tmp_path, tmp_path, seed=1)
+        (tmp_path / "eval").mkdir(exist_ok=True)
+
+
+def test_evaluation_sentences_behind_a_link_are_found(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere/test.tsv", "5\tThanks\tDanke")
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval/stsb").symlink_to(tmp_path / "elsewhere")
+    assert "thanks!" in EvaluationSentences.from_folder(tmp_path / "eval")
+
+
+def test_a_source_without_a_file_is_refused_by_name(tmp_path: Path) -> None:
+    config = CorpusConfig(sources={**CONFIG.sources, "novels": SourceConfig()})
+    with pytest.raises(CorpusError, match="source 'novels' has no"):
+        build_corpus(config, ["de"], data_folder(tmp_path / "data"), tmp_path, seed=1)
 
 
 @pytest.mark.parametrize("lines", [None, []])

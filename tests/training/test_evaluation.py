@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics.pairwise import cosine_similarity
 
-from training.evaluation.report import markdown_table, with_average
+from training.evaluation.report import with_average
 from training.evaluation.retrieval import evaluate_tatoeba, precision_at_1
 from training.evaluation.sts import evaluate_sts, read_sts, spearman_of_cosines
 
@@ -45,8 +45,3 @@ def test_tatoeba_is_averaged_over_both_directions(tmp_path: Path) -> None:
 
 def test_an_average_is_added() -> None:
     assert with_average({"de": 60.0, "fr": 70.0}) == {"de": 60.0, "fr": 70.0, "average": 65.0}
-
-
-def test_a_table_has_a_row_a_model_and_a_dash_for_what_is_missing() -> None:
-    table = markdown_table({"assistant": {"de": 60.04, "fr": 70}, "student": {"de": 58}})
-    assert table.splitlines()[2:] == ["| assistant | 60.0 | 70.0 |", "| student | 58.0 | - |"]

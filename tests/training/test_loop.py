@@ -84,6 +84,9 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(
     monkeypatch.setattr(loop, "_append", real_append)
     resumed = tiny_sentence_encoder(seed=9)  # other weights: all must come from the checkpoint
     run(assistant_objective(resumed, teacher_labels(), PAIRS), folders[1], rounds=4)
+    logged = [[json.loads(line)["step"] for line in (f / "log.jsonl").read_text().splitlines()] for f in folders]
+    assert logged[1] == sorted(set(logged[1]))
+    assert logged[1][-1] == logged[0][-1]
     for (name, expected), actual in zip(whole.state_dict().items(), resumed.state_dict().values(), strict=True):
         assert torch.equal(expected, actual), name
 
@@ -92,8 +95,25 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_the_step(tmp_path: Path) -
     model = tiny_sentence_encoder()
     parameter = next(model.parameters())
     objective: Objective = Objective(model, lambda batch: {"loss": parameter.sum() * float("nan")})
-    with pytest.raises(DivergedError, match=r"the loss is nan at step 0 of 5; lower learning_rate"):
+    with pytest.raises(DivergedError, match=r"the loss is nan at step 0 of 5; lower its learning_rate"):
         run(objective, tmp_path)
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_before_it_reaches_the_weights(tmp_path: Path) -> None:
+    model = tiny_sentence_encoder()
+    before = state_of(model)
+    parameter = next(model.parameters())
+    objective: Objective = Objective(model, lambda batch: {"loss": (parameter.sum() * 0.0).sqrt()})  # 0, slope inf
+    with pytest.raises(DivergedError, match="the gradient is nan at step 0 of 5"):
+        run(objective, tmp_path)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_log_forgets_the_steps_that_a_kill_undid(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 25}\n{"step": 50}\n{"step": 75}\n{"st', encoding="utf-8")
+    loop._forget_lines_after(path, 60)
+    assert path.read_text(encoding="utf-8") == '{"step": 25}\n{"step": 50}\n'
 
 
 def test_the_learning_rate_warms_up_and_falls_to_zero() -> None:

@@ -39,6 +39,13 @@ def test_contrastive_loss_is_zero_where_the_student_reproduces_the_teacher() -> 
     assert multilingual_contrastive(teacher, 3 * teacher, 0.5 * teacher).item() == pytest.approx(0.0, abs=1e-10)
 
 
+def test_autocast_does_not_coarsen_the_cosines() -> None:
+    left, right = torch.randn(8, 64), torch.randn(8, 64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = cosine_matrix(left, right)
+    assert torch.equal(inside, cosine_matrix(left, right))
+
+
 def test_gradients_agree_with_finite_differences() -> None:
     torch.manual_seed(0)
     student, target, teacher = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))

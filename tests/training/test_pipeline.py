@@ -1,3 +1,4 @@
+import fcntl
 import json
 from pathlib import Path
 
@@ -5,8 +6,9 @@ import pytest
 
 from training.__main__ import main
 from training.config import RunConfig, build
-from training.errors import StepMismatchError
-from training.pipeline import Step, folder_fingerprint, restart_from, run_steps
+from training.errors import CorpusError, StepMismatchError
+from training.files import files_under, fingerprint_files
+from training.pipeline import Step, run_steps
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 
@@ -81,8 +83,7 @@ def test_a_half_done_step_of_another_configuration_is_refused(tmp_path: Path) ->
 def test_a_change_of_a_late_step_keeps_the_early_ones(tmp_path: Path) -> None:
     work = Work()
     run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
-    restart_from("second", work.steps(), tmp_path)
-    run_steps(work.steps(), config(name="y"), tmp_path, data_fingerprint="d")
+    run_steps(work.steps(), config(name="y"), tmp_path, data_fingerprint="d", restart_from="second")
     assert work.ran == ["first", "second", "third", "second", "third"]
 
 
@@ -93,12 +94,60 @@ def test_other_data_is_refused(tmp_path: Path) -> None:
         run_steps(work.steps(), config(), tmp_path, data_fingerprint="e")
 
 
-def test_the_data_fingerprint_follows_names_and_sizes(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("one")
-    first = folder_fingerprint(tmp_path)
-    assert folder_fingerprint(tmp_path) == first
-    (tmp_path / "a.tsv").write_text("three")
-    assert folder_fingerprint(tmp_path) != first
+def test_a_refused_restart_discards_nothing(tmp_path: Path) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\)"):
+        run_steps(work.steps(), config(seed=2), tmp_path, data_fingerprint="d", restart_from="second")
+    assert (tmp_path / "second" / "result").exists()
+    assert "seed: 1" in (tmp_path / "config.yaml").read_text()
+
+
+def test_a_removed_setting_is_named(tmp_path: Path) -> None:
+    def steps(settings: dict[str, int]) -> list[Step]:
+        return [Step("only", lambda _: settings, ("data",), lambda folder: None)]
+
+    run_steps(steps({"a": 1, "b": 2}), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match=r"other settings \(b\)"):
+        run_steps(steps({"a": 1}), config(), tmp_path, data_fingerprint="d")
+
+
+def test_a_step_refused_for_its_corpus_can_run_again_with_another(tmp_path: Path) -> None:
+    def refuse(folder: Path) -> None:
+        raise CorpusError("no text")
+
+    with pytest.raises(CorpusError):
+        run_steps([Step("corpus", lambda _: {}, ("data",), refuse)], config(), tmp_path, data_fingerprint="d")
+    steps = [Step("corpus", lambda _: {}, ("data",), lambda folder: None)]
+    run_steps(steps, config(), tmp_path, data_fingerprint="corrected")
+    assert (tmp_path / "corpus" / "done.json").exists()
+
+
+def test_what_a_finished_stage_would_resume_from_is_removed_last(tmp_path: Path) -> None:
+    def work(folder: Path) -> None:
+        (folder / "state.pt").write_text("state")
+        (folder / ".state.pt.partial").write_text("half")
+
+    run_steps([Step("stage", lambda _: {}, ("data",), work)], config(), tmp_path, data_fingerprint="d")
+    assert {path.name for path in (tmp_path / "stage").iterdir()} == {"started.json", "done.json"}
+
+
+def test_a_fingerprint_follows_names_contents_and_links(tmp_path: Path) -> None:
+    def fingerprint() -> str:
+        return fingerprint_files(files_under(tmp_path / "data"), relative_to=tmp_path)
+
+    (tmp_path / "data").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data" / "a.tsv").write_text("one")
+    seen = [fingerprint()]
+    (tmp_path / "data" / "a.tsv").write_text("two")  # the same size
+    seen.append(fingerprint())
+    (tmp_path / "data" / "a.tsv").rename(tmp_path / "data" / "b.tsv")
+    seen.append(fingerprint())
+    (tmp_path / "elsewhere" / "c.tsv").write_text("three")
+    (tmp_path / "data" / "linked").symlink_to(tmp_path / "elsewhere")
+    seen.append(fingerprint())
+    assert len(set(seen)) == 4
 
 
 def test_a_finished_step_records_its_settings_and_the_commit(tmp_path: Path) -> None:
@@ -114,7 +163,7 @@ def test_a_finished_step_records_its_settings_and_the_commit(tmp_path: Path) -> 
         (["--config", "none.yaml"], "there is no configuration file none.yaml"),
         (["--config", "{config}", "--restart-from", "stage9"], "there is no step 'stage9'"),
         (["--config", "{config}", "--until", "stage9"], "there is no step 'stage9'"),
-        (["--config", "{config}"], "there is no evaluation folder"),
+        (["--config", "{config}"], "source 'sentences' has no en-<language>.tsv"),
     ],
 )
 def test_a_run_that_cannot_start_says_why_in_one_line(
@@ -126,3 +175,13 @@ def test_a_run_that_cannot_start_says_why_in_one_line(
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert complaint in errors[0]
+
+
+def test_two_runs_into_one_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    shipped = Path(__file__).parents[2] / "training/configs/smoke.yaml"
+    with (out / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["--config", str(shipped), "--data", str(tmp_path), "--out", str(out)]) == 2
+    assert f"another run is writing to {out}" in capsys.readouterr().err

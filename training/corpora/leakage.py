@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from training.errors import LeakageError
+from training.files import files_under
 
 
 def normalize_for_matching(text: str) -> str:
@@ -25,14 +26,22 @@ class EvaluationSentences:
         return len(self._keys)
 
     def __contains__(self, text: str) -> bool:
-        return normalize_for_matching(text) in self._keys
+        return self.has_key(normalize_for_matching(text))
+
+    def has_key(self, key: str) -> bool:
+        """Whether a text that is already normalised is among them."""
+        return key in self._keys
 
     @classmethod
     def from_folder(cls, folder: Path) -> EvaluationSentences:
-        """All tab-separated fields of all text files under `folder` but its READMEs."""
-        if not folder.is_dir():
-            raise LeakageError(f"there is no evaluation folder {folder}, so leakage cannot be ruled out")
-        return cls(_fields(path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".md"))
+        """All tab-separated fields of all text files under `folder` but its READMEs.
+
+        Raises: LeakageError: there is nothing to compare with, or a file is not UTF-8 text.
+        """
+        found = cls(_fields(path for path in files_under(folder) if path.suffix != ".md"))
+        if not len(found):
+            raise LeakageError(f"{folder} holds no evaluation sentence, so leakage cannot be ruled out")
+        return found
 
 
 def check_no_leakage(pairs: Iterable[tuple[str, str]], evaluation: EvaluationSentences) -> int:
@@ -50,6 +59,9 @@ def check_no_leakage(pairs: Iterable[tuple[str, str]], evaluation: EvaluationSen
 
 def _fields(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                yield from line.rstrip("\n").split("\t")
+        try:
+            with path.open(encoding="utf-8") as lines:
+                for line in lines:
+                    yield from line.rstrip("\n").split("\t")
+        except UnicodeDecodeError as exc:
+            raise LeakageError(f"{path} is not UTF-8 text, so leakage cannot be ruled out: {exc}") from exc

@@ -61,25 +61,27 @@ def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Pa
 
     Raises: CorpusError: no text for a language, or a malformed line.  LeakageError: the final check failed.
     """
+    check_sources(config, languages, data)
     evaluation = EvaluationSentences.from_folder(data / "eval")
     dropped: Counter[str] = Counter()
     kept: Counter[tuple[str, str]] = Counter()
     generator = np.random.default_rng(seed)
     with (out / "pairs.tsv").open("w", encoding="utf-8", newline="\n") as target:
         for language in tqdm(languages, desc="corpus", unit="language"):
-            seen: set[str] = set()
+            seen: set[tuple[str, str]] = set()
             for source, settings in config.sources.items():
                 path = find_pair_file(data / "parallel", source, language)
                 if path is None:
                     continue
                 clean = list(_clean(path, config, evaluation, seen, dropped))
-                limit = min(len(clean), settings.max_pairs or config.max_pairs)
+                limit = min(len(clean), config.max_pairs if settings.max_pairs is None else settings.max_pairs)
                 dropped["over the cap"] += len(clean) - limit
                 kept[source, language] = limit
                 for index in sorted(generator.permutation(len(clean))[:limit]):
                     target.write("\t".join((source, language, *clean[index])) + "\n")
             if not any(kept[source, language] for source in config.sources):
-                raise CorpusError(f"no parallel text for {language!r} under {data / 'parallel'}")
+                reasons = dict(dropped) or "its files are empty"
+                raise CorpusError(f"no parallel text for {language!r} is left of {data / 'parallel'}: {reasons}")
     checked = check_no_leakage(_pairs_on_disk(out / "pairs.tsv"), evaluation)
     report = {
         "pairs": checked,
@@ -93,18 +95,37 @@ def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Pa
     )
 
 
+def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> None:
+    """Each configured source and each language must have a file.
+
+    Raises: CorpusError: names the first that has none.
+    """
+    found = {
+        (source, language)
+        for source in config.sources
+        for language in languages
+        if find_pair_file(data / "parallel", source, language)
+    }
+    for source in config.sources:
+        if not any((source, language) in found for language in languages):
+            raise CorpusError(f"source {source!r} has no en-<language>.tsv[.gz] of this run under {data / 'parallel'}")
+    for language in languages:
+        if not any((source, language) in found for source in config.sources):
+            raise CorpusError(f"no parallel text for {language!r} under {data / 'parallel'}")
+
+
 def _clean(
-    path: Path, config: CorpusConfig, evaluation: EvaluationSentences, seen: set[str], dropped: Counter[str]
+    path: Path, config: CorpusConfig, evaluation: EvaluationSentences, seen: set[tuple[str, str]], dropped: Counter[str]
 ) -> Iterator[tuple[str, str]]:
     """Pairs of one file that are new and in no evaluation set."""
     for english, other in read_tsv_pairs(path, on_bad_line=config.on_bad_line):
-        key = f"{normalize_for_matching(english)}\t{normalize_for_matching(other)}"
-        if key in seen:
+        keys = normalize_for_matching(english), normalize_for_matching(other)
+        if keys in seen:
             dropped["duplicate"] += 1
-        elif english in evaluation or other in evaluation:
+        elif any(map(evaluation.has_key, keys)):
             dropped["in an evaluation set"] += 1
         else:
-            seen.add(key)
+            seen.add(keys)
             yield english, other
 
 

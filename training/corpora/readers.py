@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TextIO
@@ -52,5 +53,5 @@ def _checked(lines: TextIO, path: Path) -> Iterator[str]:
     """The lines, with decoding trouble named by file."""
     try:
         yield from lines
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, OSError) as exc:
+    except (UnicodeDecodeError, zlib.error, EOFError, OSError) as exc:
         raise CorpusError(f"{path} cannot be read to its end: {exc}") from exc

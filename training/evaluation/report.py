@@ -1,9 +1,8 @@
-"""Everything measured of one encoder, and the table that compares several."""
+"""Everything measured of one encoder."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -58,14 +57,3 @@ def evaluate(encode: TextEncoder, data: Path, languages: list[str]) -> dict[str,
 def with_average(values: dict[str, float]) -> dict[str, float]:
     """The scores and their mean."""
     return {**values, "average": round(sum(values.values()) / len(values), 2)}
-
-
-def markdown_table(rows: dict[str, dict[str, Any]]) -> str:
-    """One row a model, one column a language or pair: `rows[model][column]`."""
-    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    lines += (
-        f"| {name} | " + " | ".join(f"{row[column]:.1f}" if column in row else "-" for column in columns) + " |"
-        for name, row in rows.items()
-    )
-    return "\n".join(lines)

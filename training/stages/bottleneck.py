@@ -36,7 +36,7 @@ def student_from_assistant(
     words = encoder.get_input_embeddings()
     with torch.no_grad():
         if isinstance(words, BottleneckEmbedding):
-            frequency_V = torch.from_numpy(token_frequency_V)
+            frequency_V = torch.from_numpy(token_frequency_V).to(table_VH.device)
             table_VB, projection_HB = weighted_svd(table_VH, frequency_V, words.table.embedding_dim)
             words.table.weight.copy_(table_VB)
             words.projection.weight.copy_(projection_HB)

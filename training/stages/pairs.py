@@ -50,4 +50,6 @@ class PairEncoder:
     def labels(self, teacher: TeacherLabels, pairs_B: NDArray[np.int64]) -> Tensor:
         """h_T(s) of each pair: (B, D)."""
         rows_B = teacher.row_of_text[self.corpus.english[pairs_B]]
+        if rows_B.min() < 0:
+            raise IndexError("a pair of this batch has no teacher embedding: its plan is not the one that was embedded")
         return torch.from_numpy(teacher.vectors[rows_B]).to(self.device)
