@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.schemas import GUITAR, IGNORE
+from service.schemas import GUITAR, IGNORE, Listed
 
 TokenId = Annotated[int, Field(strict=True)]  # strict: true is not 1
 
@@ -14,7 +14,7 @@ class OpenAIEmbeddingsRequest(BaseModel):
 
     model_config = IGNORE
 
-    input: str | list[str] | list[TokenId] | list[list[TokenId]] = Field(
+    input: str | Listed[str] | Listed[TokenId] | Listed[Listed[TokenId]] = Field(
         description="A text, texts, or token ids of this model's tokenizer.", examples=[GUITAR]
     )
     model: str = Field("", description="Any name: there is one model, and the answer names it.", examples=["default"])

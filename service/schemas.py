@@ -1,8 +1,7 @@
 """The JSON of requests and answers, described field by field. Knows shapes; limits that are settings come later."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
@@ -13,12 +12,28 @@ IGNORE = ConfigDict(extra="ignore")
 FORBID = ConfigDict(extra="forbid")
 
 
+MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
+
+T = TypeVar("T")
+
+# One wrong element is enough to know: an error for each of a hundred thousand takes a second and 300 MB.
+Listed = Annotated[list[T], Field(fail_fast=True)]
+
+
 def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
-    try:
-        orjson.dumps(metadata)
-    except TypeError as exc:  # its only way to refuse parsed JSON: depth
-        raise ValueError("metadata is nested too deeply to be stored") from exc
+    depth = _depth(metadata)
+    if depth > MAX_METADATA_DEPTH:
+        raise ValueError(f"nested too deeply: {depth} levels; the limit is {MAX_METADATA_DEPTH}")
     return metadata
+
+
+def _depth(value: object) -> int:
+    """Levels of objects and lists, counted level by level: deep values must not exhaust Python's stack."""
+    depth, level = 0, [value]
+    while containers := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    return depth
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
@@ -31,7 +46,7 @@ class EmbedRequest(BaseModel):
 
     model_config = IGNORE
 
-    inputs: str | list[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
+    inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
     normalize: Literal[True] = Field(
         True, description="Only true: the model gives vectors of norm 1 and no others.", examples=[True]
     )
@@ -54,7 +69,7 @@ class SourceSimilarity(BaseModel):
     model_config = FORBID
 
     source_sentence: str = Field(description="The sentence to compare.", examples=[GUITAR[0]])
-    sentences: list[str] = Field(description="What to compare it with.", examples=[GUITAR[1:]])
+    sentences: Listed[str] = Field(description="What to compare it with.", examples=[GUITAR[1:]])
 
 
 class PairSimilarity(BaseModel):
@@ -62,7 +77,7 @@ class PairSimilarity(BaseModel):
 
     model_config = FORBID
 
-    pairs: list[tuple[str, str]] = Field(description="Pairs of texts.", examples=[[GUITAR]])
+    pairs: Listed[tuple[str, str]] = Field(description="Pairs of texts.", examples=[[GUITAR]])
 
 
 class MatrixSimilarity(BaseModel):
@@ -70,8 +85,8 @@ class MatrixSimilarity(BaseModel):
 
     model_config = FORBID
 
-    left: list[str] = Field(description="The rows of the answer.", examples=[GUITAR[:1]])
-    right: list[str] = Field(description="The columns of the answer.", examples=[GUITAR[1:]])
+    left: Listed[str] = Field(description="The rows of the answer.", examples=[GUITAR[:1]])
+    right: Listed[str] = Field(description="The columns of the answer.", examples=[GUITAR[1:]])
 
 
 def _similarity_shape(inputs: object) -> str | None:
@@ -118,7 +133,7 @@ class PutDocumentsRequest(BaseModel):
 
     model_config = FORBID
 
-    documents: list[DocumentIn] = Field(
+    documents: Listed[DocumentIn] = Field(
         description="Each id at most once.", examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]]
     )
 
@@ -135,7 +150,7 @@ class DeleteDocumentsRequest(BaseModel):
 
     model_config = FORBID
 
-    ids: list[str] | None = Field(None, description="Ids to remove; unknown ones are ignored.", examples=[["de/1"]])
+    ids: Listed[str] | None = Field(None, description="Ids to remove; unknown ones are ignored.", examples=[["de/1"]])
     filter: dict[str, Any] | None = Field(
         None, description="Removes every document whose metadata match; not empty.", examples=FILTER_EXAMPLES
     )
@@ -180,7 +195,7 @@ class SearchRequest(BaseModel):
     query: str | None = Field(
         None, description="One query, in any language of the model.", examples=["Gitarre spielen"]
     )
-    queries: list[str] | None = Field(None, description="Several queries; or `query`, not both.", examples=[GUITAR])
+    queries: Listed[str] | None = Field(None, description="Several queries; or `query`, not both.", examples=[GUITAR])
     top_k: int = Field(10, ge=1, description="How many documents to return for each query.", examples=[5])
     filter: dict[str, Any] | None = Field(
         None,
@@ -190,7 +205,7 @@ class SearchRequest(BaseModel):
     min_score: float | None = Field(
         None, ge=-1, le=1, description="Leave out documents whose cosine is lower.", examples=[0.3]
     )
-    include: list[Literal["text", "metadata"]] = Field(
+    include: Listed[Literal["text", "metadata"]] = Field(
         default=["text", "metadata"], description="What to return with each id and score.", examples=[["text"]]
     )
     rerank: bool = Field(

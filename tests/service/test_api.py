@@ -10,8 +10,18 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from service.encoder import load_encoder
+from service.openai_schemas import OpenAIEmbeddingsRequest
+from service.schemas import (
+    MAX_METADATA_DEPTH,
+    DeleteDocumentsRequest,
+    EmbedRequest,
+    PutDocumentsRequest,
+    SearchRequest,
+    SimilarityRequest,
+)
 from tests.artifacts import DIM, MAX_LENGTH, TEXTS
 from tests.service.conftest import Serve
 
@@ -409,6 +419,40 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
     text = "\n".join(lines)
     assert 'crosslet_build_info{fingerprint="' in text
     assert float(text.split("\ncrosslet_process_resident_bytes ")[1].split()[0]) > 1e7
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (EmbedRequest, {"inputs": [1.5] * 1000}),
+        (SimilarityRequest, {"inputs": {"pairs": [[1, 2]] * 1000}}),
+        (SimilarityRequest, {"inputs": {"left": [1] * 1000, "right": [1] * 1000}}),
+        (SimilarityRequest, {"inputs": {"source_sentence": "a", "sentences": [1] * 1000}}),
+        (PutDocumentsRequest, {"documents": [1] * 1000}),
+        (DeleteDocumentsRequest, {"ids": [1] * 1000}),
+        (SearchRequest, {"queries": [1] * 1000, "include": [1] * 1000}),
+        (OpenAIEmbeddingsRequest, {"input": [1.5] * 1000}),
+        (OpenAIEmbeddingsRequest, {"input": [[1.5] * 1000] * 1000}),
+    ],
+)
+def test_a_thousand_wrong_elements_cost_no_thousand_errors(model: type[BaseModel], body: object) -> None:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(body)
+    assert caught.value.error_count() <= 4
+
+
+@pytest.mark.parametrize("depth", range(MAX_METADATA_DEPTH - 2, 256))
+def test_metadata_that_is_taken_can_be_read_on_every_route(client: TestClient, depth: int) -> None:
+    metadata = nested(depth - 1)  # and its own level
+    response = put(client, {"id": "a", "text": "hallo", "metadata": metadata})
+    if depth > MAX_METADATA_DEPTH:
+        assert_refused(response, 422, "Validation", str(depth), str(MAX_METADATA_DEPTH))
+        return
+    assert response.status_code == 200
+    assert client.get("/documents/a").json()["metadata"] == metadata
+    assert client.get("/documents").json()["documents"][0]["metadata"] == metadata
+    assert client.post("/search", json={"query": "a"}).json()["results"][0]["metadata"] == metadata
+    assert client.post("/search", json={"queries": ["a"]}).json()["results"][0][0]["metadata"] == metadata
 
 
 def test_user_text_reaches_neither_the_log_nor_an_error(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
