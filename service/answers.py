@@ -38,6 +38,8 @@ def error_response(path: str, error: ServiceError) -> Response:
         headers["retry-after"] = str(error.retry_after_s)
     if mapping.status == 401:
         headers["www-authenticate"] = "Bearer"
+    if mapping.status == 408:
+        headers["connection"] = "close"  # the rest of a slow body is not worth a connection
     return _error(path, str(error), mapping.status, mapping.error_type, headers)
 
 

@@ -58,7 +58,10 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     full, read = settings.keys()
     # Last added, first reached: log -> key -> body -> routes. A body is read only for a known key.
     app.add_middleware(
-        BodyLimit, max_body_bytes=settings.max_body_bytes, max_inflight_bytes=settings.max_inflight_bytes
+        BodyLimit,
+        max_body_bytes=settings.max_body_bytes,
+        max_inflight_bytes=settings.max_inflight_bytes,
+        body_timeout_s=settings.body_timeout_s,
     )
     app.add_middleware(KeyCheck, full=full, read=read, metrics_open=settings.metrics_open)
     app.add_middleware(RequestLog, metrics=runtime.metrics)

@@ -3,22 +3,28 @@
 Differs from a check in each route: chunked bodies count too, and all requests together stay under one budget.
 """
 
+import asyncio
+
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import error_response
-from service.errors import ClientGone, Overloaded, TooLarge
+from service.errors import BodyTimeout, ClientGone, Overloaded, TooLarge
 
 RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
 
 
 class BodyLimit:
-    """Holds one request's body up to `max_body_bytes`, and all bodies together up to `max_inflight_bytes`."""
+    """Holds one request's body up to `max_body_bytes`, and all bodies together up to `max_inflight_bytes`.
 
-    def __init__(self, app: ASGIApp, *, max_body_bytes: int, max_inflight_bytes: int) -> None:
+    A body has `body_timeout_s` to arrive: clients that stop half-way must not keep the memory of all others.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_body_bytes: int, max_inflight_bytes: int, body_timeout_s: float) -> None:
         self._app = app
         self._max_body_bytes = max_body_bytes
         self._max_inflight_bytes = max_inflight_bytes
+        self._body_timeout_s = body_timeout_s
         self._inflight_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,9 +35,9 @@ class BodyLimit:
         chunks: list[bytes] = []
         try:
             await self._read(scope, receive, chunks)
-            replay = _Replay(b"".join(chunks), receive)
-            await self._app(scope, replay, send)
-        except (TooLarge, Overloaded) as exc:
+            chunks[:] = [b"".join(chunks)]  # in memory once, not twice, while the application works
+            await self._app(scope, _Replay(chunks[0], receive), send)
+        except (BodyTimeout, TooLarge, Overloaded) as exc:
             # The connection stays open: closed under a client that still sends, the answer would be lost to it. The
             # server throws the rest of the body away as it arrives.
             await error_response(scope["path"], exc)(scope, receive, send)
@@ -39,11 +45,21 @@ class BodyLimit:
             return
         finally:
             self._inflight_bytes -= sum(map(len, chunks))
+            chunks.clear()
 
     async def _read(self, scope: Scope, receive: Receive, chunks: list[bytes]) -> None:
         declared = Headers(scope=scope).get("content-length", "0")
         if declared.isdigit() and int(declared) > self._max_body_bytes:
             raise self._too_large(f"{declared} bytes")
+        try:
+            async with asyncio.timeout(self._body_timeout_s):
+                await self._read_chunks(receive, chunks)
+        except TimeoutError as exc:
+            raise BodyTimeout(
+                f"the body did not arrive whole in {self._body_timeout_s:g} s (CROSSLET_BODY_TIMEOUT_S)"
+            ) from exc
+
+    async def _read_chunks(self, receive: Receive, chunks: list[bytes]) -> None:
         size_bytes, more = 0, True
         while more:
             message = await receive()

@@ -7,6 +7,7 @@ CrossletError
 │   └── StoreError          the document store is unreadable or belongs to another model
 └── ServiceError            answered over HTTP, see HTTP_OF
     ├── MalformedBody       400  the body is not JSON
+    ├── BodyTimeout         408  the client sends its body too slowly
     ├── InvalidInput        422  a field is invalid
     │   └── TextTooLong     422  `truncate: false` and a text longer than the model reads
     ├── Unauthorized        401  no key, or a wrong one
@@ -45,6 +46,10 @@ class ServiceError(CrossletError):
 
 class MalformedBody(ServiceError):
     """The request body is not JSON."""
+
+
+class BodyTimeout(ServiceError):
+    """The request body did not arrive in time."""
 
 
 class InvalidInput(ServiceError):
@@ -105,6 +110,7 @@ class HttpMapping:
 
 HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     MalformedBody: HttpMapping(400, "Validation"),
+    BodyTimeout: HttpMapping(408, "Validation"),
     InvalidInput: HttpMapping(422, "Validation"),
     TextTooLong: HttpMapping(422, "Tokenizer"),
     Unauthorized: HttpMapping(401, "Unauthorized"),

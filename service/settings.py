@@ -40,6 +40,9 @@ class Settings(BaseSettings):
         ge=1,
         description="Most request bytes held in memory at once, over all requests; above it: 429.",
     )
+    body_timeout_s: float = Field(
+        default=30.0, gt=0, description="Most seconds for a body to arrive whole; after it: 408."
+    )
     max_top_k: int = Field(default=1000, ge=1, description="Largest top_k of a search, and largest page of documents.")
     max_index_bytes: int = Field(
         default=0, ge=0, description="Most memory for document vectors; above it: 507. 0 = no limit."
@@ -84,18 +87,33 @@ class Settings(BaseSettings):
     def keys(self) -> tuple[frozenset[str], frozenset[str]]:
         """The full keys and the read-only keys.
 
-        Raises: StartError: the key file cannot be read, or a key is in both sets.
+        Raises: StartError: a key setting is there but holds no key, the key file cannot be read, or a key is in both.
         """
-        full = _split(self.api_keys.get_secret_value(), ",")
+        full = _listed(self.api_keys, "CROSSLET_API_KEYS")
         if self.api_keys_file is not None:
             try:
-                full |= _split(self.api_keys_file.read_text(encoding="utf-8"), "\n")
+                from_file = _split(self.api_keys_file.read_text(encoding="utf-8"), "\n")
             except (OSError, UnicodeDecodeError) as exc:
                 raise StartError(f"key file {self.api_keys_file} cannot be read (CROSSLET_API_KEYS_FILE)") from exc
-        read = _split(self.read_api_keys.get_secret_value(), ",")
+            if not from_file:  # whoever names a file wants a closed service
+                raise StartError(f"key file {self.api_keys_file} holds no key (CROSSLET_API_KEYS_FILE)")
+            full |= from_file
+        read = _listed(self.read_api_keys, "CROSSLET_READ_API_KEYS")
         if full & read:
             raise StartError("a key is in both CROSSLET_API_KEYS and CROSSLET_READ_API_KEYS; it can be in one")
         return full, read
+
+
+def _listed(setting: SecretStr, name: str) -> frozenset[str]:
+    """The keys of a comma-separated setting; an empty one has none.
+
+    Raises: StartError: it is not empty and still holds no key.
+    """
+    text = setting.get_secret_value()
+    keys = _split(text, ",")
+    if text and not keys:
+        raise StartError(f"{name} is set but holds no key; unset it, or list keys between commas")
+    return keys
 
 
 def _split(text: str, separator: str) -> frozenset[str]:

@@ -1,4 +1,5 @@
 import asyncio
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -61,7 +62,7 @@ def test_an_endless_body_is_not_read_to_its_end() -> None:
         raise AssertionError("reached the application")
 
     exchange = Exchange([part(10, more=True) for _ in range(1000)])
-    limit = BodyLimit(never, max_body_bytes=25, max_inflight_bytes=1000)
+    limit = BodyLimit(never, max_body_bytes=25, max_inflight_bytes=1000, body_timeout_s=30)
     asyncio.run(limit(SCOPE, exchange.receive, exchange.send))
     assert exchange.status == 413
     assert exchange.received == 3
@@ -75,7 +76,7 @@ def test_all_bodies_together_stay_under_the_budget_and_leave_it_with_their_answe
             await release.wait()
             await send({"type": "http.response.start", "status": 200, "headers": []})
 
-        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=100)
+        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=100, body_timeout_s=30)
         first, second, third = (Exchange([part(60, more=False)]) for _ in range(3))
         held = asyncio.create_task(limit(SCOPE, first.receive, first.send))
         await asyncio.sleep(0)
@@ -95,10 +96,49 @@ def test_a_client_that_leaves_mid_body_frees_what_it_sent(kept: int) -> None:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60)
+    limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60, body_timeout_s=30)
     leaver = Exchange([part(30, more=True)] * kept)
     asyncio.run(limit(SCOPE, leaver.receive, leaver.send))
     assert leaver.status is None
     whole = Exchange([part(60, more=False)])
     asyncio.run(limit(SCOPE, whole.receive, whole.send))
     assert whole.status == 200
+
+
+def test_a_body_that_stops_half_way_is_408_and_frees_what_it_sent() -> None:
+    class Stalled(Exchange):
+        async def receive(self) -> Message:
+            if not self.messages:
+                await asyncio.Event().wait()
+            return await super().receive()
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def scenario() -> None:
+        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60, body_timeout_s=0.05)
+        slow = Stalled([part(50, more=True)])
+        await asyncio.wait_for(limit(SCOPE, slow.receive, slow.send), timeout=10)
+        assert slow.status == 408
+        whole = Exchange([part(60, more=False)])
+        await limit(SCOPE, whole.receive, whole.send)
+        assert whole.status == 200
+
+    asyncio.run(scenario())
+
+
+def test_the_body_is_in_memory_once_while_the_application_works() -> None:
+    peaks: list[int] = []
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        peaks.append(tracemalloc.get_traced_memory()[0])
+
+    async def scenario() -> None:
+        limit = BodyLimit(application, max_body_bytes=2_000_000, max_inflight_bytes=2_000_000, body_timeout_s=30)
+        tracemalloc.start()
+        exchange = Exchange([part(100_000, more=number < 9) for number in range(10)])
+        await limit(SCOPE, exchange.receive, exchange.send)
+        tracemalloc.stop()
+
+    asyncio.run(scenario())
+    assert peaks[0] < 1_500_000

@@ -32,6 +32,17 @@ def test_a_key_cannot_be_both_full_and_read_only() -> None:
         Settings(api_keys="same", read_api_keys="same").keys()
 
 
+def test_a_key_setting_without_a_key_does_not_open_the_service(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("\n \n")
+    with pytest.raises(StartError, match="holds no key"):
+        Settings(api_keys_file=tmp_path / "keys").keys()
+    with pytest.raises(StartError, match="CROSSLET_API_KEYS is set but holds no key"):
+        Settings(api_keys=" ,").keys()
+    with pytest.raises(StartError, match="CROSSLET_READ_API_KEYS is set but holds no key"):
+        Settings(read_api_keys=",").keys()
+    assert Settings(api_keys="", read_api_keys="").keys() == (set(), set())
+
+
 def test_printing_the_settings_shows_no_key() -> None:
     assert "hunter2" not in repr(Settings(api_keys="hunter2")) + Settings(api_keys="hunter2").model_dump_json()
 
