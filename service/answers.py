@@ -20,8 +20,17 @@ logger = logging.getLogger(__name__)
 
 
 def json_response(content: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in JSON; float32 arrays are written as their own shortest decimals."""
-    body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+    """An answer in JSON; for a large one `dump_json` off the event loop, and `dumped_response`."""
+    return dumped_response(dump_json(content), status=status, headers=headers)
+
+
+def dump_json(content: object) -> bytes:
+    """JSON; float32 arrays are written as their own shortest decimals."""
+    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def dumped_response(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that is JSON already."""
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 

@@ -44,6 +44,9 @@ class Settings(BaseSettings):
         default=30.0, gt=0, description="Most seconds for a body to arrive whole; after it: 408."
     )
     max_top_k: int = Field(default=1000, ge=1, description="Largest top_k of a search, and largest page of documents.")
+    max_results: int = Field(
+        default=10_000, ge=1, description="Most results in one answer: queries times top_k; above it: 422."
+    )
     max_index_bytes: int = Field(
         default=0, ge=0, description="Most memory for document vectors; above it: 507. 0 = no limit."
     )

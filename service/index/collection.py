@@ -1,15 +1,17 @@
 """Documents and their index, always in step: a change is durable first, then searchable. Knows no HTTP and no encoder.
 
-N documents, D dims
+N documents, D dims, B queries
 """
 
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from service.errors import StorageFull
-from service.index.base import VectorIndex, Vectors
-from service.index.documents import Document, DocumentStore, StoredDocument, Transaction
+from service.index.base import Rows, VectorIndex, Vectors
+from service.index.documents import Document, DocumentStore, Page, StoredDocument, Transaction
 from service.index.filters import Condition, to_condition
 from service.index.locks import ReadWriteLock
 
@@ -85,25 +87,38 @@ class Collection:
         """One document by its id."""
         return self._store.get(id_)
 
-    def page(self, *, after_row: int, limit: int) -> list[StoredDocument]:
-        """The next documents in the order of first arrival."""
-        return self._store.page(after_row=after_row, limit=limit)
+    def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
+        """The next documents in the order of first arrival, at most `limit` and about `max_chars` characters."""
+        return self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
         """The `top_k` nearest documents that the filter selects: by score, ties by id.
 
         Raises: InvalidInput: the filter is malformed.
         """
+        return self.search_all(vector_D[None], top_k=top_k, filter_=filter_)[0]
+
+    def search_all(
+        self, vectors_BD: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None
+    ) -> list[list[Match]]:
+        """One search a vector, all over the same revision; the filter is looked up once.
+
+        Raises: InvalidInput: the filter is malformed.
+        """
         condition: Condition | None = to_condition(filter_) if filter_ else None  # {} selects everything
         with self._in_step.shared():
             among = None if condition is None else self._store.matching(condition)
-            hits = self._index.search(vector_D, top_k=top_k, among=among)
-            documents = self._store.fetch(hits.rows.tolist())
-        matches = [
-            Match(max(-1.0, min(1.0, score)), documents[row])  # rounding may leave a cosine just above 1
-            for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)
-        ]
-        return sorted(matches, key=lambda match: (-match.score, match.document.id))[:top_k]
+            best_B = [self._best(vector_D, top_k, among) for vector_D in vectors_BD]
+            documents = self._store.fetch(list({row for best in best_B for _, row in best}))
+        return [[Match(score, documents[row]) for score, row in best] for best in best_B]
+
+    def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
+        """Scores and rows, best first; ties are cut by id before any text is read."""
+        hits = self._index.search(vector_D, top_k=top_k, among=among)
+        rows = hits.rows.tolist()
+        ids = self._store.ids_of(rows)
+        scores = np.clip(hits.scores, -1, 1).tolist()  # rounding may leave a cosine just above 1
+        return sorted(zip(scores, rows, strict=True), key=lambda hit: (-hit[0], ids[hit[1]]))[:top_k]
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
         if rows:

@@ -39,6 +39,12 @@ CREATE TABLE fields (
 ) WITHOUT ROWID;
 CREATE INDEX fields_of_row ON fields (row);
 """
+CACHED_STATEMENTS = 16  # a connection; each filter is its own statement, and a large one takes a megabyte
+FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
 COLUMNS = "row, id, text, metadata, revision"
 
 
@@ -57,6 +63,14 @@ class StoredDocument(Document):
 
     row: int
     revision: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """Documents in the order of first arrival.  next_row: the row to go on after; None: this was the last page."""
+
+    documents: list[StoredDocument]
+    next_row: int | None
 
 
 class DocumentStore:
@@ -109,7 +123,7 @@ class DocumentStore:
             self._writer.execute("BEGIN IMMEDIATE")
             yield Transaction(self._writer, self.revision + 1)
         except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            if exc.sqlite_errorcode in FULL:
                 raise StorageFull(
                     "the disk of the document store is full (CROSSLET_DATA); nothing was changed"
                 ) from exc
@@ -127,15 +141,28 @@ class DocumentStore:
         found = self._reader().execute(f"SELECT {COLUMNS} FROM documents WHERE id = ?", (id_,)).fetchone()  # noqa: S608
         return None if found is None else _document(found)
 
+    def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
+        """Ids by row number, without reading texts; unknown rows are left out."""
+        query = "SELECT row, id FROM documents WHERE row IN (SELECT value FROM json_each(?))"
+        return dict(self._reader().execute(query, (json.dumps(list(rows)),)).fetchall())
+
     def fetch(self, rows: Sequence[int]) -> dict[int, StoredDocument]:
         """Documents by row number; unknown rows are left out."""
         query = f"SELECT {COLUMNS} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
         return {found[0]: _document(found) for found in self._reader().execute(query, (json.dumps(list(rows)),))}
 
-    def page(self, *, after_row: int, limit: int) -> list[StoredDocument]:
-        """The next documents in the order of first arrival."""
+    def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
+        """The next documents: `limit`, or fewer when one more would pass `max_chars`; at least one if any is left."""
         query = f"SELECT {COLUMNS} FROM documents WHERE row > ? ORDER BY row LIMIT ?"  # noqa: S608
-        return [_document(found) for found in self._reader().execute(query, (after_row, limit))]
+        documents: list[StoredDocument] = []
+        chars = 0
+        for found in self._reader().execute(query, (after_row, limit + 1)):  # one more: shows whether there are others
+            _, _, text, metadata, _ = found
+            chars += len(text) + len(metadata)
+            if len(documents) == limit or (documents and chars > max_chars):
+                return Page(documents, next_row=documents[-1].row)
+            documents.append(_document(found))
+        return Page(documents, next_row=None)
 
     def matching(self, condition: Condition) -> Rows:
         """The rows that a filter selects, in ascending order."""
@@ -164,6 +191,7 @@ class DocumentStore:
             isolation_level=None,
             check_same_thread=False,
             timeout=30,
+            cached_statements=CACHED_STATEMENTS,
         )
         self._connections.append(connection)
         return connection
@@ -182,9 +210,10 @@ class DocumentStore:
                 f"document store {self._path} has schema version {found.get('schema_version')}; "
                 f"this service reads {SCHEMA_VERSION} (CROSSLET_DATA)"
             )
-        if found["fingerprint"] != fingerprint:
+        stored = found.get("fingerprint", "unknown")
+        if stored != fingerprint:
             raise StoreError(
-                f"document store {self._path} holds vectors of model {found['fingerprint'][:12]}, the service has "
+                f"document store {self._path} holds vectors of model {stored[:12]}, the service has "
                 f"loaded model {fingerprint[:12]}: use that model (CROSSLET_MODEL) or another folder (CROSSLET_DATA)"
             )
 

@@ -21,7 +21,7 @@ class FaissIndex:
         self._dim = dim
         # Any: the library's stubs describe its C++ classes, not the Python methods put over them.
         self._index: Any = faiss.IndexIDMap(faiss.IndexFlatIP(dim))
-        self._rows: set[int] = set()
+        self._largest_row = -1  # rows above it were never added: new documents cost no pass over the index
 
     @property
     def size_bytes(self) -> int:
@@ -35,14 +35,13 @@ class FaissIndex:
         """Add rows, or give existing rows a new vector."""
         self.remove(rows)
         self._index.add_with_ids(np.ascontiguousarray(vectors_ND, np.float32), np.asarray(rows, np.int64))
-        self._rows.update(rows)
+        self._largest_row = max(self._largest_row, *rows, -1)
 
     def remove(self, rows: Sequence[int]) -> None:
         """Forget rows; unknown ones are ignored. One pass over the index, whatever the number of rows."""
-        known = self._rows.intersection(rows)
+        known = [row for row in rows if row <= self._largest_row]
         if known:
-            self._index.remove_ids(np.fromiter(known, np.int64, len(known)))
-            self._rows -= known
+            self._index.remove_ids(np.asarray(known, np.int64))
 
     def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
         """The best `top_k` rows and every row that ties with the last of them, among the given rows or all."""

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from service.answers import json_response
+from service.answers import dump_json, dumped_response, json_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
 from service.errors import InvalidInput, NotFound
+from service.index.collection import Collection
 from service.index.documents import Document, StoredDocument
 from service.routes.described import errors, inference
 from service.schemas import (
@@ -23,6 +24,7 @@ from service.strict_json import JsonRoute
 router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
 
 LARGEST_ROW = 2**63 - 1
+MAX_PAGE_CHARS = 4_000_000  # texts and metadata: as much as a body may bring
 
 
 @router.put(
@@ -47,12 +49,7 @@ async def list_documents(
 ) -> Response:
     """Documents in the order of their first arrival, page by page."""
     _check_limit(limit, runtime.settings.max_top_k, "limit")
-    page = await runtime.read(runtime.collection.page, after_row=_row_of(cursor), limit=limit + 1)
-    shown = page[:limit]
-    next_cursor = str(shown[-1].row) if len(page) > limit else None
-    return json_response(
-        {"documents": [_shown(one) for one in shown], "next_cursor": next_cursor, "total": len(runtime.collection)}
-    )
+    return dumped_response(await runtime.read(_page, runtime.collection, after_row=_row_of(cursor), limit=limit))
 
 
 @router.post(
@@ -92,6 +89,13 @@ async def delete_document(document_id: str, runtime: RuntimeDependency) -> Respo
     if not deleted:
         raise NotFound("no document has this id")
     return json_response({"deleted": deleted})
+
+
+def _page(collection: Collection, *, after_row: int, limit: int) -> bytes:
+    page = collection.page(after_row=after_row, limit=limit, max_chars=MAX_PAGE_CHARS)
+    next_cursor = None if page.next_row is None else str(page.next_row)
+    documents = [_shown(one) for one in page.documents]
+    return dump_json({"documents": documents, "next_cursor": next_cursor, "total": len(collection)})
 
 
 def _shown(document: StoredDocument) -> dict[str, object]:

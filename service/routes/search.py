@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Response
 
-from service.answers import json_response
+from service.answers import dump_json, dumped_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
 from service.errors import InvalidInput
 from service.index.base import Vectors
-from service.index.collection import Match
+from service.index.collection import Collection, Match
 from service.index.filters import to_condition
 from service.routes.described import inference
 from service.runtime import Runtime
@@ -26,11 +26,8 @@ async def search(body: SearchRequest, embedder: EmbedderDependency, runtime: Run
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
     batch = await embedder.embed(queries, name=name)
-    found = await runtime.read(_search_all, runtime, body, batch.embeddings)
-    results = [[_shown(match, body) for match in matches] for matches in found]
-    took_ms = round((time.monotonic() - started_at) * 1000, 2)
-    content = {"results": results[0] if body.query is not None else results, "took_ms": took_ms}
-    return json_response(content, headers=cost_headers(batch))
+    answer = await runtime.read(_answer, runtime.collection, body, batch.embeddings, started_at=started_at)
+    return dumped_response(answer, headers=cost_headers(batch))
 
 
 def _check(body: SearchRequest, runtime: Runtime) -> None:
@@ -39,15 +36,21 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
     limit = runtime.settings.max_top_k
     if body.top_k > limit:
         raise InvalidInput(f"top_k is {body.top_k}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
+    queries, most = len(body.queries or [body.query]), runtime.settings.max_results
+    if queries * body.top_k > most:
+        raise InvalidInput(
+            f"{queries} queries with top_k {body.top_k} ask for {queries * body.top_k} results; "
+            f"the limit is {most} (CROSSLET_MAX_RESULTS)"
+        )
     if body.filter:
         to_condition(body.filter)  # a malformed filter is refused before the query costs anything
 
 
-def _search_all(runtime: Runtime, body: SearchRequest, query_BD: Vectors) -> list[list[Match]]:
-    return [
-        _above(runtime.collection.search(query_D, top_k=body.top_k, filter_=body.filter), body.min_score)
-        for query_D in query_BD
-    ]
+def _answer(collection: Collection, body: SearchRequest, query_BD: Vectors, *, started_at: float) -> bytes:
+    found = collection.search_all(query_BD, top_k=body.top_k, filter_=body.filter)
+    results = [[_shown(match, body) for match in _above(matches, body.min_score)] for matches in found]
+    took_ms = round((time.monotonic() - started_at) * 1000, 2)
+    return dump_json({"results": results[0] if body.query is not None else results, "took_ms": took_ms})
 
 
 def _above(matches: Sequence[Match], min_score: float | None) -> list[Match]:

@@ -294,6 +294,27 @@ def test_pages_cover_every_document_once(client: TestClient) -> None:
     assert page["total"] == 7
 
 
+def test_a_page_ends_early_when_its_documents_are_long(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.routes.documents.MAX_PAGE_CHARS", 25)
+    put(client, *({"id": f"d{n}", "text": "x" * size} for n, size in enumerate((10, 10, 30, 10))))
+    seen, cursor = [], ""
+    for _ in range(3):
+        page = client.get("/documents", params={"cursor": cursor}).json()
+        seen.append([document["id"] for document in page["documents"]])
+        cursor = page["next_cursor"] or ""
+    assert seen == [["d0", "d1"], ["d2"], ["d3"]]
+    assert cursor == ""
+
+
+def test_the_results_of_all_queries_together_are_limited(serve: Serve) -> None:
+    client = serve(max_results=20)
+    put(client, {"id": "a", "text": "hallo"})
+    assert client.post("/search", json={"queries": ["a"] * 2, "top_k": 10}).status_code == 200
+    response = client.post("/search", json={"queries": ["a"] * 3, "top_k": 7})
+    assert_refused(response, 422, "Validation", "21 results", "20 (CROSSLET_MAX_RESULTS)")
+    assert_refused(client.post("/search", json={"query": "a", "top_k": 21}), 422, "Validation", "CROSSLET_MAX_RESULTS")
+
+
 def nested(depth: int) -> dict[str, Any]:
     value: dict[str, Any] = {}
     for _ in range(depth):

@@ -324,3 +324,49 @@ def test_readers_see_whole_changes_only(collection: Collection) -> None:
     for reader in readers:
         reader.join()
     assert {tuple(scores) for scores in seen} == {(1.0, 0.0)}
+
+
+def test_several_searches_look_the_filter_up_once_and_read_only_the_texts_they_return(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tied = {f"{number:03}": unit(1, 0, 0, 0) for number in range(50)}
+    put(collection, tied, {"x": 1})
+    lookups, fetched = [], []
+    matching, fetch = DocumentStore.matching, DocumentStore.fetch
+    monkeypatch.setattr(DocumentStore, "matching", lambda store, one: lookups.append(one) or matching(store, one))
+    monkeypatch.setattr(DocumentStore, "fetch", lambda store, rows: fetched.extend(rows) or fetch(store, rows))
+    queries_BD = np.stack([unit(1, 0, 0, 0), unit(1, 1, 0, 0)])
+    found = collection.search_all(queries_BD, top_k=2, filter_={"x": 1})
+    assert [[match.document.id for match in one] for one in found] == [["000", "001"]] * 2
+    assert len(lookups) == 1
+    assert len(fetched) == 2
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE])
+def test_a_full_disk_quota_or_shared_memory_is_storage_full(tmp_path: Path, code: int) -> None:
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    with pytest.raises(StorageFull, match="CROSSLET_DATA"), store.transaction():
+        raise error
+    store.close()
+
+
+def test_a_store_without_a_fingerprint_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    open_collection(tmp_path).close()
+    with sqlite3.connect(tmp_path / "documents.sqlite3") as connection:
+        connection.execute("DELETE FROM store WHERE key = 'fingerprint'")
+    connection.close()
+    with pytest.raises(StoreError, match="vectors of model unknown"):
+        open_collection(tmp_path)
+
+
+def test_rows_may_come_in_any_order(tmp_path: Path) -> None:
+    index = FaissIndex(DIM)
+    index.replace([5], unit(1, 0, 0, 0)[None])
+    index.replace([2], unit(0, 1, 0, 0)[None])
+    index.replace([2, 5], np.stack([unit(0, 0, 1, 0), unit(0, 0, 0, 1)]))
+    assert len(index) == 2
+    assert index.search(unit(0, 0, 0, 1), top_k=1).rows.tolist() == [5]
+    index.remove([2, 3, 9])
+    assert len(index) == 1
