@@ -21,9 +21,10 @@ def live_service(model: Path, data: Path) -> Iterator[httpx.Client]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     settings = {"CROSSLET_MODEL": str(model), "CROSSLET_DATA": str(data), "CROSSLET_PORT": str(port)}
-    process = subprocess.Popen([sys.executable, "-m", "service"], env={**os.environ, **settings})
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
+    process = subprocess.Popen([sys.executable, "-m", "service"], env=inherited | settings)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
             wait_until_ready(client, process)
             yield client
     finally:

@@ -45,7 +45,7 @@ class Service:
             env=environment(model=model, data=data, port=port, workers=2, **settings),
             stderr=self.log,
         )
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
         self._await_ready()
 
     def _await_ready(self) -> None:
@@ -128,7 +128,7 @@ def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_mo
         draining = threading.Event()
 
         def ask() -> None:
-            with httpx.Client(base_url=service.client.base_url, timeout=30) as client:
+            with httpx.Client(base_url=service.client.base_url, timeout=30, trust_env=False) as client:
                 while True:
                     try:
                         response = client.post("/embed", json={"inputs": list(TEXTS) * 20})
