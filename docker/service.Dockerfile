@@ -12,6 +12,10 @@ COPY pyproject.toml README.md LICENSE ./
 COPY service service
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheels . \
     && /opt/build/bin/pip --python /opt/crosslet/bin/python install --no-deps /tmp/wheels/*.whl
+COPY docker/healthcheck.py /opt/crosslet/healthcheck.py
+COPY models/default /opt/models/default
+# Any user may run it, whatever the umask of the checkout was.
+RUN chmod -R a+rX /opt/crosslet /opt/models
 
 FROM docker.io/library/python:3.11-slim
 ARG REVISION=unknown
@@ -24,8 +28,7 @@ RUN groupadd --gid 10001 crosslet \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin crosslet \
     && install --directory --owner=10001 --group=10001 /data
 COPY --from=build /opt/crosslet /opt/crosslet
-COPY docker/healthcheck.py /opt/crosslet/healthcheck.py
-COPY models/default /opt/crosslet/models/default
+COPY --from=build /opt/models /opt/crosslet/models
 ENV PATH="/opt/crosslet/bin:$PATH" \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -15,6 +15,8 @@ COPY service service
 COPY training training
 COPY export export
 RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --editable .
+# Any user may run it, whatever the umask of the checkout was.
+RUN chmod -R a+rX /opt/crosslet
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="crosslet-training" \
       org.opencontainers.image.description="Distils small cross-lingual sentence encoders" \
@@ -28,6 +30,7 @@ ENV PATH="/opt/venv/bin:$PATH" \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     CROSSLET_PYTHON=/opt/venv/bin/python \
+    CROSSLET_REVISION=$REVISION \
     HF_HOME=/tmp/huggingface
 VOLUME /data /out
 USER 10001:10001

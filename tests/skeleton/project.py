@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
+MADE = {"runs", "data", "build", "dist"}
 
 
 def pyproject() -> dict[str, Any]:
@@ -34,7 +35,17 @@ def locked_versions(name: str) -> dict[str, set[str]]:
 
 
 def tracked_files() -> list[Path]:
-    """Every file git tracks that is in the working tree."""
-    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    """Every file git tracks that is in the working tree; where git cannot say (a tarball), every source file."""
+    try:
+        listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return source_files()
     paths = [ROOT / name.decode() for name in listing.split(b"\0") if name]
     return [path for path in paths if path.is_file()]
+
+
+def source_files() -> list[Path]:
+    """Every file of the tree but dot-folders and what the commands of this project make."""
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in MADE]
+    inside = [path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts]
+    return [path for path in [*ROOT.iterdir(), *inside] if path.is_file()]

@@ -77,3 +77,17 @@ def test_a_wrong_hash_is_an_error_and_no_reason_to_look_elsewhere(tmp_path: Path
     assert end.returncode == 1
     assert message in end.stderr
     assert len(calls) == 1
+
+
+def test_a_python_without_ensurepip_is_refused_with_the_package_to_install(tmp_path: Path) -> None:
+    (tmp_path / "ensurepip.py").write_text("raise ImportError\n")
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "require_python.py")],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "apt install python3-venv" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -23,9 +23,9 @@ def instructions(name: str) -> list[tuple[str, str]]:
     return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
 
 
-def test_compose_serves_port_8080_and_keeps_documents_in_a_volume() -> None:
+def test_compose_serves_port_8080_to_this_machine_only_and_keeps_documents_in_a_volume() -> None:
     service = compose()["services"]["service"]
-    assert service["ports"] == ["${CROSSLET_PORT:-8080}:8080"]
+    assert service["ports"] == ["${CROSSLET_BIND:-127.0.0.1}:${CROSSLET_PORT:-8080}:8080"]
     assert service["volumes"] == ["documents:/data"]
     assert "documents" in compose()["volumes"]
     assert "profiles" not in service
@@ -35,6 +35,20 @@ def test_compose_runs_training_only_when_asked_and_lends_it_data_and_runs() -> N
     training = compose()["services"]["training"]
     assert training["profiles"] == ["training"]
     assert training["volumes"] == ["./data:/data:ro", "./runs:/out"]
+
+
+def test_every_container_has_an_init_that_passes_signals_on() -> None:
+    assert [service["init"] for service in compose()["services"].values()] == [True, True]
+
+
+def test_the_training_container_knows_its_revision() -> None:
+    steps = instructions("training.Dockerfile")
+    assert any(name == "ENV" and "CROSSLET_REVISION=$REVISION" in value for name, value in steps)
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_any_user_can_read_what_was_copied_in(name: str) -> None:
+    assert any(instruction == "RUN" and "chmod -R a+rX" in value for instruction, value in instructions(name))
 
 
 def test_compose_builds_from_dockerfiles_that_exist() -> None:

@@ -1,5 +1,7 @@
 import re
 
+import pytest
+
 from service.version import VERSION
 from tests.skeleton.project import ROOT, pyproject, tracked_files
 
@@ -21,6 +23,13 @@ def test_no_tracked_text_names_a_path_of_somebodys_machine() -> None:
         for match in MACHINE_PATH.finditer(content)
     ]
     assert found == []
+
+
+def test_the_project_can_be_read_where_git_cannot_say_what_it_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    names = {str(path.relative_to(ROOT)) for path in tracked_files()}
+    assert {"Makefile", "service/app.py"} <= names
+    assert not [name for name in names if name.startswith((".venv", ".git/", "runs/"))]
 
 
 def test_the_machine_path_pattern_knows_what_it_looks_for() -> None:
