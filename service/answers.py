@@ -82,7 +82,9 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
         message = "the body must be a JSON object, sent with content-type: application/json"
         return error_response(request.url.path, InvalidInput(message))
     message = str(found["msg"]).removeprefix("Value error, ")
-    return error_response(request.url.path, InvalidInput(f"{_place(found['loc'])}: {message}"))
+    # An unknown field's name is the client's own word: it is not repeated.
+    location = found["loc"][:-1] if found["type"] == "extra_forbidden" else found["loc"]
+    return error_response(request.url.path, InvalidInput(f"{_place(location)}: {message}"))
 
 
 async def on_http_error(request: Request, exc: Exception) -> Response:
@@ -99,9 +101,14 @@ def internal_error_response(path: str) -> Response:
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """('body', 'inputs', 'list[str]', 3) -> inputs[3]; the tags of a union's members say nothing to a client."""
+    """('body', 'inputs', 'list[str]', 3) -> inputs[3]; the tags of a union's members say nothing to a client.
+
+    ('body', 'inputs', 'pairs', 'pairs', 0) -> inputs.pairs[0]: a tag that is its member's first field.
+    """
     place = ""
-    for part in location[1:]:
+    for part, before in zip(location[1:], location, strict=False):
+        if part == before and isinstance(part, str):
+            continue
         if isinstance(part, int):
             place += f"[{part}]"
         elif part.isidentifier() and part not in {"str", "int"}:

@@ -34,8 +34,14 @@ def _texts(parser: argparse.ArgumentParser) -> None:
 
 def _query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="what to look for, in any language of the model")
-    parser.add_argument("--top-k", type=int, default=10, help="how many documents to show (10)")
+    parser.add_argument("--top-k", type=_positive, default=10, help="how many documents to show (10)")
     parser.add_argument("--filter", type=_json_object, help="conditions on the metadata, in JSON")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
 
 
 def _json_object(text: str) -> dict[str, object]:

@@ -4,12 +4,12 @@ import argparse
 import dataclasses
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import orjson
 
 from service.artifact import load_manifest
-from service.errors import StartError
+from service.errors import InvalidInput, StartError
 from service.logs import configure_logging
 from service.settings import Settings
 
@@ -22,28 +22,33 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model, the documents or a setting is refused.
     """
     from service.runtime import load_runtime  # `info` must not pay for ONNX Runtime and FAISS
+    from service.server import bound_socket
     from service.server import serve as serve_runtime
 
     configure_logging(settings.log_level)
     logger.info("settings", extra=settings.model_dump(mode="json"))
     if not any(settings.keys()):
         logger.warning("no API key is set: whoever reaches the port may read and write (CROSSLET_API_KEYS)")
-    serve_runtime(load_runtime(settings))
+    with bound_socket(settings.host, settings.port) as listener:
+        serve_runtime(load_runtime(settings), listener)
 
 
 def embed(options: argparse.Namespace, settings: Settings) -> None:
-    """Print one JSON list of numbers a text."""
+    """Print one JSON list of numbers a text.
+
+    Raises: InvalidInput: a text is not valid UTF-8.
+    """
     from service.encoder import load_encoder
 
     encoder = load_encoder(settings.model)
     for text in _texts_of(options.texts):
-        _print_json(encoder.encode(text).vector)
+        _print_json(encoder.encode(_readable(text)).vector)
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
     """Print the documents nearest to a query, one JSON line each.
 
-    Raises: StartError: the store is missing, unreadable, or of another model.
+    Raises: StartError: the store is missing, unreadable, or of another model.  InvalidInput: the query is not UTF-8.
     """
     from service.encoder import load_encoder
     from service.runtime import load_collection
@@ -53,7 +58,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     encoder = load_encoder(settings.model)
     collection = load_collection(settings, encoder.manifest, read_only=True)
     try:
-        vector_D = encoder.encode(options.query).vector
+        vector_D = encoder.encode(_readable(options.query)).vector
         for match in collection.search(vector_D, top_k=options.top_k, filter_=options.filter):
             document = match.document
             _print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})
@@ -69,7 +74,23 @@ def info(_: argparse.Namespace, settings: Settings) -> None:
 
 
 def _texts_of(given: list[str]) -> Iterable[str]:
-    return given or (line.rstrip("\r\n") for line in sys.stdin if line.strip())
+    return given or (line.rstrip("\r\n") for line in _standard_input() if line.strip())
+
+
+def _standard_input() -> Iterator[str]:
+    try:
+        yield from sys.stdin
+    except UnicodeDecodeError as exc:
+        raise InvalidInput("standard input is not valid UTF-8") from exc
+
+
+def _readable(text: str) -> str:
+    """The text, if its bytes were UTF-8: Python hands others on as lone surrogates, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidInput("a text is not valid UTF-8") from exc
+    return text
 
 
 def _print_json(value: object, option: int = 0) -> None:

@@ -1,7 +1,7 @@
 """What routes ask for: the runtime, and texts turned into vectors. Knows requests and the pool; shapes no answer."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -17,12 +17,18 @@ from service.runtime import Runtime
 MOST_LISTED_POSITIONS = 20
 
 T = TypeVar("T")
+Place = Callable[[int], str]  # the position of a text -> what a message calls it
 
 
 def runtime_of(request: Request) -> Runtime:
     """The runtime of the app that got the request."""
     runtime: Runtime = request.app.state.runtime
     return runtime
+
+
+def one_or_listed(name: str, given: object) -> Place:
+    """Places in a field that takes one text or a list of them."""
+    return lambda position: name if isinstance(given, str) else f"{name}[{position}]"
 
 
 class Embedder:
@@ -33,22 +39,25 @@ class Embedder:
         self._runtime = runtime_of(request)
         self._facts: RequestFacts = request.state.facts
 
-    async def embed(self, texts: Sequence[TextInput], *, name: str, truncate: bool = True) -> EncodedBatch:
-        """Embed texts in their order. name: what a message calls the field they came in.
+    async def embed(
+        self, texts: Sequence[TextInput], *, name: str, place: Place | None = None, truncate: bool = True
+    ) -> EncodedBatch:
+        """Embed texts in their order. name, place: what a message calls all of them, and one; default: name[position].
 
         Raises: InvalidInput: none, too many, or an empty one.  TextTooLong: over the limit, or `truncate` is off.
                 Overloaded, NotReady, InferenceFailed: as the pool says.  ClientGone: the client left.
         """
-        self._check(texts, name)
+        place = place or one_or_listed(name, texts)
+        self._check(texts, name, place)
         self._facts.texts += len(texts)
         try:
             batch = await _while_connected(self._request, self._runtime.pool.encode(texts, truncate=truncate))
         except InputError as exc:
-            raise type(exc.cause)(f"{name}[{exc.position}] {exc.cause}") from exc.cause.__cause__
+            raise type(exc.cause)(f"{place(exc.position)} {exc.cause}") from exc.cause.__cause__
         self._account(batch)
         return batch
 
-    def _check(self, texts: Sequence[TextInput], name: str) -> None:
+    def _check(self, texts: Sequence[TextInput], name: str, place: Place) -> None:
         limit, longest = self._runtime.settings.max_texts, self._runtime.settings.max_text_chars
         if not texts:
             raise InvalidInput(f"{name} is empty; send at least one text")
@@ -56,11 +65,11 @@ class Embedder:
             raise InvalidInput(f"{name} has {len(texts)} texts; the limit is {limit} (CROSSLET_MAX_TEXTS)")
         empty = next((position for position, text in enumerate(texts) if not text), None)
         if empty is not None:
-            raise InvalidInput(f"{name}[{empty}] is empty; every text needs at least one character")
+            raise InvalidInput(f"{place(empty)} is empty; every text needs at least one character")
         for position, text in enumerate(texts):
             if isinstance(text, str) and len(text) > longest:
                 raise TextTooLong(
-                    f"{name}[{position}] has {len(text)} characters; the limit is {longest} (CROSSLET_MAX_TEXT_CHARS)"
+                    f"{place(position)} has {len(text)} characters; the limit is {longest} (CROSSLET_MAX_TEXT_CHARS)"
                 )
 
     def _account(self, batch: EncodedBatch) -> None:

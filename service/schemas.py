@@ -47,10 +47,10 @@ class EmbedRequest(BaseModel):
     model_config = IGNORE
 
     inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
-    normalize: Literal[True] = Field(
-        True, description="Only true: the model gives vectors of norm 1 and no others.", examples=[True]
+    normalize: bool | None = Field(
+        True, description="Only true (or null): the model gives vectors of norm 1 and no others.", examples=[True]
     )
-    truncate: bool = Field(
+    truncate: bool | None = Field(
         True,
         description="Cut texts that are longer than the model reads (see x-truncated); false refuses them with 422.",
         examples=[True],
@@ -61,6 +61,12 @@ class EmbedRequest(BaseModel):
         description="Keep the first dimensions only, scaled to norm 1 again; null keeps all.",
         examples=[128],
     )
+
+    @model_validator(mode="after")
+    def _is_normalized(self) -> Self:
+        if self.normalize is False:
+            raise ValueError("normalize is false; this model only has vectors of norm 1, leave it out")
+        return self
 
 
 class SourceSimilarity(BaseModel):

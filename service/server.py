@@ -4,12 +4,15 @@ On SIGTERM or SIGINT: /ready turns 503 at once, requests are still taken for `dr
 noticed), then listening ends, accepted requests finish, and the process exits with 0. A second signal skips the wait.
 """
 
+import errno
+import socket
 import time
 from types import FrameType
 
 import uvicorn
 
 from service.app import create_app
+from service.errors import StartError
 from service.runtime import Runtime
 
 
@@ -38,13 +41,30 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def serve(runtime: Runtime) -> None:
-    """Serve until a signal; returns after the last accepted request."""
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that has the port and does not listen yet: a start that cannot have it ends before the model is loaded.
+
+    Raises: StartError: the port is in use, or the address is none of this machine's.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart need not wait for old connections
+    try:
+        listener.bind((host, port))
+    except OSError as exc:
+        listener.close()
+        if exc.errno == errno.EADDRINUSE:
+            raise StartError(f"port {port} is in use (CROSSLET_PORT)") from exc
+        raise StartError(
+            f"cannot listen on {host}, port {port}: {exc.strerror} (CROSSLET_HOST, CROSSLET_PORT)"
+        ) from exc
+    return listener
+
+
+def serve(runtime: Runtime, listener: socket.socket) -> None:
+    """Serve on a bound socket until a signal; returns after the last accepted request."""
     settings = runtime.settings
     config = uvicorn.Config(
         create_app(runtime),
-        host=settings.host,
-        port=settings.port,
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -54,4 +74,4 @@ def serve(runtime: Runtime) -> None:
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
-    Server(config, runtime).run()
+    Server(config, runtime).run(sockets=[listener])

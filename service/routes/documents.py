@@ -35,7 +35,8 @@ async def put_documents(
 ) -> Response:
     """Embed and keep documents; doing it twice changes nothing more. Answered once they are on the disk."""
     _check_ids_differ(body.documents)
-    batch = await embedder.embed([document.text for document in body.documents], name="documents")
+    texts = [document.text for document in body.documents]
+    batch = await embedder.embed(texts, name="documents", place=lambda position: f"documents[{position}].text")
     documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
     revision = await runtime.write(runtime.collection.put, documents, batch.embeddings)
     return json_response({"upserted": len(documents), "revision": revision}, headers=cost_headers(batch))

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from service.answers import array_response
-from service.dependencies import EmbedderDependency, cost_headers, cut_dimensions
+from service.dependencies import EmbedderDependency, cost_headers, cut_dimensions, one_or_listed
 from service.routes.described import inference
 from service.schemas import EmbedRequest
 from service.strict_json import JsonRoute
@@ -15,5 +15,6 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on what else is in the request."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    batch = await embedder.embed(texts, name="inputs", truncate=body.truncate)
+    place = one_or_listed("inputs", body.inputs)
+    batch = await embedder.embed(texts, name="inputs", place=place, truncate=body.truncate is not False)
     return array_response(cut_dimensions(batch.embeddings, body.dimensions), cost_headers(batch))

@@ -7,7 +7,14 @@ import numpy.typing as npt
 from fastapi import APIRouter, Response
 
 from service.answers import json_response
-from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, cut_dimensions
+from service.dependencies import (
+    EmbedderDependency,
+    Place,
+    RuntimeDependency,
+    cost_headers,
+    cut_dimensions,
+    one_or_listed,
+)
 from service.encoder import TextInput
 from service.openai_schemas import OpenAIEmbeddingsRequest, OpenAIEmbeddingsResponse
 from service.routes.described import inference
@@ -26,7 +33,7 @@ async def create_embeddings(
     body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
     """Drop-in for OpenAI clients: change the base URL. Longer texts are cut, as `x-truncated` says."""
-    batch = await embedder.embed(_inputs(body.input), name="input")
+    batch = await embedder.embed(_inputs(body.input), name="input", place=_place(body.input))
     vectors = cut_dimensions(batch.embeddings, body.dimensions)
     data = [
         {"object": "embedding", "index": index, "embedding": _encoded(vector, body.encoding_format)}
@@ -44,6 +51,11 @@ def _inputs(given: str | list[str] | list[int] | list[list[int]]) -> list[TextIn
     rows = [tuple(one) for one in given if isinstance(one, list)]
     ids = tuple(one for one in given if isinstance(one, int))
     return [*texts, *rows, *([ids] if ids else [])]  # the schema allows one kind at a time
+
+
+def _place(given: str | list[str] | list[int] | list[list[int]]) -> Place:
+    is_one = isinstance(given, str) or any(isinstance(one, int) for one in given)
+    return one_or_listed("input", "" if is_one else given)
 
 
 def _encoded(vector_D: npt.NDArray[np.float32], encoding_format: str) -> str | npt.NDArray[np.float32]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fastapi import APIRouter, Response
 
 from service.answers import dump_json, dumped_response
-from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
+from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed
 from service.errors import InvalidInput
 from service.index.base import Vectors
 from service.index.collection import Collection, Match
@@ -25,7 +25,7 @@ async def search(body: SearchRequest, embedder: EmbedderDependency, runtime: Run
     started_at = time.monotonic()
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
-    batch = await embedder.embed(queries, name=name)
+    batch = await embedder.embed(queries, name=name, place=one_or_listed(name, body.query))
     answer = await runtime.read(_answer, runtime.collection, body, batch.embeddings, started_at=started_at)
     return dumped_response(answer, headers=cost_headers(batch))
 

@@ -3,6 +3,8 @@
 B pairs, M texts on the left, N texts on the right, D dims
 """
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 from fastapi import APIRouter, Response
@@ -25,7 +27,7 @@ Floats = npt.NDArray[np.float32]
 async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> Response:
     """Cosines in [-1, 1]: one sentence against many, pairs, or every text on the left against each on the right."""
     inputs = body.inputs
-    batch = await embedder.embed(_texts(inputs), name="inputs")
+    batch = await embedder.embed(_texts(inputs), name="inputs", place=partial(_place, inputs))
     if isinstance(inputs, PairSimilarity):
         scores = _paired(batch.embeddings[0::2], batch.embeddings[1::2])
     elif isinstance(inputs, SourceSimilarity):
@@ -47,6 +49,15 @@ def _texts(inputs: SourceSimilarity | PairSimilarity | MatrixSimilarity) -> list
     if not left or not right:
         raise InvalidInput(f"inputs: {name} is empty; send at least one text")
     return [*left, *right]
+
+
+def _place(inputs: SourceSimilarity | PairSimilarity | MatrixSimilarity, position: int) -> str:
+    if isinstance(inputs, PairSimilarity):
+        return f"inputs.pairs[{position // 2}][{position % 2}]"
+    if isinstance(inputs, SourceSimilarity):
+        return f"inputs.sentences[{position - 1}]" if position else "inputs.source_sentence"
+    left = len(inputs.left)
+    return f"inputs.left[{position}]" if position < left else f"inputs.right[{position - left}]"
 
 
 def _paired(left_BD: Floats, right_BD: Floats) -> Floats:

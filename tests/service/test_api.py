@@ -98,6 +98,12 @@ def test_an_id_that_could_break_a_log_is_replaced(client: TestClient) -> None:
     assert len(response.headers["x-request-id"]) == 32
 
 
+def test_null_is_the_default_as_in_tei(client: TestClient) -> None:
+    plain = client.post("/embed", json={"inputs": LONG}).json()
+    response = client.post("/embed", json={"inputs": LONG, "truncate": None, "normalize": None, "dimensions": None})
+    assert response.json() == plain
+
+
 def test_a_forbidden_cut_names_the_input_and_both_lengths(client: TestClient) -> None:
     response = client.post("/embed", json={"inputs": ["hallo", LONG], "truncate": False})
     assert_refused(response, 422, "Tokenizer", "inputs[1] has ", f"the model reads {MAX_LENGTH}")
@@ -108,12 +114,12 @@ def test_a_forbidden_cut_names_the_input_and_both_lengths(client: TestClient) ->
     [
         ({"inputs": []}, ["inputs is empty"]),
         ({"inputs": ["a", ""]}, ["inputs[1] is empty"]),
-        ({"inputs": ""}, ["inputs[0] is empty"]),
+        ({"inputs": ""}, ["inputs is empty; every text"]),
         ({"inputs": ["a", 3]}, ["inputs[1]"]),
         ({}, ["inputs"]),
         ({"inputs": "a", "dimensions": DIM + 1}, [str(DIM), str(DIM + 1)]),
         ({"inputs": "a", "dimensions": 0}, ["dimensions"]),
-        ({"inputs": "a", "normalize": False}, ["normalize"]),
+        ({"inputs": "a", "normalize": False}, ["normalize is false; this model only has vectors of norm 1"]),
         ({"inputs": ["a"] * 513}, ["513", "512", "CROSSLET_MAX_TEXTS"]),
         ([], []),
         ("text", []),
@@ -209,6 +215,25 @@ def test_a_text_is_never_more_than_identical_to_itself(client: TestClient) -> No
 )
 def test_malformed_similarity_requests_are_422(client: TestClient, inputs: object) -> None:
     assert_refused(client.post("/similarity", json={"inputs": inputs}), 422, "Validation", "inputs")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "place"),
+    [
+        ({"source_sentence": "", "sentences": ["a"]}, "inputs.source_sentence is empty"),
+        ({"source_sentence": "a", "sentences": ["b", ""]}, "inputs.sentences[1] is empty"),
+        ({"pairs": [["a", "b"], ["c", ""]]}, "inputs.pairs[1][1] is empty"),
+        ({"pairs": [["a", "b"], ["c", 3]]}, "inputs.pairs[1][1]: "),
+        ({"left": ["a"], "right": ["b", ""]}, "inputs.right[1] is empty"),
+        ({"left": ["a", ""], "right": ["b"]}, "inputs.left[1] is empty"),
+        ({"left": [1], "right": ["b"]}, "inputs.left[0]: "),
+        ({"source_sentence": 1, "sentences": ["b"]}, "inputs.source_sentence: "),
+    ],
+)
+def test_an_error_names_the_place_as_the_client_wrote_it(client: TestClient, inputs: object, place: str) -> None:
+    response = client.post("/similarity", json={"inputs": inputs})
+    assert_refused(response, 422, "Validation")
+    assert response.json()["error"].startswith(place)
 
 
 # --- documents and search
@@ -329,7 +354,7 @@ def nested(depth: int) -> dict[str, Any]:
         ([{"id": "", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a", "text": ""}], ["documents[0].text"]),
         ([{"id": "a", "text": "a"}, {"id": "a", "text": "b"}], ["documents[1].id repeats documents[0].id"]),
-        ([{"id": "a", "text": "a", "colour": 1}], ["documents[0].colour"]),
+        ([{"id": "a", "text": "a", "colour": 1}], ["documents[0]: Extra inputs"]),
         ([{"id": "a" * 513, "text": "a"}], ["documents[0].id"]),
         ([{"id": "a\nb", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a\x00", "text": "a"}], ["documents[0].id"]),
@@ -351,7 +376,8 @@ def test_invalid_documents_are_422_and_none_is_kept(
         ({"query": "a", "queries": ["a"]}, ["either query or queries"]),
         ({}, ["either query or queries"]),
         ({"queries": []}, ["queries is empty"]),
-        ({"query": ""}, ["query[0] is empty"]),
+        ({"query": ""}, ["query is empty"]),
+        ({"queries": ["a", ""]}, ["queries[1] is empty"]),
         ({"query": "a", "top_k": 0}, ["top_k"]),
         ({"query": "a", "top_k": 1001}, ["1001", "1000", "CROSSLET_MAX_TOP_K"]),
         ({"query": "a", "rerank": True}, ["no re-ranker"]),
@@ -393,6 +419,12 @@ def test_openai_base64_is_the_float32_bytes(client: TestClient) -> None:
     values = np.frombuffer(base64.b64decode(packed["data"][0]["embedding"]), "<f4")
     assert np.array_equal(np.asarray(floats["data"][0]["embedding"], np.float32), values)
     assert floats["usage"]["total_tokens"] > 0
+
+
+@pytest.mark.parametrize(("input_", "place"), [("", "input is"), (["a", ""], "input[1] is"), ([10**6], "input has")])
+def test_openai_errors_name_the_place(client: TestClient, input_: object, place: str) -> None:
+    error = client.post("/v1/embeddings", json={"input": input_}).json()["error"]
+    assert error["message"].startswith(place)
 
 
 def test_openai_token_ids_are_this_models(client: TestClient, tiny_model: Path) -> None:
@@ -483,6 +515,9 @@ def test_user_text_reaches_neither_the_log_nor_an_error(client: TestClient, capl
         answers = [client.post("/embed", json=body).text for body in bodies]
         answers.append(put(client, {"id": "a", "text": secret, "metadata": secret}).text)
         answers.append(client.post("/search", json={"query": "a", "top_k": secret, "filter": {"x": [secret]}}).text)
+        answers.append(client.post("/search", json={"query": "a", secret: 1}).text)
+        answers.append(client.post("/similarity", json={"inputs": {"pairs": [["a", "b"]], secret: 1}}).text)
+        answers.append(put(client, {"id": "a", "text": "a", secret: 1}).text)
         answers.append(client.post("/v1/embeddings", json={"input": "a", "encoding_format": secret}).text)
         answers.append(client.get("/documents", params={"limit": secret}).text)
     logged = [str(vars(record)) for record in caplog.records if record.name.startswith("service")]

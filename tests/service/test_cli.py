@@ -43,6 +43,16 @@ def test_embed_reads_lines_from_standard_input(
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_bytes_that_are_no_utf_8_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli.main(["embed", "\udcff"]) == 2
+    assert capsys.readouterr().err == "crosslet: a text is not valid UTF-8\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"))
+    assert cli.main(["embed"]) == 2
+    assert capsys.readouterr().err == "crosslet: standard input is not valid UTF-8\n"
+
+
 def test_search_reads_the_local_store_even_while_a_service_has_it(
     capsys: pytest.CaptureFixture[str], tiny_model: Path
 ) -> None:
@@ -84,7 +94,9 @@ def test_another_package_can_add_a_subcommand(
     assert "crosslet evaluate" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["nope"], ["search"], ["search", "x", "--filter", "[1]"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["nope"], ["search"], ["search", "x", "--filter", "[1]"], ["search", "x", "--top-k", "-5"]]
+)
 def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(arguments)

@@ -201,13 +201,20 @@ def test_an_invalid_setting_is_one_sentence_and_exit_code_2(tiny_model: Path, tm
     assert result.stderr.startswith("crosslet: CROSSLET_PORT: ")
 
 
-def test_a_port_in_use_ends_the_service(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_port_in_use_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        result = run("service", model=tiny_model, data=tmp_path, port=listener.getsockname()[1])
-    assert result.returncode != 0
-    assert "address already in use" in result.stderr
+        port = listener.getsockname()[1]
+        result = run("service", model=tiny_model, data=tmp_path, port=port)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1] == f"crosslet: port {port} is in use (CROSSLET_PORT)"
+
+
+def test_an_address_of_another_machine_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_path: Path) -> None:
+    result = run("service", model=tiny_model, data=tmp_path, host="192.0.2.1", port=0)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].startswith("crosslet: cannot listen on 192.0.2.1, port 0")
 
 
 def test_the_service_loads_no_torch_and_no_transformers(tiny_model: Path, tmp_path: Path) -> None:
