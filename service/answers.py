@@ -14,6 +14,7 @@ from starlette.responses import Response
 from service.errors import HTTP_OF, ClientGone, InvalidInput, MalformedBody, Overloaded, ServiceError
 
 OPENAI_PREFIX = "/v1/embeddings"
+OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 LONGEST_PLACE = 120  # characters of a field's path in a message
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ def error_response(path: str, error: ServiceError) -> Response:
 
 def _error(path: str, message: str, status: int, error_type: str, headers: Mapping[str, str]) -> Response:
     if path.startswith(OPENAI_PREFIX):
-        kind = "server_error" if status >= 500 else "invalid_request_error"
+        kind = "server_error" if status >= 500 else OPENAI_KINDS.get(status, "invalid_request_error")
         body: object = {"error": {"message": message, "type": kind, "param": None, "code": error_type}}
     else:
         body = {"error": message, "error_type": error_type}

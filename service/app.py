@@ -16,7 +16,7 @@ from service.errors import ServiceError
 from service.requests import RequestLog
 from service.routes import documents, embed, health, openai, search, similarity
 from service.runtime import Runtime
-from service.security import KeyCheck
+from service.security import BEARER, KeyCheck
 from service.version import VERSION
 
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
@@ -43,8 +43,9 @@ def create_app(runtime: Runtime) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.runtime = runtime
-    for module in (embed, similarity, search, documents, openai, health):
-        app.include_router(module.router)
+    for module in (embed, similarity, search, documents, openai):
+        app.include_router(module.router, dependencies=[BEARER])
+    app.include_router(health.router)
     app.add_api_route("/", _to_docs, include_in_schema=False)
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_validation_error)

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from service.schemas import GUITAR, IGNORE, Listed
 
+OPENAI_EMBEDDING = {"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}
 TokenId = Annotated[int, Field(strict=True)]  # strict: true is not 1
 
 
@@ -46,6 +47,27 @@ class OpenAIEmbeddingsResponse(BaseModel):
     """OpenAI's answer."""
 
     object: Literal["list"] = Field(description="Always list.", examples=["list"])
-    data: list[OpenAIEmbedding] = Field(description="One entry an input, in order.")
+    data: list[OpenAIEmbedding] = Field(description="One entry an input, in order.", examples=[[OPENAI_EMBEDDING]])
     model: str = Field(description="The model that answered.", examples=["default"])
-    usage: OpenAIUsage = Field(description="Token counts.")
+    usage: OpenAIUsage = Field(description="Token counts.", examples=[{"prompt_tokens": 9, "total_tokens": 9}])
+
+
+class OpenAIError(BaseModel):
+    """What went wrong, in OpenAI's words."""
+
+    message: str = Field(
+        description="One sentence; for a limit it gives both numbers and the setting.",
+        examples=["input has 600 texts; the limit is 512 (CROSSLET_MAX_TEXTS)"],
+    )
+    type: str = Field(description="OpenAI's kind of error.", examples=["invalid_request_error"])
+    param: None = Field(description="Always null.", examples=[None])
+    code: str = Field(description="The error_type of the other routes.", examples=["Validation"])
+
+
+class OpenAIErrorResponse(BaseModel):
+    """OpenAI's body of all errors."""
+
+    error: OpenAIError = Field(
+        description="What went wrong.",
+        examples=[{"message": "input is empty", "type": "invalid_request_error", "param": None, "code": "Validation"}],
+    )

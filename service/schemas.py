@@ -186,7 +186,10 @@ class DocumentOut(BaseModel):
 class DocumentsPage(BaseModel):
     """Documents in the order of their first arrival."""
 
-    documents: list[DocumentOut] = Field(description="At most `limit` documents.")
+    documents: list[DocumentOut] = Field(
+        description="At most `limit` documents.",
+        examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}, "revision": 7}]],
+    )
     next_cursor: str | None = Field(
         description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
     )
@@ -274,8 +277,11 @@ class InfoResponse(BaseModel):
     languages: list[str] = Field(description="ISO codes it was trained on.", examples=[["de", "en"]])
     precision: str = Field(description="int8 or fp32.", examples=["int8"])
     parameters: int = Field(description="Number of its weights.", examples=[10_000_000])
-    limits: Limits = Field(description="The limits in force.")
-    index: IndexInfo = Field(description="Where documents are searched, and how many.")
+    limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
+    index: IndexInfo = Field(
+        description="Where documents are searched, and how many.",
+        examples=[{"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800}],
+    )
     version: str = Field(description="Version of crosslet.", examples=["0.1.0"])
 
 

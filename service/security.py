@@ -4,6 +4,8 @@ import hashlib
 import hmac
 from collections.abc import Collection
 
+from fastapi import Security
+from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -12,6 +14,8 @@ from service.errors import Forbidden, ServiceError, Unauthorized
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})  # /docs describes, it does not answer
 OPEN_PREFIX = "/docs/"
+# For OpenAPI alone, so that /docs can send a key: `KeyCheck` checks, before a body is read.
+BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 

@@ -2,14 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from service.answers import dump_json, dumped_response, json_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
 from service.errors import InvalidInput, NotFound
 from service.index.collection import Collection
 from service.index.documents import Document, StoredDocument
-from service.routes.described import errors, inference
+from service.routes.described import BODY_ERRORS, answers, inference
 from service.schemas import (
     DeleteDocumentsRequest,
     DeleteDocumentsResponse,
@@ -23,6 +23,7 @@ from service.strict_json import JsonRoute
 
 router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
 
+DocumentIdInPath = Annotated[str, Path(description="The document's id; it may hold slashes.", examples=["de/1"])]
 LARGEST_ROW = 2**63 - 1
 MAX_PAGE_CHARS = 4_000_000  # texts and metadata: as much as a body may bring
 
@@ -42,10 +43,12 @@ async def put_documents(
     return json_response({"upserted": len(documents), "revision": revision}, headers=cost_headers(batch))
 
 
-@router.get("", response_model=DocumentsPage, responses=errors(401, 422), summary="List documents")
+@router.get("", response_model=DocumentsPage, responses=answers(401, 422), summary="List documents")
 async def list_documents(
     runtime: RuntimeDependency,
-    cursor: Annotated[str, Query(description="`next_cursor` of the page before; empty for the first.")] = "",
+    cursor: Annotated[
+        str, Query(description="`next_cursor` of the page before; empty for the first.", examples=["12"])
+    ] = "",
     limit: Annotated[int, Query(ge=1, description="Most documents to return.", examples=[100])] = 100,
 ) -> Response:
     """Documents in the order of their first arrival, page by page."""
@@ -56,7 +59,7 @@ async def list_documents(
 @router.post(
     "/delete",
     response_model=DeleteDocumentsResponse,
-    responses=errors(400, 401, 403, 413, 422, 507),
+    responses=answers(*BODY_ERRORS, 403, 507),
     summary="Remove several documents",
 )
 async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
@@ -69,8 +72,8 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
 
 
 # `path`: an id may hold slashes.
-@router.get("/{document_id:path}", response_model=DocumentOut, responses=errors(401, 404), summary="Read a document")
-async def get_document(document_id: str, runtime: RuntimeDependency) -> Response:
+@router.get("/{document_id:path}", response_model=DocumentOut, responses=answers(401, 404), summary="Read a document")
+async def get_document(document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """One document by its id."""
     document = await runtime.read(runtime.collection.get, _storable_id(document_id))
     if document is None:
@@ -81,10 +84,10 @@ async def get_document(document_id: str, runtime: RuntimeDependency) -> Response
 @router.delete(
     "/{document_id:path}",
     response_model=DeleteDocumentsResponse,
-    responses=errors(401, 403, 404, 507),
+    responses=answers(401, 403, 404, 507),
     summary="Remove a document",
 )
-async def delete_document(document_id: str, runtime: RuntimeDependency) -> Response:
+async def delete_document(document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """Remove one document by its id."""
     deleted = await runtime.write(runtime.collection.delete, [_storable_id(document_id)])
     if not deleted:

@@ -11,7 +11,9 @@ from service.strict_json import JsonRoute
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 
 
-@router.post("/embed", response_model=list[list[float]], responses=inference(), summary="Embed texts")
+@router.post(
+    "/embed", response_model=list[list[float]], responses=inference(example=[[0.1, -0.2]]), summary="Embed texts"
+)
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on what else is in the request."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs

@@ -6,21 +6,24 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from service.answers import json_response
 from service.dependencies import RuntimeDependency
 from service.errors import NotReady
-from service.routes.described import errors
+from service.routes.described import answers
 from service.schemas import InfoResponse, Limits, StatusResponse
+from service.security import BEARER
 from service.strict_json import JsonRoute
 from service.version import VERSION
 
 router = APIRouter(tags=["operation"], route_class=JsonRoute)
 
+METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example": "crosslet_index_documents 200.0\n"}}
 
-@router.get("/health", response_model=StatusResponse, summary="Is the process alive?")
+
+@router.get("/health", response_model=StatusResponse, responses=answers(), summary="Is the process alive?")
 async def health() -> Response:
     """200 as long as the process answers."""
     return json_response({"status": "ok"})
 
 
-@router.get("/ready", response_model=StatusResponse, responses=errors(503), summary="May it be sent requests?")
+@router.get("/ready", response_model=StatusResponse, responses=answers(503), summary="May it be sent requests?")
 async def ready(runtime: RuntimeDependency) -> Response:
     """200, or 503 with the reason: starting, shutting down, or workers that make no progress."""
     trouble = runtime.trouble()
@@ -29,13 +32,21 @@ async def ready(runtime: RuntimeDependency) -> Response:
     return json_response({"status": "ok"})
 
 
-@router.get("/metrics", response_class=Response, responses=errors(401), summary="Prometheus metrics")
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses=answers(401, content=METRICS_CONTENT),
+    dependencies=[BEARER],
+    summary="Prometheus metrics",
+)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
     return Response(runtime.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get("/info", response_model=InfoResponse, responses=errors(401), summary="What runs here?")
+@router.get(
+    "/info", response_model=InfoResponse, responses=answers(401), dependencies=[BEARER], summary="What runs here?"
+)
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
     manifest, settings, collection = runtime.manifest, runtime.settings, runtime.collection

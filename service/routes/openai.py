@@ -16,7 +16,7 @@ from service.dependencies import (
     one_or_listed,
 )
 from service.encoder import TextInput
-from service.openai_schemas import OpenAIEmbeddingsRequest, OpenAIEmbeddingsResponse
+from service.openai_schemas import OpenAIEmbeddingsRequest, OpenAIEmbeddingsResponse, OpenAIErrorResponse
 from service.routes.described import inference
 from service.strict_json import JsonRoute
 
@@ -26,7 +26,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 @router.post(
     "/v1/embeddings",
     response_model=OpenAIEmbeddingsResponse,
-    responses=inference(),
+    responses=inference(error=OpenAIErrorResponse),
     summary="Embed texts, as OpenAI does",
 )
 async def create_embeddings(

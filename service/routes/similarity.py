@@ -22,7 +22,10 @@ Floats = npt.NDArray[np.float32]
 
 
 @router.post(
-    "/similarity", response_model=list[float] | list[list[float]], responses=inference(), summary="Compare texts"
+    "/similarity",
+    response_model=list[float] | list[list[float]],
+    responses=inference(example=[0.83]),
+    summary="Compare texts",
 )
 async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> Response:
     """Cosines in [-1, 1]: one sentence against many, pairs, or every text on the left against each on the right."""

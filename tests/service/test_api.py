@@ -525,22 +525,47 @@ def test_user_text_reaches_neither_the_log_nor_an_error(client: TestClient, capl
     assert not [line for line in logged + answers if secret in line]
 
 
-def test_every_field_and_route_is_described_with_an_example(client: TestClient) -> None:
-    schema = client.get("/openapi.json").json()
-    bare = []
-    for name, model in schema["components"]["schemas"].items():
-        if name in {"HTTPValidationError", "ValidationError"}:
-            continue
-        for field, facts in model.get("properties", {}).items():
-            if not facts.get("description"):
-                bare.append(f"{name}.{field}: description")
-            if "examples" not in facts and "$ref" not in str(facts):
-                bare.append(f"{name}.{field}: example")
-    for path, operations in schema["paths"].items():
-        bare += [
-            f"{method} {path}" for method, one in operations.items() if not (one["summary"] and one["description"])
-        ]
+def operations(client: TestClient) -> list[tuple[str, dict[str, Any]]]:
+    paths = client.get("/openapi.json").json()["paths"]
+    return [(f"{method} {path}", one) for path, methods in paths.items() for method, one in methods.items()]
+
+
+def test_every_field_is_described_with_an_example(client: TestClient) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    assert not {"HTTPValidationError", "ValidationError"} & set(schemas)  # the framework's own, never sent
+    fields = {f"{name}.{field}": facts for name, one in schemas.items() for field, facts in one["properties"].items()}
+    assert [name for name, facts in fields.items() if not (facts.get("description") and facts.get("examples"))] == []
+
+
+def test_every_route_and_parameter_is_described_with_an_example(client: TestClient) -> None:
+    bare = [name for name, one in operations(client) if not (one["summary"] and one["description"])]
+    for name, one in operations(client):
+        for parameter in one.get("parameters", []):
+            described = parameter.get("description") and parameter["schema"].get("examples", parameter.get("examples"))
+            if not described:
+                bare.append(f"{name} {parameter['name']}")
     assert bare == []
+
+
+def test_every_answer_is_described_with_its_headers_and_its_content(client: TestClient) -> None:
+    for name, one in operations(client):
+        assert {"200", "500"} <= set(one["responses"]), name
+        for status, answer in one["responses"].items():
+            assert answer["description"], (name, status)
+            assert "x-request-id" in answer["headers"], (name, status)
+            (content,) = answer["content"].values()
+            assert "$ref" in content["schema"] or "example" in content, (name, status)
+            if status != "200":
+                model = "OpenAIErrorResponse" if "/v1/embeddings" in name else "ErrorResponse"
+                assert content["schema"]["$ref"].endswith(f"/{model}"), (name, status)
+            if status == "429":
+                assert "retry-after" in answer["headers"]
+
+
+def test_the_documentation_page_can_send_a_key_where_one_is_asked_for(client: TestClient) -> None:
+    (scheme,) = client.get("/openapi.json").json()["components"]["securitySchemes"].values()
+    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+    assert {name for name, one in operations(client) if "security" not in one} == {"get /health", "get /ready"}
 
 
 def test_the_documentation_page_needs_no_other_host(client: TestClient) -> None:

@@ -1,11 +1,14 @@
 import asyncio
+import json
 import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from service.answers import error_response
 from service.bodies import BodyLimit
+from service.errors import Overloaded
 from tests.service.conftest import Serve
 
 
@@ -19,6 +22,11 @@ def test_a_declared_body_over_the_limit_is_413_with_both_numbers(serve: Serve) -
     assert response.status_code == 413
     assert response.json()["error_type"] == "TooLarge"
     assert "101 bytes; the limit is 100 (CROSSLET_MAX_BODY_BYTES)" in response.json()["error"]
+
+
+def test_openais_clients_are_told_to_come_back_by_its_kind_of_error() -> None:
+    answer = error_response("/v1/embeddings", Overloaded("full", retry_after_s=3))
+    assert json.loads(bytes(answer.body))["error"]["type"] == "rate_limit_error"
 
 
 def test_a_chunked_body_over_the_limit_is_413(serve: Serve) -> None:
