@@ -370,3 +370,25 @@ def test_rows_may_come_in_any_order(tmp_path: Path) -> None:
     assert index.search(unit(0, 0, 0, 1), top_k=1).rows.tolist() == [5]
     index.remove([2, 3, 9])
     assert len(index) == 1
+
+
+def test_reading_a_store_at_rest_leaves_no_file_behind(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path)
+    put(collection, {"a": unit(1, 0, 0, 0)})
+    collection.close()
+    before = sorted(tmp_path.iterdir())
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
+    reader = Collection(store, FaissIndex(DIM))
+    assert ids(reader, unit(1, 0, 0, 0), 1) == ["a"]
+    assert sorted(tmp_path.iterdir()) == before
+    reader.close()
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_store_that_is_being_written_can_be_read(collection: Collection, tmp_path: Path) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)})
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
+    assert store.count() == 1
+    put(collection, {"b": unit(0, 1, 0, 0)})
+    assert store.count() == 2
+    store.close()
