@@ -83,9 +83,7 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
         message = "the body must be a JSON object, sent with content-type: application/json"
         return error_response(request.url.path, InvalidInput(message))
     message = str(found["msg"]).removeprefix("Value error, ")
-    # An unknown field's name is the client's own word: it is not repeated.
-    location = found["loc"][:-1] if found["type"] == "extra_forbidden" else found["loc"]
-    return error_response(request.url.path, InvalidInput(f"{_place(location)}: {message}"))
+    return error_response(request.url.path, InvalidInput(f"{_place(found['loc'])}: {message}"))
 
 
 async def on_http_error(request: Request, exc: Exception) -> Response:

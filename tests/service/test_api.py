@@ -354,7 +354,7 @@ def nested(depth: int) -> dict[str, Any]:
         ([{"id": "", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a", "text": ""}], ["documents[0].text"]),
         ([{"id": "a", "text": "a"}, {"id": "a", "text": "b"}], ["documents[1].id repeats documents[0].id"]),
-        ([{"id": "a", "text": "a", "colour": 1}], ["documents[0]: Extra inputs"]),
+        ([{"id": "a", "text": "a", "colour": 1}], ["documents[0]: a field is unknown; known are id, text, metadata"]),
         ([{"id": "a" * 513, "text": "a"}], ["documents[0].id"]),
         ([{"id": "a\nb", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a\x00", "text": "a"}], ["documents[0].id"]),
@@ -384,7 +384,7 @@ def test_invalid_documents_are_422_and_none_is_kept(
         ({"query": "a", "include": ["vector"]}, ["include[0]"]),
         ({"query": "a", "filter": {"a": {"gt": None}}}, ["filter"]),
         ({"query": "a", "filter": nested(100)}, ["filter"]),
-        ({"query": "a", "top-k": 3}, ["Extra inputs"]),
+        ({"query": "a", "top-k": 3}, ["a field is unknown; known are query, queries, top_k"]),
     ],
 )
 def test_invalid_searches_are_422(client: TestClient, body: dict[str, Any], words: list[str]) -> None:
@@ -484,6 +484,7 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
         (PutDocumentsRequest, {"documents": [1] * 1000}),
         (DeleteDocumentsRequest, {"ids": [1] * 1000}),
         (SearchRequest, {"queries": [1] * 1000, "include": [1] * 1000}),
+        (SearchRequest, {"query": "a"} | {str(number): 1 for number in range(1000)}),
         (OpenAIEmbeddingsRequest, {"input": [1.5] * 1000}),
         (OpenAIEmbeddingsRequest, {"input": [[1.5] * 1000] * 1000}),
     ],
