@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -5,6 +6,8 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics.pairwise import cosine_similarity
 
+from tests.artifacts import build_artifact
+from training.evaluation.__main__ import main
 from training.evaluation.report import with_average
 from training.evaluation.retrieval import evaluate_tatoeba, precision_at_1
 from training.evaluation.sts import evaluate_sts, read_sts, spearman_of_cosines
@@ -45,3 +48,28 @@ def test_tatoeba_is_averaged_over_both_directions(tmp_path: Path) -> None:
 
 def test_an_average_is_added() -> None:
     assert with_average({"de": 60.0, "fr": 70.0}) == {"de": 60.0, "fr": 70.0, "average": 65.0}
+
+
+def test_an_artifact_is_scored_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    artifact = tmp_path / "artifact"
+    artifact.mkdir()
+    build_artifact(artifact)
+    languages = json.loads((artifact / "manifest.json").read_text())["languages"]
+    other = next(language for language in languages if language != "en")
+    folder = tmp_path / "data/eval/stsb/test"
+    folder.mkdir(parents=True)
+    rows = "5\ta man plays\ta man plays\n0\ta man plays\tthe market fell\n3\ta man\ta man plays\n"
+    (folder / f"en-{other}.tsv").write_text(rows, encoding="utf-8")
+    assert main([str(artifact), "--data", str(tmp_path / "data")]) == 0
+    scores = json.loads(capsys.readouterr().out)["stsb_test"]
+    assert scores[f"en-{other}"] == scores["average"] > 0
+
+
+def test_what_is_no_artifact_or_has_nothing_to_evaluate_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path), "--data", str(tmp_path)]) == 2
+    assert "is not an artifact: it has no manifest.json" in capsys.readouterr().err
+    build_artifact(tmp_path)
+    assert main([str(tmp_path), "--data", str(tmp_path)]) == 2
+    assert "has no file for" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from training.device import autocast
 from training.evaluation.retrieval import evaluate_tatoeba
-from training.evaluation.sts import evaluate_sts
+from training.evaluation.sts import Encode, evaluate_sts
 from training.sentence import SentenceEncoder
 
 ENCODE_BATCH = 64
@@ -41,7 +41,7 @@ class TextEncoder:
         return np.stack([self.cache[text] for text in texts])
 
 
-def evaluate(encode: TextEncoder, data: Path, languages: list[str]) -> dict[str, dict[str, float]]:
+def evaluate(encode: Encode, data: Path, languages: list[str]) -> dict[str, dict[str, float]]:
     """STSb dev and test (monolingual and against English) and Tatoeba P@1, each with its average."""
     crosslingual = [f"en-{language}" for language in languages]
     monolingual = [f"{language}-{language}" for language in ["en", *languages]]
