@@ -135,7 +135,8 @@ def _training(training: Mapping[str, Any]) -> str:
 
 
 def _limitations(manifest: Manifest) -> str:
-    text = LIMITATIONS.format(max_length=manifest.max_length)
+    own = "".join(f"- {weakness}\n" for weakness in manifest.training.get("weaknesses", ()))
+    text = own + LIMITATIONS.format(max_length=manifest.max_length)
     return text + INT8_LIMITATION if manifest.precision == "int8" else text
 
 

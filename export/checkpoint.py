@@ -28,6 +28,7 @@ class TrainingRecord:
     config: Mapping[str, Any] = field(default_factory=dict)
     git_commit: str | None = None
     pairs_seen: Mapping[str, int] = field(default_factory=dict)
+    weaknesses: tuple[str, ...] = ()  # sentences for the model card
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     data: tuple[DataLicence, ...] = ()
     parity_texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -147,7 +147,12 @@ def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ..
 def _training(record: TrainingRecord) -> dict[str, object]:
     if not record.config:
         return {}  # not trained by this project
-    return {"config": record.config, "git_commit": record.git_commit, "pairs_seen": record.pairs_seen}
+    return {
+        "config": record.config,
+        "git_commit": record.git_commit,
+        "pairs_seen": record.pairs_seen,
+        "weaknesses": record.weaknesses,
+    }
 
 
 def _sts_pairs(request: ExportRequest, record: TrainingRecord) -> tuple[StsPair, ...]:

@@ -15,15 +15,17 @@ from training.config import RunConfig
 from training.corpora.mix import Corpus
 from training.evaluation.sts import read_sts
 from training.files import write_json_atomically
-from training.pipeline import git_commit
 
 GATE_ROWS = 150  # of STSb dev for each language: what the exporter's quality gate is measured on
 PARITY_TEXTS = 2  # for each language
+WORST_PAIRS = 3  # named in the model card
+
+Scores = dict[str, dict[str, float]]  # metric -> language or pair -> score x 100
 
 
 def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, folder: Path) -> None:
     """Gather scores, data sources, parity texts and the quality gate's sentences."""
-    scores: dict[str, dict[str, dict[str, float]]] = {
+    scores: dict[str, Scores] = {
         step: json.loads((out / f"{step}-scores" / "scores.json").read_text(encoding="utf-8"))
         for step in config.evaluation.steps
     }
@@ -33,14 +35,14 @@ def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, fold
         "languages": sorted({"en", *(language.split("_")[0] for language in config.languages)}),
         "max_length": config.student.max_length,
         "config": asdict(config),
-        "git_commit": git_commit(),
-        "git_commit_of_steps": commits(out),
+        "git_commit": training_commit(out),
         "pairs_seen": {
             "assistant": config.assistant.pairs,
             "bottleneck": config.bottleneck.pairs,
             "student": config.student_stage.pairs,
             "contrastive": config.contrastive.pairs,
         },
+        "weaknesses": weaknesses(final, scores.get("lexical")),
         "evaluation": {**final, "averages_by_step": _averages(scores)},
         "data": data_sources(corpus),
         "parity_texts": parity_texts(corpus),
@@ -49,10 +51,32 @@ def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, fold
     write_json_atomically(folder / "crosslet.json", summary)
 
 
-def commits(out: Path) -> dict[str, str]:
-    """The commit that each finished step ran at."""
-    marks = sorted(out.glob("*/done.json"), key=lambda path: path.stat().st_mtime)
-    return {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["git_commit"] for path in marks}
+def training_commit(out: Path) -> str:
+    """The commit that the last stage started at; each step's own is in its `done.json`."""
+    commit: str = json.loads((out / "contrastive" / "done.json").read_text(encoding="utf-8"))["git_commit"]
+    return commit
+
+
+def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
+    """What a user should know before choosing the model: its worst pairs, and where training made it worse.
+
+    Args: start: scores of the lexical start, where it was scored.
+    """
+    found = []
+    if "stsb_test" in scores:
+        pairs = {pair: score for pair, score in scores["stsb_test"].items() if pair != "average"}
+        worst = sorted(pairs, key=pairs.__getitem__)[:WORST_PAIRS]
+        listed = ", ".join(f"{pair} {pairs[pair]:.1f}" for pair in worst)
+        found.append(
+            f"Weakest on the STS benchmark's test set: {listed}; the mean is {scores['stsb_test']['average']:.1f}."
+        )
+    if start is not None:
+        found += [
+            f"Below its own lexical start on {metric}: {', '.join(worse)}."
+            for metric, values in scores.items()
+            if (worse := [name for name, score in values.items() if score < start.get(metric, {}).get(name, score)])
+        ]
+    return found
 
 
 def catalog() -> dict[str, dict[str, Any]]:
@@ -100,5 +124,5 @@ def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
     return rows
 
 
-def _averages(scores: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+def _averages(scores: dict[str, Scores]) -> dict[str, dict[str, float]]:
     return {step: {name: values["average"] for name, values in each.items()} for step, each in scores.items()}

@@ -53,6 +53,7 @@ def write_record(folder: Path, **changes: object) -> None:
         "config": {"seed": 1, "student": {"recurrences": 2}},
         "git_commit": "0123abc",
         "pairs_seen": {"assistant": 2000, "student": 1000},
+        "weaknesses": ["Weakest on everything."],
         "evaluation": {
             "stsb_test": {"en-de": 61.25, "average": 61.25},
             "averages_by_step": {"lexical": {"stsb_test": 40.0}, "student": {"stsb_test": 61.25}},

@@ -36,6 +36,10 @@ def test_it_tells_how_the_model_was_trained(card: str) -> None:
     assert '"recurrences": 2' in card
 
 
+def test_it_names_the_models_own_weaknesses_first(card: str) -> None:
+    assert "## Limitations\n\n- Weakest on everything.\n- Text beyond" in card
+
+
 def test_its_python_runs(
     card: str, student_artifact: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

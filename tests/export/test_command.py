@@ -18,6 +18,7 @@ def test_the_artifact_verifies_and_says_what_it_is(student_artifact: Path) -> No
         "config": {"seed": 1, "student": {"recurrences": 2}},
         "git_commit": "0123abc",
         "pairs_seen": {"assistant": 2000, "student": 1000},
+        "weaknesses": ["Weakest on everything."],
     }
     assert manifest.data_licences[0].licence == "CC BY 2.0 FR"
     assert manifest.evaluation["stsb_test"] == {"en-de": 61.25, "average": 61.25}

@@ -1,0 +1,62 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.parallel_text import write_data_folder
+from training.config import load_config
+from training.corpora.mix import Corpus, build_corpus
+from training.summary import catalog, data_sources, parity_texts, sts_gate, training_commit, weaknesses
+
+CONFIGS = sorted((Path(__file__).parents[2] / "training/configs").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data_folder(tmp_path_factory.mktemp("data"), pairs_per_language=50)
+
+
+@pytest.fixture(scope="module")
+def corpus(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    out = tmp_path_factory.mktemp("corpus")
+    config = load_config(next(path for path in CONFIGS if path.stem == "smoke"))
+    build_corpus(config.corpus, config.languages, data, out, seed=1)
+    return Corpus.load(out / "pairs.tsv")
+
+
+def test_every_source_of_the_default_configuration_has_a_licence() -> None:
+    default = next(path for path in CONFIGS if path.stem == "default")
+    sources = yaml.safe_load(default.read_text(encoding="utf-8"))["corpus"]["sources"]
+    assert sources.keys() <= catalog().keys()
+    assert all(entry["licence"] and entry["url"].startswith("https://") for entry in catalog().values())
+
+
+def test_data_sources_count_the_pairs_of_the_corpus(corpus: Corpus) -> None:
+    assert data_sources(corpus) == [{"source": "sentences", "licence": "see the source", "url": "", "pairs": 100}]
+
+
+def test_there_are_parity_texts_in_every_language(corpus: Corpus) -> None:
+    texts = parity_texts(corpus)
+    assert {language: len(found) for language, found in texts.items()} == {"en": 2, "de": 2, "es": 2}
+
+
+def test_the_gate_takes_english_and_cross_lingual_rows(data: Path) -> None:
+    rows = sts_gate(data, ["de", "es", "fr"])
+    assert len(rows) == 3 * 148  # no file for en-fr
+    assert all(0 <= score <= 5 for score, _, _ in rows)
+
+
+def test_weaknesses_name_the_worst_pairs_and_what_training_made_worse() -> None:
+    start = {"stsb_test": {"en-ar": 30.0, "en-de": 50.0, "en-fr": 51.0, "en-hi": 20.0, "average": 37.8}}
+    scores = {"stsb_test": {"en-ar": 29.0, "en-de": 60.0, "en-fr": 61.0, "en-hi": 25.0, "average": 43.8}}
+    worst, below = weaknesses(scores, start)
+    assert worst == "Weakest on the STS benchmark's test set: en-hi 25.0, en-ar 29.0, en-de 60.0; the mean is 43.8."
+    assert below == "Below its own lexical start on stsb_test: en-ar."
+    assert weaknesses(scores, None) == [worst]
+
+
+def test_the_commit_is_the_one_the_last_stage_started_at(tmp_path: Path) -> None:
+    (tmp_path / "contrastive").mkdir()
+    (tmp_path / "contrastive/done.json").write_text(json.dumps({"git_commit": "abc"}))
+    assert training_commit(tmp_path) == "abc"
