@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - multilingual texts
 """Builds a tiny real artifact without torch: a trained WordPiece tokenizer and a mean-of-embeddings graph."""
 
 import dataclasses
