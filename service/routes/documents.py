@@ -6,11 +6,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from service.answers import dump_json, dumped_response, json_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
-from service.errors import InvalidInput, NotFound
-from service.index.collection import Collection
-from service.index.documents import Document, StoredDocument
-from service.routes.described import BODY_ERRORS, answers, inference
-from service.schemas import (
+from service.document_schemas import (
     DeleteDocumentsRequest,
     DeleteDocumentsResponse,
     DocumentIn,
@@ -19,6 +15,10 @@ from service.schemas import (
     PutDocumentsRequest,
     PutDocumentsResponse,
 )
+from service.errors import InvalidInput, NotFound
+from service.index.collection import Collection
+from service.index.documents import Document, StoredDocument
+from service.routes.described import BODY_ERRORS, answers, inference
 from service.strict_json import JsonRoute
 
 router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)

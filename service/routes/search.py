@@ -7,13 +7,13 @@ from fastapi import APIRouter, Response
 
 from service.answers import dump_json, dumped_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed
+from service.document_schemas import SearchRequest, SearchResponse
 from service.errors import InvalidInput
 from service.index.base import Vectors
 from service.index.collection import Collection, Match
 from service.index.filters import to_condition
 from service.routes.described import inference
 from service.runtime import Runtime
-from service.schemas import SearchRequest, SearchResponse
 from service.strict_json import JsonRoute
 
 router = APIRouter(tags=["documents"], route_class=JsonRoute)

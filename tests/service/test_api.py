@@ -12,16 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from service.document_schemas import MAX_METADATA_DEPTH, DeleteDocumentsRequest, PutDocumentsRequest, SearchRequest
 from service.encoder import load_encoder
 from service.openai_schemas import OpenAIEmbeddingsRequest
-from service.schemas import (
-    MAX_METADATA_DEPTH,
-    DeleteDocumentsRequest,
-    EmbedRequest,
-    PutDocumentsRequest,
-    SearchRequest,
-    SimilarityRequest,
-)
+from service.schemas import EmbedRequest, SimilarityRequest
 from tests.artifacts import DIM, MAX_LENGTH, TEXTS
 from tests.service.conftest import Serve
 

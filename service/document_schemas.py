@@ -1,0 +1,151 @@
+"""The JSON of documents and searches, described field by field. Knows shapes; limits that are settings come later."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from service.schemas import GUITAR, Listed, Strict
+
+FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
+MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
+
+
+def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
+    depth = _depth(metadata)
+    if depth > MAX_METADATA_DEPTH:
+        raise ValueError(f"nested too deeply: {depth} levels; the limit is {MAX_METADATA_DEPTH}")
+    return metadata
+
+
+def _depth(value: object) -> int:
+    """Levels of objects and lists, counted level by level: deep values must not exhaust Python's stack."""
+    depth, level = 0, [value]
+    while containers := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    return depth
+
+
+Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
+# No control characters: an id must survive a URL, a log and a terminal.
+DocumentId = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class DocumentIn(Strict):
+    """A document to keep and find."""
+
+    id: DocumentId = Field(description="Its name; putting the same id again replaces the document.", examples=["de/1"])
+    text: str = Field(min_length=1, description="The text that is embedded and found.", examples=[GUITAR[1]])
+    metadata: Metadata = Field(
+        default_factory=dict,
+        description="Any JSON object. Strings, numbers, booleans, null and lists of them can be filtered on.",
+        examples=[{"lang": "de", "year": 2021, "tags": ["music"]}],
+    )
+
+
+class PutDocumentsRequest(Strict):
+    """Documents to insert or replace."""
+
+    documents: Listed[DocumentIn] = Field(
+        description="Each id at most once.", examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]]
+    )
+
+
+class PutDocumentsResponse(BaseModel):
+    """Answered only once the documents are on the disk and searchable."""
+
+    upserted: int = Field(description="How many documents were inserted or replaced.", examples=[1])
+    revision: int = Field(description="The number of this change; it only grows.", examples=[7])
+
+
+class DeleteDocumentsRequest(Strict):
+    """Documents to remove: by ids or by a filter."""
+
+    ids: Listed[str] | None = Field(None, description="Ids to remove; unknown ones are ignored.", examples=[["de/1"]])
+    filter: dict[str, Any] | None = Field(
+        None, description="Removes every document whose metadata match; not empty.", examples=FILTER_EXAMPLES
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.ids is None) == (self.filter is None):
+            raise ValueError("send either ids or filter")
+        return self
+
+
+class DeleteDocumentsResponse(BaseModel):
+    """The outcome of a removal."""
+
+    deleted: int = Field(description="How many documents there were to remove.", examples=[1])
+
+
+class DocumentOut(BaseModel):
+    """A stored document."""
+
+    id: str = Field(description="Its name.", examples=["de/1"])
+    text: str = Field(description="Its text.", examples=[GUITAR[1]])
+    metadata: dict[str, Any] = Field(description="What was put with it.", examples=[{"lang": "de"}])
+    revision: int = Field(description="The number of the change that put it.", examples=[7])
+
+
+class DocumentsPage(BaseModel):
+    """Documents in the order of their first arrival."""
+
+    documents: list[DocumentOut] = Field(
+        description="At most `limit` documents.",
+        examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}, "revision": 7}]],
+    )
+    next_cursor: str | None = Field(
+        description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
+    )
+    total: int = Field(description="How many documents there are.", examples=[200])
+
+
+class SearchRequest(Strict):
+    """What to look for among the documents."""
+
+    query: str | None = Field(
+        None, description="One query, in any language of the model.", examples=["Gitarre spielen"]
+    )
+    queries: Listed[str] | None = Field(None, description="Several queries; or `query`, not both.", examples=[GUITAR])
+    top_k: int = Field(10, ge=1, description="How many documents to return for each query.", examples=[5])
+    filter: dict[str, Any] | None = Field(
+        None,
+        description="Conditions on the metadata, applied inside the search: top_k are found whenever so many match.",
+        examples=FILTER_EXAMPLES,
+    )
+    min_score: float | None = Field(
+        None, ge=-1, le=1, description="Leave out documents whose cosine is lower.", examples=[0.3]
+    )
+    include: Listed[Literal["text", "metadata"]] = Field(
+        default=["text", "metadata"], description="What to return with each id and score.", examples=[["text"]]
+    )
+    rerank: bool = Field(
+        False, description="Re-score with a re-ranker; refused while none is loaded.", examples=[False]
+    )
+    rerank_k: int = Field(50, ge=1, description="How many candidates the re-ranker reads.", examples=[50])
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.query is None) == (self.queries is None):
+            raise ValueError("send either query or queries")
+        return self
+
+
+class SearchResult(BaseModel):
+    """One document that was found."""
+
+    id: str = Field(description="The document's id.", examples=["de/1"])
+    score: float = Field(description="Cosine with the query, in [-1, 1].", examples=[0.83])
+    text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])
+    metadata: dict[str, Any] | None = Field(None, description="Its metadata, if included.", examples=[{"lang": "de"}])
+
+
+class SearchResponse(BaseModel):
+    """Documents by descending score, ties by id."""
+
+    results: list[SearchResult] | list[list[SearchResult]] = Field(
+        description="A list for `query`, a list of lists for `queries`.",
+        examples=[[{"id": "de/1", "score": 0.83, "text": GUITAR[1], "metadata": {"lang": "de"}}]],
+    )
+    took_ms: float = Field(description="Milliseconds from the query's arrival to this answer.", examples=[2.4])
