@@ -17,7 +17,7 @@ compile() {  # compile OUTPUT ARGUMENT...: resolve into requirements/OUTPUT
 unset UV_INDEX UV_DEFAULT_INDEX UV_INDEX_URL UV_EXTRA_INDEX_URL UV_FIND_LINKS
 
 # First the largest set; the others are held to its versions, so tests run exactly what is served.
-compile dev.txt pyproject.toml --extra training --extra export --group dev --no-emit-package torch "$@"
+compile dev.txt pyproject.toml --extra training --extra export --extra mteb --group dev --no-emit-package torch "$@"
 compile training.txt pyproject.toml --extra training --extra export --no-emit-package torch \
     --constraint requirements/dev.txt "$@"
 compile service.txt pyproject.toml --constraint requirements/dev.txt "$@"

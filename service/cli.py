@@ -67,7 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_GROUP)}
     if arguments and arguments[0] in plugins:
-        run: Callable[[list[str]], int] = plugins[arguments[0]].load()
+        try:
+            run: Callable[[list[str]], int] = plugins[arguments[0]].load()
+        except ModuleNotFoundError as exc:
+            print(f"crosslet: {arguments[0]} needs {exc.name}: pip install 'crosslet[training]'", file=sys.stderr)
+            return REFUSED
         return run(arguments[1:])
     options = _parser(plugins).parse_args(arguments)
     try:

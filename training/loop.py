@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
-from training.config import StageConfig
 from training.device import autocast
 from training.errors import DivergedError
 from training.files import write_atomically
+from training.stages.config import StageConfig
 
 logger = logging.getLogger(__name__)
 BatchT = TypeVar("BatchT")
@@ -42,7 +42,7 @@ def parameter_groups(model: nn.Module, config: StageConfig) -> list[dict[str, An
     embeddings = [parameter for name, parameter in trainable if "word_embeddings" in name]
     body = [parameter for name, parameter in trainable if "word_embeddings" not in name]
     groups = [
-        {"params": embeddings, "lr": config.embedding_learning_rate},
+        {"params": embeddings, "lr": config.embedding_learning_rate or config.learning_rate},
         {"params": body, "lr": config.learning_rate},
     ]
     return [group for group in groups if group["params"]]

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerFast
 
 from training.batches import length_bucketed
-from training.config import RunConfig, StageConfig
+from training.config import RunConfig
 from training.corpora.mix import Corpus, build_corpus, sampling_plan
 from training.corpora.readers import find_pair_file
 from training.device import pick_device
@@ -28,6 +28,7 @@ from training.pipeline import Step
 from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective, student_from_assistant
+from training.stages.config import StageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.stages.start import assistant_from_teacher, check_shrinkable
@@ -99,7 +100,7 @@ class Run:
 
     def stage_plan(self, config: StageConfig, *, purpose: int) -> NDArray[np.int64]:
         """The pairs of a stage."""
-        return self.plan(config.pairs, purpose=purpose, language_exponent=config.language_exponent)
+        return self.plan(config.pairs or 2, purpose=purpose, language_exponent=config.language_exponent)
 
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -142,7 +143,7 @@ class Run:
 
     def train_assistant(self, folder: Path) -> None:
         """Stage 1."""
-        assistant = self.load("lexical")
+        assistant = self.load("start")
         config = self.config.assistant
         plan = self.stage_plan(config, purpose=1)
         objective = assistant_objective(assistant, self.teacher_labels(plan), self.pairs(config))
@@ -226,12 +227,12 @@ class Run:
             Step("tokenizer", lambda c: asdict(c.tokenizer), ("corpus",), self.train_tokenizer),
             Step("tokens", lambda c: {"max_length": c.student.max_length}, ("tokenizer",), self.tokenize),
             Step(
-                "lexical",
+                "start",
                 lambda c: {**asdict(c.lexical), "teacher": teacher_identity(c.teacher)},
                 ("tokens", "corpus", "tokenizer"),
                 self.start_lexically,
             ),
-            Step("assistant", lambda c: stage_settings(c.assistant), ("lexical",), self.train_assistant),
+            Step("assistant", lambda c: stage_settings(c.assistant), ("start",), self.train_assistant),
             Step(
                 "bottleneck",
                 lambda c: {**stage_settings(c.bottleneck), "student": asdict(c.student)},

@@ -42,7 +42,7 @@ def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, fold
             "student": config.student_stage.pairs,
             "contrastive": config.contrastive.pairs,
         },
-        "weaknesses": weaknesses(final, scores.get("lexical")),
+        "weaknesses": weaknesses(final, scores.get("start")),
         "evaluation": {**final, "averages_by_step": _averages(scores)},
         "data": data_sources(corpus),
         "parity_texts": parity_texts(corpus),

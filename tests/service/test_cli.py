@@ -94,6 +94,15 @@ def test_another_package_can_add_a_subcommand(
     assert "crosslet evaluate" in capsys.readouterr().out
 
 
+def test_a_command_whose_packages_are_missing_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = EntryPoint("evaluate", "no_such_package:main", cli.PLUGIN_GROUP)
+    monkeypatch.setattr(cli, "entry_points", lambda group: EntryPoints([plugin]).select(group=group))
+    assert cli.main(["evaluate"]) == 2
+    assert capsys.readouterr().err == "crosslet: evaluate needs no_such_package: pip install 'crosslet[training]'\n"
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["nope"], ["search"], ["search", "x", "--filter", "[1]"], ["search", "x", "--top-k", "-5"]]
 )

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from training.config import RunConfig, build, load_config
+from training.config import RunConfig, load_config
 from training.errors import ConfigError
+from training.parsing import build
 
 CONFIGS = sorted((Path(__file__).parents[2] / "training" / "configs").glob("*.yaml"))
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
@@ -34,7 +35,7 @@ def test_a_missing_key_is_refused_by_name() -> None:
         ("seed", True, "must be of type int"),
         ("student", {"bottleneck_size": "128"}, "must be of type int"),
         ("corpus", {"on_bad_line": "ignore"}, "must be one of stop, skip"),
-        ("contrastive", {"pairs": 1, "objective": "hard"}, "must be one of soft, none"),
+        ("contrastive", {"pairs": 1, "objective": "hard"}, "must be one of soft, bool, ce, none"),
         ("assistant", [1], "must be a mapping"),
     ],
 )
@@ -51,8 +52,13 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"student": {"recurrences": 0}}, "student.recurrences is 0"),
         ({"assistant": {"pairs": 10, "batch_size": 0}}, "assistant.batch_size is 0; it must be at least 2"),
         ({"corpus": {"sources": {"news": {"weight": 0.0}}}}, "corpus.sources.news.weight is 0.0; it must be above 0"),
-        ({"evaluation": {"steps": ["lexcal"]}}, "must be one of lexical, assistant"),
+        ({"evaluation": {"steps": ["lexcal"]}}, "must be one of start, assistant"),
         ({"assistant": {"pairs": 10, "learning_rate": "1e-4"}}, "write 1.0e-4"),
+        ({"assistant": {}}, "assistant must have either pairs or epochs"),
+        ({"assistant": {"pairs": 10, "epochs": 1}}, "assistant must have either pairs or epochs"),
+        ({"assistant": {"epochs": 0}}, "assistant.epochs is 0"),
+        ({"contrastive": {"pairs": 10, "sources": ["talks"]}}, "contrastive.sources has 'talks'"),
+        ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
     ],
 )
 def test_a_value_that_no_run_can_use_is_refused(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:

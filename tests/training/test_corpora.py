@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.tiny import tiny_corpus
-from training.config import CorpusConfig, SourceConfig
+from training.corpora.config import CorpusConfig, SourceConfig
 from training.corpora.leakage import EvaluationSentences, check_no_leakage, normalize_for_matching
 from training.corpora.mix import Corpus, build_corpus, language_shares, sampling_plan
 from training.corpora.readers import read_tsv_pairs

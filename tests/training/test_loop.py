@@ -8,12 +8,13 @@ import torch
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from training import loop
 from training.batches import length_bucketed
-from training.config import ContrastiveConfig, StageConfig, StudentConfig
+from training.config import StudentConfig
 from training.errors import ConfigError, DivergedError
 from training.loop import Objective, train, warmup_then_linear
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective, student_from_assistant
+from training.stages.config import ContrastiveConfig, StageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.stages.student import student_objective
@@ -127,7 +128,9 @@ def test_the_learning_rate_warms_up_and_falls_to_zero() -> None:
 
 def test_the_student_starts_as_the_assistant_when_nothing_is_cut() -> None:
     assistant = tiny_sentence_encoder()
-    student = student_from_assistant(assistant, StudentConfig(None, 2, 1), FREQUENCY).eval()
+    student = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=None, unit_layers=2, recurrences=1), FREQUENCY
+    ).eval()
     with torch.no_grad():
         expected, actual = (PAIRS.encode(model, np.arange(6)) for model in (assistant, student))
     torch.testing.assert_close(actual, expected)
@@ -135,12 +138,16 @@ def test_the_student_starts_as_the_assistant_when_nothing_is_cut() -> None:
 
 def test_a_unit_deeper_than_the_assistant_is_refused() -> None:
     with pytest.raises(ConfigError, match="unit_layers is 3; the assistant has 2"):
-        student_from_assistant(tiny_sentence_encoder(), StudentConfig(4, 3, 1), FREQUENCY)
+        student_from_assistant(
+            tiny_sentence_encoder(), StudentConfig(bottleneck_size=4, unit_layers=3, recurrences=1), FREQUENCY
+        )
 
 
 def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path) -> None:
     assistant = tiny_sentence_encoder()
-    student = student_from_assistant(assistant, StudentConfig(4, 2, 1), FREQUENCY).eval()
+    student = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY
+    ).eval()
     before = state_of(student)
     objective = bottleneck_objective(assistant, student, PAIRS)
     first = objective.losses(np.arange(40))["tokens"].item()
@@ -153,7 +160,9 @@ def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path) ->
 
 def test_the_svd_start_is_closer_than_a_random_one() -> None:
     assistant = tiny_sentence_encoder()
-    start = student_from_assistant(assistant, StudentConfig(4, 2, 1), FREQUENCY).eval()
+    start = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY
+    ).eval()
     loss = bottleneck_objective(assistant, start, PAIRS).losses(np.arange(40))["tokens"].item()
     words = start.encoder.get_input_embeddings()
     with torch.no_grad():
@@ -163,7 +172,9 @@ def test_the_svd_start_is_closer_than_a_random_one() -> None:
 
 def test_stage_three_pulls_the_student_to_the_assistant(tmp_path: Path) -> None:
     assistant = tiny_sentence_encoder()
-    student = student_from_assistant(assistant, StudentConfig(4, 1, 2), FREQUENCY).eval()
+    student = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=4, unit_layers=1, recurrences=2), FREQUENCY
+    ).eval()
     before = state_of(assistant)
     objective = student_objective(assistant.requires_grad_(False), student, PAIRS)
     first = sum(value.item() for value in objective.losses(np.arange(40)).values())

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from training.__main__ import main
-from training.config import RunConfig, build
+from training.config import RunConfig
 from training.errors import CorpusError, StepMismatchError
 from training.files import files_under, fingerprint_files
+from training.parsing import build
 from training.pipeline import Step, run_steps
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from training.config import CorpusConfig
+from training.corpora.config import CorpusConfig
 from training.corpora.leakage import EvaluationSentences, check_no_leakage, normalize_for_matching
 from training.corpora.readers import find_pair_file, read_tsv_pairs
 from training.errors import CorpusError

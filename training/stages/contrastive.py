@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.config import ContrastiveConfig
 from training.loop import Objective
 from training.losses import embedding_mse, multilingual_contrastive
 from training.sentence import SentenceEncoder
+from training.stages.config import ContrastiveConfig
 from training.stages.pairs import PairEncoder, TeacherLabels
 
 
