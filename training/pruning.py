@@ -1,0 +1,145 @@
+"""Prunes a tokenizer to the pieces that a corpus uses. Knows `tokenizer.json`; knows nothing about encoders.
+
+A text made of kept pieces is cut as before: the whole vocabulary's best segmentation stays the best among fewer
+(WordPiece and Unigram), and every merge that led to a kept piece is kept (BPE).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
+from tokenizers.pre_tokenizers import ByteLevel  # type: ignore[import-untyped]
+
+from training.errors import ConfigError
+
+CONTINUATION = "##"  # before a WordPiece inside a word
+COUNT_BATCH = 10_000
+
+
+def count_pieces(tokenizer: Tokenizer, texts: list[str]) -> NDArray[np.int64]:
+    """How often each piece of the vocabulary occurs in the texts: (V,)."""
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    counts_V = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(texts), COUNT_BATCH):
+        encodings = tokenizer.encode_batch(texts[start : start + COUNT_BATCH], add_special_tokens=False)
+        counts_V += np.bincount([index for encoding in encodings for index in encoding.ids], minlength=size)
+    return counts_V
+
+
+def prune_tokenizer(
+    tokenizer: Tokenizer, counts_V: NDArray[np.int64], size: int
+) -> tuple[Tokenizer, NDArray[np.int64]]:
+    """A tokenizer of at most `size` pieces: specials, characters in use, then the most frequent pieces.
+
+    Returns: the tokenizer, and the old id of each new one, (V',).
+    Raises:  ConfigError: a kind of model that cannot be pruned, or specials and characters alone are more than `size`.
+    """
+    state: dict[str, Any] = json.loads(tokenizer.to_str())
+    model = state["model"]
+    if model["type"] not in ("WordPiece", "Unigram", "BPE"):
+        raise ConfigError(f"a {model['type']} tokenizer cannot be pruned; WordPiece, Unigram and BPE can")
+    pieces = _pieces(model)
+    keep = _required(state, pieces, counts_V)
+    if len(keep) > size:
+        raise ConfigError(
+            f"tokenizer.vocab_size is {size}; special tokens and the corpus's characters alone are {len(keep)}"
+        )
+    ids = {piece: index for index, piece in enumerate(pieces)}
+    sources = _merge_sources(model)
+    for index in np.argsort(-counts_V, kind="stable"):
+        if counts_V[index] == 0 or len(keep) >= size:
+            break
+        needed = {ids[piece] for piece in _with_parts(pieces[index], sources)} - keep
+        if len(keep) + len(needed) <= size:
+            keep |= needed
+    old_ids = np.array(sorted(keep), dtype=np.int64)
+    _renumber(state, pieces, {int(old): new for new, old in enumerate(old_ids)})
+    return Tokenizer.from_str(json.dumps(state)), old_ids
+
+
+def _pieces(model: dict[str, Any]) -> list[str]:
+    """The vocabulary in the order of its ids."""
+    if model["type"] == "Unigram":
+        return [piece for piece, _ in model["vocab"]]
+    pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
+        raise ConfigError("the tokenizer's ids have gaps; it cannot be pruned")
+    return pieces
+
+
+def _required(state: dict[str, Any], pieces: list[str], counts_V: NDArray[np.int64]) -> set[int]:
+    """Specials, and every single character of a piece in use: what rarer words fall back to."""
+    specials = {token["id"] for token in state["added_tokens"]} | {state["model"].get("unk_id")}
+    beyond = sorted(index for index in specials if index is not None and index >= len(pieces))
+    if beyond:
+        raise ConfigError(
+            f"the tokenizer has an added token with id {beyond[0]}, beyond its model: it cannot be pruned"
+        )
+    used = {character for index in np.flatnonzero(counts_V[: len(pieces)]) for character in pieces[index]}
+    if state["model"]["type"] == "BPE":
+        used |= set(ByteLevel.alphabet()) & set(pieces)
+    characters = {index for index, piece in enumerate(pieces) if piece.removeprefix(CONTINUATION) in used}
+    return characters | {index for index in specials if index is not None}
+
+
+def _merge_sources(model: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """For each BPE piece the pairs that merge into it; empty for other models."""
+    sources: dict[str, list[tuple[str, str]]] = {}
+    for left, right in _merges(model):
+        sources.setdefault(left + right, []).append((left, right))
+    return sources
+
+
+def _merges(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for merge in model.get("merges") or []:
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        yield left, right
+
+
+def _with_parts(piece: str, sources: dict[str, list[tuple[str, str]]]) -> set[str]:
+    """A piece and all that BPE merges on the way to it."""
+    found, open_ = {piece}, [piece]
+    while open_:
+        for pair in sources.get(open_.pop(), []):
+            new = set(pair) - found
+            found |= new
+            open_ += new
+    return found
+
+
+def _renumber(state: dict[str, Any], pieces: list[str], new_id: dict[int, int]) -> None:
+    """Leave only the kept pieces, under their new ids, wherever `tokenizer.json` names ids."""
+    model = state["model"]
+    if model["type"] == "Unigram":
+        model["vocab"] = [model["vocab"][old] for old in new_id]
+        model["unk_id"] = new_id.get(model["unk_id"])
+    else:
+        model["vocab"] = {pieces[old]: new for old, new in new_id.items()}
+    if "merges" in model:
+        kept = model["vocab"]
+        model["merges"] = [
+            [left, right] for left, right in _merges(model) if left in kept and right in kept and left + right in kept
+        ]
+    for token in state["added_tokens"]:
+        token["id"] = new_id[token["id"]]
+    _renumber_post_processor(state["post_processor"], new_id)
+
+
+def _renumber_post_processor(processor: dict[str, Any] | None, new_id: dict[int, int]) -> None:
+    if processor is None:
+        return
+    for nested in processor.get("processors", []):
+        _renumber_post_processor(nested, new_id)
+    for token in processor.get("special_tokens", {}).values():  # TemplateProcessing
+        token["ids"] = [new_id[index] for index in token["ids"]]
+    for key in ("sep", "cls"):  # BertProcessing, RobertaProcessing
+        if key in processor:
+            piece, index = processor[key]
+            processor[key] = [piece, new_id[index]]
