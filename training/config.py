@@ -53,6 +53,9 @@ class EvaluationConfig:
     """What is measured after which steps."""
 
     steps: list[Model] = field(default_factory=lambda: ["start", "assistant", "contrastive"])
+    languages: list[str] | None = None  # None: the run's
+    sts_rows: int | None = None  # the first so many of each STS file; None: all
+    tatoeba_rows: int | None = None  # the first so many lines of each Tatoeba file; None: all
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def check(config: RunConfig, *, where: str) -> None:
         "student.bottleneck_size": (config.student.bottleneck_size or 1, 1),
         "lexical.pairs": (config.lexical.pairs, 1),
         "tokenizer.vocab_size": (config.tokenizer.vocab_size, 10),
+        "evaluation.sts_rows": (2 if config.evaluation.sts_rows is None else config.evaluation.sts_rows, 2),
+        "evaluation.tatoeba_rows": (1 if config.evaluation.tatoeba_rows is None else config.evaluation.tatoeba_rows, 1),
         "languages (how many)": (len(config.languages), 1),
         "corpus.sources (how many)": (len(config.corpus.sources), 1),
     }

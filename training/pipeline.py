@@ -23,6 +23,7 @@ import yaml
 from training.config import RunConfig
 from training.errors import ConfigError, CorpusError, LeakageError, StepMismatchError
 from training.files import partial, write_atomically, write_json_atomically
+from training.hardware import describe_hardware
 from training.loop import STATE
 
 logger = logging.getLogger(__name__)
@@ -81,9 +82,33 @@ def run_steps(
             _run(step, marks[step.name], out / step.name)
 
 
+def fingerprints(steps: list[Step], config: RunConfig, *, data_fingerprint: str) -> dict[str, str]:
+    """The identity of each step's result, by name: runs that agree in it make the same thing."""
+    return {name: mark.fingerprint for name, mark in _marks(steps, config, data_fingerprint).items()}
+
+
+def share_steps(steps: list[Step], config: RunConfig, out: Path, store: Path, *, data_fingerprint: str) -> None:
+    """Make each step's folder a link to `store`/<step>-<fingerprint>, so that runs do once what they have in common.
+
+    A step whose settings changed is linked anew; what it was before stays in the store. `run_steps` then does the work.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for name, fingerprint in fingerprints(steps, config, data_fingerprint=data_fingerprint).items():
+        shared, link = store / f"{name}-{fingerprint}", out / name
+        shared.mkdir(parents=True, exist_ok=True)
+        if link.is_symlink():
+            link.unlink()
+        link.symlink_to(os.path.relpath(shared, out), target_is_directory=True)
+
+
 def _run(step: Step, mark: Mark, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    record = {**dataclasses.asdict(mark), "git_commit": git_commit()}
+    record = {
+        **dataclasses.asdict(mark),
+        "git_commit": git_commit(),
+        "hardware": describe_hardware(),
+        "resumed": (folder / STARTED).exists(),
+    }
     write_json_atomically(folder / STARTED, record)
     started = time.monotonic()
     try:

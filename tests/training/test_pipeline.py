@@ -9,7 +9,7 @@ from training.config import RunConfig
 from training.errors import CorpusError, StepMismatchError
 from training.files import files_under, fingerprint_files
 from training.parsing import build
-from training.pipeline import Step, run_steps
+from training.pipeline import Step, fingerprints, run_steps, share_steps
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 
@@ -113,6 +113,39 @@ def test_a_removed_setting_is_named(tmp_path: Path) -> None:
         run_steps(steps({"a": 1}), config(), tmp_path, data_fingerprint="d")
 
 
+def share_and_run(work: Work, settings: RunConfig, folder: Path) -> None:
+    share_steps(work.steps(), settings, folder, folder.parent / "steps", data_fingerprint="d")
+    run_steps(work.steps(), settings, folder, data_fingerprint="d")
+
+
+def test_two_runs_do_once_what_they_have_in_common(tmp_path: Path) -> None:
+    work = Work()
+    share_and_run(work, config(), tmp_path / "one")
+    share_and_run(work, config(name="y"), tmp_path / "two")  # `second` reads the name
+    assert work.ran == ["first", "second", "third", "second", "third"]
+    assert (tmp_path / "one/first").resolve() == (tmp_path / "two/first").resolve()
+    assert (tmp_path / "one/second").resolve() != (tmp_path / "two/second").resolve()
+    assert len(list((tmp_path / "steps").iterdir())) == 5
+
+
+def test_a_shared_run_whose_settings_change_and_change_back_finds_its_work_again(tmp_path: Path) -> None:
+    work = Work()
+    for name in ("x", "y", "x"):
+        share_and_run(work, config(name=name), tmp_path / "one")
+    assert work.ran == ["first", "second", "third", "second", "third"]
+
+
+def test_a_folder_of_shared_steps_can_be_moved(tmp_path: Path) -> None:
+    share_and_run(Work(), config(), tmp_path / "here/one")
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert (tmp_path / "there/one/third/result").read_text() == "third"
+
+
+def test_fingerprints_follow_the_settings_of_earlier_steps() -> None:
+    here, there = (fingerprints(Work().steps(), config(name=name), data_fingerprint="d") for name in ("x", "y"))
+    assert [name for name in here if here[name] != there[name]] == ["second", "third"]
+
+
 def test_a_step_refused_for_its_corpus_can_run_again_with_another(tmp_path: Path) -> None:
     def refuse(folder: Path) -> None:
         raise CorpusError("no text")
@@ -156,6 +189,8 @@ def test_a_finished_step_records_its_settings_and_the_commit(tmp_path: Path) -> 
     done = json.loads((tmp_path / "first" / "done.json").read_text())
     assert done["settings"] == {"seed": 1}
     assert done["git_commit"]
+    assert "threads" in done["hardware"]
+    assert done["resumed"] is False
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ class StageConfig:
     epochs: float | None = None  # as many pairs as this many times its sources hold
     sources: list[str] | None = None  # None: all of the corpus
     language_exponent: float | None = None  # None: `CorpusConfig.language_exponent`; below 0 favours thin languages
+    seed: int | None = None  # of which pairs it draws, and their order; None: the run's
     batch_size: int = 64  # pairs
     learning_rate: float = 1e-4
     embedding_learning_rate: float | None = None  # of the word embeddings; None: `learning_rate`
