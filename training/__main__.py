@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import logging
 import signal
 import sys
@@ -11,8 +10,9 @@ from pathlib import Path
 
 from training.config import load_config
 from training.errors import TrainingError
-from training.pipeline import run_steps
-from training.steps import Run
+from training.pipeline import run_alone, run_steps
+from training.run import Run
+from training.steps import steps_of
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,16 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
 def run_job(options: argparse.Namespace) -> None:
     """All steps, or those up to `--until`, with the output folder to itself."""
     run = Run(load_config(options.config), options.data, options.out)
-    steps = run.steps()
+    steps = steps_of(run)
     names = [step.name for step in steps]
     if options.until and options.until not in names:
         raise TrainingError(f"there is no step {options.until!r}; steps: {', '.join(names)}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # freed by the system however the run ends
-        except BlockingIOError as exc:
-            raise TrainingError(f"another run is writing to {options.out}") from exc
+    with run_alone(options.out):
         run_steps(
             steps[: names.index(options.until) + 1] if options.until else steps,
             run.config,

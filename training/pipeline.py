@@ -6,6 +6,7 @@ corpus -> tokenizer -> tokens -> teacher -> lexical -> assistant -> bottleneck -
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import logging
@@ -13,7 +14,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from typing import Any
 import yaml
 
 from training.config import RunConfig
-from training.errors import ConfigError, CorpusError, LeakageError, StepMismatchError
+from training.errors import ConfigError, CorpusError, LeakageError, StepMismatchError, TrainingError
 from training.files import partial, write_atomically, write_json_atomically
 from training.hardware import describe_hardware
 from training.loop import STATE
@@ -53,6 +55,21 @@ class Mark:
 
     fingerprint: str
     settings: Any
+
+
+@contextmanager
+def run_alone(out: Path) -> Iterator[None]:
+    """Have an output folder to oneself; the system frees it however the run ends.
+
+    Raises: TrainingError: another run has it.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise TrainingError(f"another run is writing to {out}") from exc
+        yield
 
 
 def run_steps(
