@@ -84,14 +84,15 @@ def prior_embeddings(
 
 
 def _teacher_parts(piece: str, teacher_tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Teacher token ids of a new piece; a piece inside a word is looked up as WordPiece's continuation first."""
+    """Teacher token ids of a new piece; one inside a word is looked up as the teacher writes such pieces first."""
     word = piece.removeprefix(WORD_START)
     if not word:
         return []
     if word == piece:
-        inside = teacher_tokenizer.convert_tokens_to_ids("##" + word)
-        if inside is not None and inside != teacher_tokenizer.unk_token_id:
-            return [inside]
+        for inside in ("##" + word, word):  # WordPiece; BPE and Unigram
+            index = teacher_tokenizer.convert_tokens_to_ids(inside)
+            if index is not None and index != teacher_tokenizer.unk_token_id:
+                return [index]
     return list(teacher_tokenizer.encode(word, add_special_tokens=False))
 
 

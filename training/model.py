@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -178,15 +178,24 @@ def mean_pool(token_embedding_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
     return (token_embedding_BLH.float() * mask_BL1).sum(dim=1) / mask_BL1.sum(dim=1)
 
 
-def parameter_counts(encoder: CrossletEncoder) -> tuple[int, int]:
-    """(embedding, encoder) parameters as the paper counts them: word and position embeddings, the unit's layers once.
+class ParameterCounts(NamedTuple):
+    """Sizes as the paper counts them; token types and the embedding LayerNorm, a few thousand, are in none."""
 
-    Token types and the embedding LayerNorm, a few thousand, are in neither.
-    """
+    words: int  # V x H, or V x B + B x H
+    positions: int
+    layers: int  # the unit's, once
+
+    @property
+    def embedding(self) -> int:
+        """What the paper's tables call embedding parameters."""
+        return self.words + self.positions
+
+
+def parameter_counts(encoder: CrossletEncoder) -> ParameterCounts:
+    """Parameters of the word embeddings, the position embeddings and the layers."""
     embeddings = encoder.body.embeddings
-    parts = [embeddings.word_embeddings, embeddings.position_embeddings], [layer_stack(encoder.body).layer]
-    embedding, layers = (sum(p.numel() for module in modules for p in module.parameters()) for modules in parts)
-    return embedding, layers
+    parts = embeddings.word_embeddings, embeddings.position_embeddings, layer_stack(encoder.body).layer
+    return ParameterCounts(*(sum(p.numel() for p in part.parameters()) for part in parts))
 
 
 AutoConfig.register(CrossletConfig.model_type, CrossletConfig)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from training.config import RunConfig
 from training.corpora.mix import Corpus
 from training.evaluation.sts import read_sts
 from training.files import write_json_atomically
+from training.run import Run
 
 GATE_ROWS = 150  # of STSb dev for each language: what the exporter's quality gate is measured on
 PARITY_TEXTS = 2  # for each language
@@ -23,44 +23,41 @@ WORST_PAIRS = 3  # named in the model card
 Scores = dict[str, dict[str, float]]  # metric -> language or pair -> score x 100
 
 
-def write_summary(config: RunConfig, corpus: Corpus, data: Path, out: Path, folder: Path) -> None:
+def write_summary(run: Run, folder: Path) -> None:
     """Gather scores, data sources, parity texts and the quality gate's sentences."""
+    config, last = run.config, run.models[-1]
     scores: dict[str, Scores] = {
-        step: json.loads((out / f"{step}-scores" / "scores.json").read_text(encoding="utf-8"))
-        for step in config.evaluation.steps
+        model: json.loads(path.read_text(encoding="utf-8"))
+        for model in run.models
+        if (path := run.out / f"{model}-scores" / "scores.json").exists()
     }
-    final = scores.get("contrastive", {})
+    final = scores[last]
     summary = {
         "name": config.name,
         "languages": sorted({"en", *(language.split("_")[0] for language in config.languages)}),
         "max_length": config.student.max_length,
         "config": asdict(config),
-        "git_commit": training_commit(out),
-        "pairs_seen": {
-            "assistant": config.assistant.pairs,
-            "bottleneck": config.bottleneck.pairs,
-            "student": config.student_stage.pairs,
-            "contrastive": config.contrastive.pairs,
-        },
-        "weaknesses": weaknesses(final, scores.get("start")),
+        "git_commit": training_commit(run.out / last),
+        "pairs_seen": {stage: run.stage_pairs(stage) for stage in config.stages},
+        "weaknesses": weaknesses(final, scores.get("start") if last != "start" else None),
         "evaluation": {**final, "averages_by_step": _averages(scores)},
-        "data": data_sources(corpus),
-        "parity_texts": parity_texts(corpus),
-        "sts_gate": sts_gate(data, config.languages),
+        "data": data_sources(run.corpus),
+        "parity_texts": parity_texts(run.corpus),
+        "sts_gate": sts_gate(run.data, config.languages),
     }
     write_json_atomically(folder / "crosslet.json", summary)
 
 
-def training_commit(out: Path) -> str:
-    """The commit that the last stage started at; each step's own is in its `done.json`."""
-    commit: str = json.loads((out / "contrastive" / "done.json").read_text(encoding="utf-8"))["git_commit"]
+def training_commit(step: Path) -> str:
+    """The commit that a step started at."""
+    commit: str = json.loads((step / "done.json").read_text(encoding="utf-8"))["git_commit"]
     return commit
 
 
 def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
     """What a user should know before choosing the model: its worst pairs, and where training made it worse.
 
-    Args: start: scores of the lexical start, where it was scored.
+    Args: start: scores of the untrained start, where it was scored.
     """
     found = []
     if "stsb_test" in scores:
@@ -72,7 +69,7 @@ def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
         )
     if start is not None:
         found += [
-            f"Below its own lexical start on {metric}: {', '.join(worse)}."
+            f"Below its untrained start on {metric}: {', '.join(worse)}."
             for metric, values in scores.items()
             if (worse := [name for name, score in values.items() if score < start.get(metric, {}).get(name, score)])
         ]

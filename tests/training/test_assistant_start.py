@@ -8,7 +8,7 @@ from transformers import AutoModel, BertConfig, PretrainedConfig, PreTrainedToke
 
 from training.config import StudentConfig
 from training.errors import ConfigError
-from training.stages.start import assistant_from_teacher, check_shrinkable
+from training.stages.start import assistant_from_base, check_shrinkable
 
 SIZES = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 BERT = BertConfig(vocab_size=60, **SIZES)
@@ -34,7 +34,7 @@ def test_with_the_teachers_own_word_embeddings_the_assistant_reads_as_the_teache
     model = teacher(config, small_tokenizer, tmp_path / "teacher", dim=16)
     body = model[0].auto_model.eval()
     words_VH = body.get_input_embeddings().weight.detach()
-    assistant = assistant_from_teacher(model, words_VH, pad_id=0, seed=1).eval()
+    assistant = assistant_from_base(model, model, words_VH, pad_id=0, seed=1).eval()
     assert assistant.head is None
     assert assistant.normalized
     input_ids = torch.tensor([[2, 9, 8, 7, 3], [2, 11, 12, 13, 3]])
@@ -48,7 +48,7 @@ def test_with_the_teachers_own_word_embeddings_the_assistant_reads_as_the_teache
 def test_a_teacher_of_another_width_gets_a_head(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     model = teacher(BERT, small_tokenizer, tmp_path / "teacher", dim=12)
     words_VH = model[0].auto_model.get_input_embeddings().weight.detach()
-    assistant = assistant_from_teacher(model, words_VH, pad_id=0, seed=1)
+    assistant = assistant_from_base(model, model, words_VH, pad_id=0, seed=1)
     ids = torch.tensor([[2, 9, 3]])
     assert assistant(ids, torch.ones_like(ids)).shape == (1, 12)
 
@@ -57,11 +57,12 @@ def test_a_teacher_of_another_width_gets_a_head(small_tokenizer: PreTrainedToken
     ("body", "student", "complaint"),
     [
         (T5Config(), StudentConfig(), "of type 't5'; known types: bert"),
-        (BERT, StudentConfig(unit_layers=3, bottleneck_size=4), "unit_layers is 3; the teacher has 2"),
-        (BERT, StudentConfig(unit_layers=2, bottleneck_size=17), "bottleneck_size is 17; the teacher's width is 16"),
+        (BERT, StudentConfig(unit_layers=3, bottleneck_size=4), "unit_layers is 3; the base encoder allows 2"),
+        (BERT, StudentConfig(unit_layers=2, bottleneck_size=17), "bottleneck_size is 17; the base encoder allows 16"),
+        (ROBERTA, StudentConfig(unit_layers=2, bottleneck_size=4), "max_length is 128; the base encoder allows 38"),
     ],
 )
-def test_a_student_that_cannot_come_from_the_teacher_is_refused_before_training(
+def test_a_student_that_cannot_come_from_the_base_is_refused_before_training(
     body: PretrainedConfig, student: StudentConfig, complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):

@@ -1,0 +1,178 @@
+"""The work of each step: reads what earlier steps left, fills the folder it is given. Knows no order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from training.batches import length_bucketed
+from training.config import Stage
+from training.corpora.mix import build_corpus
+from training.evaluation.report import TextEncoder, evaluate
+from training.files import write_json_atomically
+from training.lexical import bag_matrix, english_bags, prior_embeddings, solve_ridge
+from training.loop import Objective, train
+from training.pruning import count_pieces, prune_tokenizer
+from training.run import CHECKPOINT, Run
+from training.sentence import SentenceEncoder
+from training.stages.assistant import assistant_objective
+from training.stages.bottleneck import bottleneck_objective
+from training.stages.contrastive import contrastive_objective
+from training.stages.shrink import student_from_assistant
+from training.stages.start import assistant_from_base, check_shrinkable
+from training.stages.student import student_objective
+from training.summary import write_summary
+from training.teacher import load_teacher
+from training.tokenizer import balanced_sentences, train_tokenizer, wrap_tokenizer
+from training.tokens import build_token_store
+
+KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: the base's id of each piece
+ALIGNMENT_PAIRS = 4_096  # on which stage 2's error is measured before and after
+
+
+def make_corpus(run: Run, folder: Path) -> None:
+    """Clean, deduplicate, cap, and keep evaluation sentences out."""
+    build_corpus(run.config.corpus, run.config.languages, run.data, folder, seed=run.config.seed)
+
+
+def make_tokenizer(run: Run, folder: Path) -> None:
+    """The vocabulary: new for these languages, the base's own, or what of it the corpus uses."""
+    config = run.config.tokenizer
+    if config.kind == "new":
+        train_tokenizer(run.corpus, config, seed=run.config.seed).save(str(folder / "tokenizer.json"))
+        tokenizer = wrap_tokenizer(folder / "tokenizer.json", max_length=run.config.student.max_length)
+    else:
+        tokenizer = run.load_base().tokenizer
+    if config.kind == "pruned":
+        whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        counts_V = count_pieces(whole, balanced_sentences(run.corpus, config, seed=run.config.seed))
+        pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size)
+        np.save(folder / KEPT_IDS, kept_ids)
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
+    tokenizer.save_pretrained(folder)
+
+
+def tokenize(run: Run, folder: Path) -> None:
+    """Token ids of every text."""
+    tokenizer = Tokenizer.from_file(str(run.out / "tokenizer" / "tokenizer.json"))
+    build_token_store(run.corpus.texts, tokenizer, folder, max_length=run.config.student.max_length)
+
+
+def start(run: Run, folder: Path) -> None:
+    """The assistant before training: the base's body; for a new vocabulary, word embeddings by regression."""
+    base = run.load_base()
+    check_shrinkable(base[0].auto_model.config, run.config.student)
+    table_VH = base[0].auto_model.get_input_embeddings().weight.detach()
+    embeddings_VH: Tensor | None = None
+    if run.config.tokenizer.kind == "new":
+        embeddings_VH = _lexical_embeddings(run, base.tokenizer, table_VH)
+    elif run.config.tokenizer.kind == "pruned":
+        embeddings_VH = table_VH[torch.from_numpy(np.load(run.out / "tokenizer" / KEPT_IDS))]
+    teacher = load_teacher(run.config.teacher, device=torch.device("cpu"))
+    pad_id = int(run.tokenizer.pad_token_id)
+    run.save(assistant_from_base(base, teacher, embeddings_VH, pad_id=pad_id, seed=run.config.seed), folder)
+
+
+def _lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
+    """Word embeddings of the new vocabulary, (V, H), by regression on the base's."""
+    config, corpus = run.config.lexical, run.corpus
+    plan = run.plan(config.pairs, purpose="lexical")
+    english = np.unique(corpus.english[plan])
+    texts = np.concatenate([corpus.other[plan], english])
+    sources = np.concatenate([corpus.english[plan], english])
+    target_NH = english_bags([corpus.texts[index] for index in sources], base_tokenizer, table_TH)
+    vocabulary = run.tokenizer.get_vocab()
+    return solve_ridge(
+        bag_matrix(run.tokens, texts, len(vocabulary)),
+        target_NH,
+        prior_embeddings(vocabulary, base_tokenizer, table_TH),
+        ridge=config.ridge,
+        iterations=config.iterations,
+    )
+
+
+def teach_assistant(run: Run, folder: Path) -> None:
+    """Stage 1."""
+    config = run.config.assistant
+    assistant, plan = run.load("start"), run.stage_plan("assistant")
+    objective = assistant_objective(assistant, run.teacher_labels(plan), run.pair_encoder(config))
+    train_and_save(run, "assistant", objective, plan, folder)
+
+
+def shrink(run: Run, folder: Path) -> None:
+    """The student before training."""
+    assistant = run.load(run.assistant)
+    frequency_V = np.bincount(run.tokens.ids, minlength=assistant.encoder.config.vocab_size)
+    run.save(student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed), folder)
+
+
+def align_bottleneck(run: Run, folder: Path) -> None:
+    """Stage 2; `alignment.json` has the error of Eq. (3) before and after."""
+    assistant, student = run.load(run.assistant), run.load("shrunk")
+    pairs = run.pair_encoder(run.config.bottleneck)
+    objective = bottleneck_objective(assistant, student, pairs)
+    sample = length_bucketed(run.plan(ALIGNMENT_PAIRS, purpose="alignment"), pairs.pair_lengths(), 128, seed=0)
+    before = mean_loss(objective, sample)
+    train_and_save(run, "bottleneck", objective, run.stage_plan("bottleneck"), folder)
+    after = mean_loss(Objective(student.to(run.device), objective.losses), sample)
+    write_json_atomically(folder / "alignment.json", {"before": before, "after": after})
+
+
+def teach_student(run: Run, folder: Path) -> None:
+    """Stage 3."""
+    assistant, student = run.load(run.assistant), run.load(run.before("student"))
+    objective = student_objective(assistant.requires_grad_(False), student, run.pair_encoder(run.config.student_stage))
+    train_and_save(run, "student", objective, run.stage_plan("student"), folder)
+
+
+def contrast(run: Run, folder: Path) -> None:
+    """Stage 4, or a single stage where it is the only one."""
+    config = run.config.contrastive
+    student, plan = run.load(run.before("contrastive")), run.stage_plan("contrastive")
+    objective = contrastive_objective(student, run.teacher_labels(plan), run.pair_encoder(config), config)
+    train_and_save(run, "contrastive", objective, plan, folder)
+
+
+def score(run: Run, step: str, folder: Path) -> None:
+    """Measure what a step left."""
+    encode = TextEncoder(run.load(step), run.tokenizer, max_length=run.config.student.max_length)
+    config = run.config.evaluation
+    scores = evaluate(encode, run.data, config.languages or run.config.languages)
+    write_json_atomically(folder / "scores.json", scores)
+
+
+def finish(run: Run, folder: Path) -> None:
+    """The checkpoint to export: the last model, with what its model card needs."""
+    run.save(run.load(run.models[-1]), folder)
+    write_summary(run, folder / CHECKPOINT)
+
+
+def train_and_save(run: Run, name: Stage, objective: Objective[Any], plan: NDArray[np.int64], folder: Path) -> None:
+    """Train on a plan to its end and leave the model."""
+    config = run.config.stage(name)
+    batches = length_bucketed(plan, run.pair_encoder(config).pair_lengths(), config.batch_size, seed=run.config.seed)
+    train(
+        objective,
+        batches,
+        config,
+        folder,
+        name=name,
+        checkpoint_minutes=run.config.checkpoint_minutes,
+        device=run.device,
+    )
+    assert isinstance(objective.model, SentenceEncoder)  # noqa: S101  (for the type checker)
+    run.save(objective.model, folder)
+
+
+def mean_loss(objective: Objective[Any], batches: list[NDArray[np.int64]]) -> float:
+    """The objective without training, over some batches."""
+    with torch.no_grad():
+        totals = [sum(value.item() for value in objective.losses(batch).values()) for batch in batches]
+    return round(sum(totals) / len(totals), 5)

@@ -1,0 +1,80 @@
+"""`crosslet params CONFIG`: how many parameters assistant and student will have. Loads no weights."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, PretrainedConfig
+
+from training.config import RunConfig, load_config
+from training.errors import ConfigError, TrainingError
+from training.model import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts, shape_of
+from training.stages.start import check_shrinkable
+from training.teacher import packaged_folder
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table. Returns: 0, or 2 after one sentence."""
+    parser = argparse.ArgumentParser(
+        prog="crosslet params", description="Parameters of a configuration's assistant and student."
+    )
+    parser.add_argument("config", type=Path, help="YAML configuration, e.g. training/configs/default.yaml")
+    parser.add_argument(
+        "--base", help="folder or hub name to take the base encoder's shape from, in place of the configured one"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        config = load_config(options.config)
+        print(table(sizes(config, base_shape(options.base or config.base or config.teacher))))
+    except TrainingError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def base_shape(name: str) -> PretrainedConfig:
+    """The configuration of an encoder in a folder, an installed package or on the hub; no weights are read.
+
+    Raises: ConfigError: none of the three has it.
+    """
+    try:
+        return AutoConfig.from_pretrained(str(packaged_folder(name) or name))
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"base {name!r} is neither a folder nor a model that the hub gave: {exc}") from exc
+
+
+def sizes(config: RunConfig, base: PretrainedConfig) -> dict[str, ParameterCounts]:
+    """Parameters of the assistant and of the student; a pruned vocabulary counts as full as it may become."""
+    check_shrinkable(base, config.student)
+    vocab_size = {
+        "new": config.tokenizer.vocab_size,
+        "pruned": min(config.tokenizer.vocab_size, base.vocab_size),
+        "kept": base.vocab_size,
+    }[config.tokenizer.kind]
+    shapes = {
+        "assistant": CrossletConfig(base=shape_of(base, vocab_size=vocab_size)),
+        "student": CrossletConfig(
+            base=shape_of(base, vocab_size=vocab_size, num_hidden_layers=config.student.unit_layers),
+            bottleneck_size=config.student.bottleneck_size,
+            recurrences=config.student.recurrences,
+        ),
+    }
+    with torch.device("meta"):
+        return {name: parameter_counts(CrossletEncoder(shape)) for name, shape in shapes.items()}
+
+
+def table(counts: dict[str, ParameterCounts]) -> str:
+    """One line a model, in millions: embedding and encoder as the paper has them, and what the first is made of."""
+    lines = [f"{'millions':<10} {'embedding':>10} {'encoder':>8} {'sum':>8}   words + positions"]
+    for name, count in counts.items():
+        numbers = (count.embedding, count.layers, count.embedding + count.layers, count.words, count.positions)
+        embedding, encoder, total, words, positions = (f"{number / 1e6:.2f}" for number in numbers)
+        lines.append(f"{name:<10} {embedding:>10} {encoder:>8} {total:>8}   {words} + {positions}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
