@@ -1,8 +1,12 @@
 import pytest
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from training.tokenizer import SPECIAL_TOKENS, wrap_tokenizer
+
+
+torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings
 
 
 @pytest.fixture

@@ -1,0 +1,80 @@
+"""Every family of base encoder, from a folder: what goes in unshrunk comes out as transformers has it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from tests.parallel_text import write_data_folder
+from tests.training.bases import FAMILIES, save_family
+from training.config import RunConfig
+from training.corpora.readers import read_tsv_pairs
+from training.model import mean_pool
+from training.parsing import build
+from training.pipeline import run_steps
+from training.run import Run
+from training.steps import steps_of
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data_folder(tmp_path_factory.mktemp("data"), pairs_per_language=120)
+
+
+@pytest.fixture(scope="module")
+def texts(data: Path) -> list[str]:
+    paths = sorted((data / "parallel").rglob("*.tsv.gz"))
+    return [side for path in paths for pair in read_tsv_pairs(path) for side in pair]
+
+
+@pytest.fixture(scope="module")
+def families(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("bases")
+    return {name: save_family(name, folder / name, texts) for name in FAMILIES}
+
+
+def unshrunk(base: Path, kind: str) -> RunConfig:
+    values = {
+        "name": "unshrunk", "languages": ["de", "es"], "corpus": {"sources": {"sentences": {}}},
+        "teacher": str(base), "stages": [], "tokenizer": {"kind": kind, "vocab_size": 10_000},
+        "evaluation": {"sts_rows": 5, "tatoeba_rows": 5},
+        "student": {"bottleneck_size": None, "unit_layers": 4, "recurrences": 1, "max_length": 64},
+    }  # fmt: skip
+    return build(RunConfig, values, where="test")
+
+
+def finish(config: RunConfig, data: Path, out: Path) -> SentenceTransformer:
+    run = Run(config, data, out)
+    run_steps(steps_of(run), config, out, data_fingerprint="d")
+    return SentenceTransformer(str(out / "final/checkpoint"), device="cpu")
+
+
+def pooled_by_transformers(base: Path, texts: list[str]) -> torch.Tensor:
+    reference = SentenceTransformer(str(base), device="cpu")[0]
+    batch = reference.tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        hidden = reference.auto_model.eval()(batch["input_ids"], attention_mask=batch["attention_mask"])[0]
+    return mean_pool(hidden, batch["attention_mask"])
+
+
+@pytest.mark.parametrize("kind", ["kept", "pruned"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_unshrunk_student_gives_what_transformers_gives(
+    family: str, kind: str, families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
+) -> None:
+    model = finish(unshrunk(families[family], kind), data, tmp_path)
+    actual = model.encode(texts[:9], convert_to_tensor=True)
+    torch.testing.assert_close(actual, pooled_by_transformers(families[family], texts[:9]), atol=1e-5, rtol=0)
+
+
+def test_a_pruned_vocabulary_is_smaller(
+    families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
+) -> None:
+    config = unshrunk(families["xlm-roberta"], "pruned")
+    config = replace(config, tokenizer=replace(config.tokenizer, vocab_size=120))
+    model = finish(config, data, tmp_path)
+    assert model[0].auto_model.config.vocab_size == len(model.tokenizer) <= 120
+    assert np.isfinite(model.encode(texts)).all()
