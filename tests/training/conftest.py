@@ -9,8 +9,8 @@ from training.tokenizer import SPECIAL_TOKENS, wrap_tokenizer
 torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings
 
 
-@pytest.fixture
-def small_tokenizer(tmp_path) -> PreTrainedTokenizerFast:
+@pytest.fixture(scope="session")
+def small_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> PreTrainedTokenizerFast:
     """At most 60 pieces of a few English and German words, `[CLS] x [SEP]`."""
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -19,5 +19,6 @@ def small_tokenizer(tmp_path) -> PreTrainedTokenizerFast:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    return wrap_tokenizer(tmp_path / "tokenizer.json", max_length=24)
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    tokenizer.save(str(path))
+    return wrap_tokenizer(path, max_length=24)

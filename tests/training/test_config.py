@@ -7,7 +7,8 @@ from training.config import RunConfig, load_config
 from training.errors import ConfigError
 from training.parsing import build
 
-CONFIGS = sorted((Path(__file__).parents[2] / "training" / "configs").glob("*.yaml"))
+FOLDER = Path(__file__).parents[2] / "training" / "configs"
+CONFIGS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem != "ablation")  # that one is a spec of many
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 MINIMAL = {"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}
 

@@ -1,0 +1,78 @@
+"""`crosslet ablate SPEC.yaml --data DIR --out DIR`: trains every cell, then reports; run again to resume."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from training.ablation.document import write_document
+from training.ablation.findings import compare, judge
+from training.ablation.grid import read_cells
+from training.ablation.report import Report
+from training.ablation.results import Results
+from training.ablation.runner import describe_plan, plan_trials, train_trials
+from training.ablation.spec import load_spec
+from training.errors import TrainingError
+from training.pipeline import run_alone
+
+REPORT = "report"
+FAILED_CELLS = 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command.
+
+    Returns: 0 when every cell is trained, 1 when some failed, 2 with one sentence when none can be, 130 on Ctrl-C.
+    """
+    parser = argparse.ArgumentParser(prog="crosslet ablate", description="Train variants of one run and compare them.")
+    parser.add_argument("spec", type=Path, metavar="SPEC.yaml", help="e.g. training/configs/ablation.yaml")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with parallel/ and eval/, as training/run.sh reads"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder for steps, cells and the report")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--dry-run", action="store_true", help="print cells, what each would train and what they share")
+    mode.add_argument("--report-only", action="store_true", help="train nothing; report what is there")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return ablate(options)
+    except TrainingError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; run the same command to go on", file=sys.stderr)
+        return 130
+    except OSError as exc:
+        print(f"error: {exc} (finished steps are kept; run the same command to go on)", file=sys.stderr)
+        return 2
+
+
+def ablate(options: argparse.Namespace) -> int:
+    """Plan, train, report."""
+    spec = load_spec(options.spec)
+    trials = plan_trials(read_cells(spec, options.spec), options.data, options.out)
+    if options.dry_run:
+        print("\n".join(describe_plan(trials)))
+        return 0
+    folder = options.out / REPORT
+    command = f"crosslet ablate {options.spec.name} --data DIR --out DIR"  # a reader's folders are his own
+    with run_alone(options.out):
+        failures = {} if options.report_only else train_trials(trials, options.out)
+        results = Results.of(trials)
+        report = Report(spec, results, options.data, command, failures)
+        write_document(spec.title, list(report.blocks()), folder)
+    for claim, finding in spec.findings.items():
+        print(f"{claim}: {judge(compare(finding, results, floor=spec.margin))}")
+    print(f"report: {folder / 'report.html'} and report.md")
+    for name, reason in failures.items():
+        print(f"failed: {name}: {reason}", file=sys.stderr)
+    return FAILED_CELLS if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""From a spec to cells: the base with each cell's changes, checked like any other configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from training.ablation.spec import AblationSpec
+from training.config import RunConfig, check
+from training.errors import ConfigError
+from training.parsing import build, read_yaml
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One variant to train. `seed`: of a repeat of the variant `name`; None: the variant itself."""
+
+    name: str
+    config: RunConfig
+    seed: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """Its folder's name: readable, and free of what file systems forbid."""
+        name = self.name if self.seed is None else f"{self.name} seed {self.seed}"
+        return re.sub(r"[^\w.=+-]+", "-", name).strip("-.")
+
+
+def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
+    """All cells of the spec at `path`: runs, then the grid, then repeats with other seeds.
+
+    Raises: ConfigError: a change names an unknown setting or gives a value no run can use; a name that no cell has,
+        or that two cells share.
+    """
+    base = read_yaml(path.parent / spec.base)
+    if not isinstance(base, dict):
+        raise ConfigError(f"{path.parent / spec.base} must be a mapping of settings, not {type(base).__name__}")
+    changes: dict[str, Settings] = {**spec.runs}
+    for name, combination in combinations(spec.grid).items():
+        if name in changes:
+            raise ConfigError(f"{path.name}: {name!r} is both a run and a cell of the grid")
+        changes[name] = combination
+    _check_names(spec, set(changes), where=path.name)
+    cells = [Cell(name, _config(base, change, where=f"{path.name}: {name}")) for name, change in changes.items()]
+    for name, seeds in spec.seeds.items():
+        for seed in seeds:
+            if seed == base.get("seed", RunConfig.seed):
+                raise ConfigError(f"{path.name}: seeds.{name} has {seed}, the seed of {name!r} itself")
+            change = merge(nest(changes[name]), nest(dict.fromkeys(spec.seed_keys, seed)))
+            cells.append(Cell(name, _config(base, change, where=f"{path.name}: {name}, seed {seed}"), seed))
+    _check_folders(cells, where=path.name)
+    return cells
+
+
+def combinations(grid: dict[str, list[object]]) -> dict[str, Settings]:
+    """The product of the grid's values, named by them: `unit_layers=3, bottleneck_size=128`."""
+    if not grid:
+        return {}
+    chosen = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    return {", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in each.items()): each for each in chosen}
+
+
+def nest(changes: Settings) -> Settings:
+    """Dotted keys as mappings in mappings: {"a.b": 1} -> {"a": {"b": 1}}."""
+    nested: Settings = {}
+    for key, value in changes.items():
+        inner = nest(value) if isinstance(value, dict) else value
+        for part in reversed(key.split(".")):
+            inner = {part: inner}
+        nested = merge(nested, inner)
+    return nested
+
+
+def merge(base: Settings, changes: Settings) -> Settings:
+    """`base` with `changes`: mappings join, anything else is replaced."""
+    merged = {**base}
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def _config(base: Settings, changes: Settings, *, where: str) -> RunConfig:
+    """The base with a cell's changes."""
+    config = build(RunConfig, merge(base, nest(changes)), where=where)
+    check(config, where=where)
+    return config
+
+
+def _check_names(spec: AblationSpec, cells: set[str], *, where: str) -> None:
+    named = {
+        "seeds": list(spec.seeds),
+        **{f"tables.{title}": names for title, names in spec.tables.items()},
+        **{f"figures.{figure}": names for figure, names in dataclasses.asdict(spec.figures).items()},
+        **{
+            f"findings.{claim}": [name for names in finding.order for name in names]
+            for claim, finding in spec.findings.items()
+        },
+    }
+    for place, names in named.items():
+        for name in names:
+            if name not in cells:
+                raise ConfigError(f"{where}: {place} names {name!r}; the cells are: {', '.join(sorted(cells))}")
+
+
+def _check_folders(cells: list[Cell], *, where: str) -> None:
+    seen: dict[str, Cell] = {}
+    for cell in cells:
+        other = seen.setdefault(cell.folder.casefold(), cell)  # some file systems fold case
+        if other is not cell:
+            raise ConfigError(f"{where}: {other.name!r} and {cell.name!r} would share the folder {cell.folder!r}")

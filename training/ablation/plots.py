@@ -1,0 +1,169 @@
+"""Draws the report's figures. Each panel is one SVG in two dresses: for the page, which may be dark, and for a file."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
+
+from training.ablation.results import Result, Results
+from training.ablation.sentences import SentenceMap
+from training.ablation.spec import Metric
+
+INK = "#1f2328"  # of text and axes; the page puts its own in its place
+COLOURS = ("#3b82c4", "#d9772b", "#3f9b5f", "#c8504f", "#8f6cc0", "#a37f42", "#c9649c", "#6f7d8a", "#2aa1a8", "#9aa12c")
+DASHES = ("-", "--", ":", "-.")
+METRIC_NAMES: dict[Metric, str] = {"mono": "within a language", "cross": "against English", "tatoeba": "Tatoeba P@1"}
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "crosslet",  # the same figure is the same file
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": INK,
+    "grid.alpha": 0.14,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "axes.prop_cycle": cycler(color=COLOURS),
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing. `text`: what it shows, for those who do not see it."""
+
+    name: str  # of its file
+    text: str
+    svg: str
+
+    def inline(self) -> str:
+        """For a page: its text takes the page's colour and type."""
+        body = self.svg[self.svg.index("<svg") :].replace(INK, "currentColor")
+        body = re.sub(r' id="[a-z0-9]+_\d+"', "", body)  # several drawings on one page: only referenced ids stay
+        return re.sub(r'^<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{self.text}">', body)
+
+
+@contextmanager
+def panel(name: str, text: str, *, title: str, into: list[Panel]) -> Iterator[Axes]:
+    """Axes to draw on; what was drawn is appended to `into`."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.2, 3.5), layout="constrained")
+        axes = figure.add_subplot(title=title)
+        yield axes
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    into.append(Panel(name, text, buffer.getvalue()))
+
+
+def draw_depth(names: list[str], results: Results) -> list[Panel]:
+    """Score against the layers stored, M: applied up to the full depth, and once (Fig. 1 of the paper)."""
+    panels: list[Panel] = []
+    shapes = {n: results.cells[n].cell.config.student for n in names if results.cells[n].scores is not None}
+    if not shapes:
+        return panels
+    depth = max(shape.unit_layers * shape.recurrences for shape in shapes.values())
+    lines = {
+        f"applied {depth}/M times": [n for n, s in shapes.items() if s.unit_layers * s.recurrences == depth],
+        "applied once": [n for n, s in shapes.items() if s.recurrences == 1],
+    }
+    metrics: tuple[Metric, ...] = ("cross", "mono")
+    for metric in metrics:
+        text = f"Line chart: STS {METRIC_NAMES[metric]} for each number of layers stored"
+        with panel(f"depth-{metric}", text, title=f"STS {METRIC_NAMES[metric]}", into=panels) as axes:
+            for label, members in lines.items():
+                scored = {shapes[name].unit_layers: results.score(name, metric) for name in members}
+                points = sorted((layers, score) for layers, score in scored.items() if score is not None)
+                axes.plot([layers for layers, _ in points], [score for _, score in points], marker="o", label=label)
+            axes.set_xticks(sorted({shape.unit_layers for shape in shapes.values()}))
+            axes.set(xlabel="layers stored, M", ylabel="Spearman × 100")
+            axes.legend()
+    return panels
+
+
+def draw_objectives(names: list[str], results: Results) -> list[Panel]:
+    """Dev score during stage 4, a line for each objective (Fig. 3 of the paper)."""
+    panels: list[Panel] = []
+    curves = {name: lines for name in names if (lines := results.cells[name].dev_scores("contrastive"))}
+    if not curves:
+        return panels
+    whole_epochs = all(lines[-1]["epoch"] >= 1 for lines in curves.values())
+    place = "epoch" if whole_epochs else "pairs"  # where no run has seen its corpus once, epochs say little
+    text = f"Line chart: dev score at each {place} of stage 4, one line for each objective"
+    with panel("objectives", text, title="Dev score during stage 4", into=panels) as axes:
+        for name, lines in curves.items():
+            objective = results.cells[name].cell.config.contrastive.objective
+            axes.plot([line[place] for line in lines], [line["score"] for line in lines], marker="o", label=objective)
+        axes.set(xlabel="epoch" if whole_epochs else "pairs seen", ylabel="Spearman × 100")
+        axes.legend()
+    return panels
+
+
+def draw_losses(names: list[str], results: Results) -> list[Panel]:
+    """Every part of every stage's loss during training; what cells share is drawn once."""
+    panels: list[Panel] = []
+    for stage in ("assistant", "bottleneck", "student", "contrastive"):
+        drawn = distinct([results.cells[name] for name in names], stage)
+        if not drawn:
+            continue
+        text = f"Line chart: loss of stage {stage} against pairs seen"
+        with panel(f"loss-{stage}", text, title=f"Loss of stage “{stage}”", into=panels) as axes:
+            for colour, result in zip(COLOURS, drawn, strict=False):
+                lines = result.log(stage)
+                for dash, part in zip(DASHES, loss_parts(lines[0]), strict=False):
+                    label = part if len(drawn) == 1 else f"{result.cell.name}: {part}"
+                    pairs, losses = [line["pairs"] for line in lines], [line[part] for line in lines]
+                    axes.plot(pairs, losses, dash, color=colour, label=label)
+            axes.set(xlabel="pairs seen", ylabel="loss", yscale="log")
+            axes.legend()
+    return panels
+
+
+def draw_map(name: str, sentence_map: SentenceMap, *, title: str) -> Panel:
+    """Sentences by language; a line joins each to its English original."""
+    panels: list[Panel] = []
+    text = f"{title}: scatter plot of sentences coloured by language, lines join translations"
+    with panel(name, text, title=title, into=panels) as axes:
+        for column in range(1, len(sentence_map.languages)):
+            ends = sentence_map.points[:, [0, column]]  # (S, 2, 2): the English sentence, its translation
+            axes.plot(ends[..., 0].T, ends[..., 1].T, color=INK, alpha=0.13, linewidth=0.6, zorder=1)
+        for column, language in enumerate(sentence_map.languages):
+            x_S, y_S = sentence_map.points[:, column].T
+            axes.scatter(x_S, y_S, s=16, label=language, zorder=2, color=COLOURS[column % len(COLOURS)])
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), handletextpad=0.1)
+    return panels[0]
+
+
+def distinct(results: list[Result], stage: str) -> list[Result]:
+    """The first result of each folder of a stage, those that have a log."""
+    found: dict[str, Result] = {}
+    for result in results:
+        if result.log(stage):
+            found.setdefault(str(result.trial.folders[stage]), result)
+    return list(found.values())
+
+
+def loss_parts(line: dict[str, object]) -> list[str]:
+    """The names of the loss parts in a line of the log: all that is not about the step itself."""
+    about_the_step = {"step", "pairs", "epoch", "learning_rates", "pairs_per_s"}
+    return [name for name in line if name not in about_the_step]

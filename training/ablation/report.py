@@ -1,0 +1,143 @@
+"""What the report says, in order, and of each table and figure how it was made. Every number comes from the results."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table
+from training.ablation.paper import CITATION
+from training.ablation.plots import draw_depth, draw_losses, draw_map, draw_objectives
+from training.ablation.results import Result, Results
+from training.ablation.sentences import map_sentences, read_translations
+from training.ablation.spec import AblationSpec
+from training.ablation.tables import (
+    NOTHING,
+    cells_table,
+    differences_table,
+    models_table,
+    variants_table,
+    verdicts_table,
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a report is made from. `command`: what made it; `failures`: why cells failed, by folder name."""
+
+    spec: AblationSpec
+    results: Results
+    data: Path
+    command: str
+    failures: dict[str, str]
+
+    def blocks(self) -> Iterator[Block]:
+        """The report, top to bottom."""
+        everything = list(self.results.cells)
+        yield from self._introduction()
+        if self.spec.findings:
+            named = {name for finding in self.spec.findings.values() for names in finding.order for name in names}
+            yield Heading("What the runs confirm")
+            yield verdicts_table(self.spec, self.results)
+            yield self._signed(differences_table(self.spec, self.results), [n for n in everything if n in named])
+        for title, names in self.spec.tables.items():
+            yield Heading(title)
+            yield self._signed(variants_table(names, self.results), names)
+        yield Heading("Models by language pair and size")
+        yield self._signed(models_table(self.results), everything)
+        yield from self._figures()
+        yield Heading("The cells")
+        yield self._signed(cells_table(self.results), everything)
+
+    def _introduction(self) -> Iterator[Block]:
+        config = next(iter(self.results.cells.values())).cell.config
+        rows = config.evaluation.sts_rows
+        part = "test set" if rows is None else f"test set, the first {rows} rows of each language pair"
+        yield Paragraph(
+            f"Distilled from {config.teacher} for English and {', '.join(config.languages)}. Scores are Spearman’s "
+            f"ρ × 100 between cosine and human judgement on the STS benchmark’s {part}: within a language (mono) and "
+            "against English (cross). Tatoeba is the share × 100 of sentences whose nearest neighbour is their "
+            "translation, both ways."
+        )
+        yield Paragraph(
+            f"The paper’s figures stand beside ours: {CITATION}. It has another teacher, other base models, far more "
+            "text and another test set, so compare directions, not heights."
+        )
+        if self.failures:
+            listed = "; ".join(f"{name}: {reason}" for name, reason in self.failures.items())
+            yield Paragraph(f"Cells that failed: {listed}.")
+
+    def _figures(self) -> Iterator[Block]:
+        figures = self.spec.figures
+        if panels := draw_depth(figures.depth, self.results):
+            yield Heading("Score against the number of layers")
+            caption = "As Fig. 1 of the paper, with the layers stored applied again and again, and once."
+            yield FigureBlock(panels, f"{caption} {self._made_by(figures.depth)}")
+        if panels := draw_objectives(figures.objectives, self.results):
+            yield Heading("Score during stage 4, by objective")
+            caption = "As Fig. 3 of the paper. An epoch is as many pairs as the stage’s sources hold."
+            yield FigureBlock(panels, f"{caption} {self._made_by(figures.objectives)}")
+        if panels := draw_losses(figures.losses, self.results):
+            yield Heading("Losses")
+            yield FigureBlock(panels, self._made_by(figures.losses))
+        for name in figures.map:
+            yield from self._map(name, self.results.cells[name])
+
+    def _map(self, name: str, result: Result) -> Iterator[Block]:
+        texts = read_translations(self.data, result.cell.config.languages)
+        before, after = result.checkpoint("start"), result.checkpoint(result.trial.result)
+        if not texts or before is None or after is None:
+            return
+        first, last = map_sentences(before, texts), map_sentences(after, texts)
+        stem = f"map-{result.cell.folder}"
+        panels = [
+            draw_map(f"{stem}-before", first, title="Before the first stage"),
+            draw_map(f"{stem}-after", last, title="After the last stage"),
+        ]
+        caption = (
+            f"{len(texts['en'])} sentences of STSb test in {len(texts)} languages, laid out by t-SNE on cosine "
+            "distance; lines join translations to the English sentence. Mean cosine between translations "
+            f"{first.translations:.2f}, then {last.translations:.2f}; between different sentences in two languages "
+            f"{first.others:.2f}, then {last.others:.2f}."
+        )
+        yield Heading(f"Parallel sentences by language: {name}")
+        yield FigureBlock(panels, f"{caption} {self._made_by([name])}")
+
+    def _signed(self, table: Table, names: list[str]) -> Table:
+        """A table with how its cells were made under it."""
+        return dataclasses.replace(table, note=f"{table.note} {self._made_by(names)}".strip())
+
+    def _made_by(self, names: list[str]) -> str:
+        """Command, commit, hardware, pairs and time of the cells that a table or figure shows."""
+        results = [result for name in names for result in (self.results.cells[name], *self.results.repeats[name])]
+        records = {folder: record for result in results for folder, record in result.records().items()}
+        if not records:
+            return f"`{self.command}`; nothing trained yet."
+        commits = ", ".join(
+            f"`{commit}`" for commit in sorted({short(each["git_commit"]) for each in records.values()})
+        )
+        hardware = "; ".join(sorted({record["hardware"] for record in records.values()}))
+        minutes = sum(record["last_run_s"] for record in records.values()) / 60
+        at_least = (
+            "at least " if any(record["resumed"] for record in records.values()) else ""
+        )  # earlier runs not timed
+        return (
+            f"`{self.command}`, commit {commits}; {hardware}; pairs seen by a student: {pairs_seen(results)}; "
+            f"{at_least}{minutes:.0f} minutes for all steps of these cells."
+        )
+
+
+def pairs_seen(results: list[Result]) -> str:
+    """Pairs that each student has trained on, or their range."""
+    pairs = sorted({result.student_pairs for result in results if result.scores is not None})
+    if not pairs:
+        return NOTHING
+    return f"{pairs[0]:,}" if len(pairs) == 1 else f"{pairs[0]:,} to {pairs[-1]:,}"
+
+
+def short(commit: str) -> str:
+    """A commit that can be read, `-dirty` kept."""
+    name, dash, state = commit.partition("-")
+    return name[:10] + dash + state

@@ -1,0 +1,132 @@
+"""Reads what trained cells left behind: scores, sizes, logs, cost. Trains nothing, draws nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+
+from training.ablation.grid import Cell
+from training.ablation.runner import Trial
+from training.ablation.spec import Metric
+from training.model import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts
+from training.pipeline import DONE
+from training.run import CHECKPOINT
+
+SCORE_SETS: dict[Metric, str] = {"mono": "stsb_test_monolingual", "cross": "stsb_test", "tatoeba": "tatoeba_p1"}
+Scores = dict[str, dict[str, float]]  # set -> pair or language, or "average" -> score x 100
+
+
+@dataclass(frozen=True)
+class Result:
+    """One trained cell. What a step has not left yet is None or empty."""
+
+    trial: Trial
+
+    @property
+    def cell(self) -> Cell:
+        """Which variant it is."""
+        return self.trial.cell
+
+    @cached_property
+    def scores(self) -> Scores | None:
+        """Of the finished student."""
+        return self.scores_of(self.trial.result)
+
+    def scores_of(self, step: str) -> Scores | None:
+        """Of the model that a step left, where it was scored."""
+        record = self._read(f"{step}-scores", "scores.json")
+        return None if record is None else {name: dict(values) for name, values in record.items()}
+
+    def score(self, metric: Metric) -> float | None:
+        """The average of one metric over the finished student's pairs."""
+        return (self.scores or {}).get(SCORE_SETS[metric], {}).get("average")
+
+    @cached_property
+    def parameters(self) -> ParameterCounts | None:
+        """Parameters of the finished student."""
+        return self.parameters_of(self.trial.result)
+
+    def parameters_of(self, step: str) -> ParameterCounts | None:
+        """Parameters of the model that a step left."""
+        folder = self.checkpoint(step)
+        if folder is None:
+            return None
+        with torch.device("meta"):  # shapes are enough
+            return parameter_counts(CrossletEncoder(CrossletConfig.from_pretrained(folder)))
+
+    def checkpoint(self, step: str) -> Path | None:
+        """The model that a finished step left."""
+        folder = self.trial.folders.get(step)
+        done = folder is not None and self.trial.is_done(step) and (folder / CHECKPOINT).is_dir()
+        return folder / CHECKPOINT if folder and done else None
+
+    @cached_property
+    def pairs_seen(self) -> dict[str, int]:
+        """Pairs that each of its stages has trained on, repeats counted."""
+        logs = {stage: self.log(stage) for stage in self.cell.config.stages}
+        return {stage: int(lines[-1]["pairs"]) for stage, lines in logs.items() if lines}
+
+    @property
+    def student_pairs(self) -> int:
+        """Pairs that the student has trained on: every stage but the assistant's."""
+        return sum(pairs for stage, pairs in self.pairs_seen.items() if stage != "assistant")
+
+    def log(self, stage: str) -> list[dict[str, Any]]:
+        """The training log of a stage: step, pairs, epoch, loss parts."""
+        return self._lines(stage, "log.jsonl")
+
+    def dev_scores(self, stage: str) -> list[dict[str, Any]]:
+        """The dev scores during a stage: step, pairs, epoch, score."""
+        return self._lines(stage, "dev.jsonl")
+
+    def records(self) -> dict[Path, dict[str, Any]]:
+        """How each finished step was made: commit, hardware, seconds; by folder, which other cells may share."""
+        found = {folder: self._read(step, DONE) for step, folder in self.trial.folders.items()}
+        return {folder: record for folder, record in found.items() if record is not None}
+
+    def _read(self, step: str, name: str) -> dict[str, Any] | None:
+        folder = self.trial.folders.get(step)
+        if folder is None or not self.trial.is_done(step):
+            return None
+        value: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+        return value
+
+    def _lines(self, stage: str, name: str) -> list[dict[str, Any]]:
+        path = self.trial.folders[stage] / name if stage in self.trial.folders else None
+        if path is None or not self.trial.is_done(stage) or not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@dataclass(frozen=True)
+class Results:
+    """All cells of an ablation, repeats apart from what they repeat."""
+
+    cells: dict[str, Result]
+    repeats: dict[str, list[Result]]
+
+    @classmethod
+    def of(cls, trials: list[Trial]) -> Results:
+        """What trials have left."""
+        cells = {trial.cell.name: Result(trial) for trial in trials if trial.cell.seed is None}
+        repeats: dict[str, list[Result]] = {name: [] for name in cells}
+        for trial in trials:
+            if trial.cell.seed is not None:
+                repeats[trial.cell.name].append(Result(trial))
+        return cls(cells, repeats)
+
+    def values(self, name: str, metric: Metric) -> list[float]:
+        """The score of a cell and of its repeats, those that there are."""
+        found = [result.score(metric) for result in (self.cells[name], *self.repeats[name])]
+        return [score for score in found if score is not None]
+
+    def score(self, name: str, metric: Metric) -> float | None:
+        """The score of a cell; the mean where it was trained with several seeds."""
+        values = self.values(name, metric)
+        return mean(values) if values else None

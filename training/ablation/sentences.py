@@ -1,0 +1,72 @@
+"""Parallel sentences on a plane: what an encoder makes of translations, for the eye and in two numbers.
+
+Shapes: S sentences, T languages, D dims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sklearn.manifold import TSNE
+
+import training.sentence  # noqa: F401  (registers the architecture of our checkpoints)
+from training.evaluation.sts import read_sts
+
+SENTENCES = 30
+
+
+@dataclass(frozen=True)
+class SentenceMap:
+    """Where each sentence lies in each language: `points` is (S, T, 2), languages in the order of `languages`."""
+
+    languages: list[str]
+    points: NDArray[np.float32]
+    translations: float  # mean cosine of a sentence and its translations
+    others: float  # mean cosine of different sentences in different languages
+
+
+def read_translations(data: Path, languages: list[str], *, sentences: int = SENTENCES) -> dict[str, list[str]]:
+    """The same sentences in English and each language that STSb test has: language -> texts, aligned.
+
+    Sentence 1 of a row of `xx-xx.tsv` is the translation of sentence 1 of the same row of `en-xx.tsv`.
+    """
+    folder = data / "eval/stsb/test"
+    found: dict[str, dict[str, str]] = {}
+    for language in languages:
+        english_path, other_path = folder / f"en-{language}.tsv", folder / f"{language}-{language}.tsv"
+        if english_path.is_file() and other_path.is_file():
+            english, other = read_sts(english_path)[1], read_sts(other_path)[1]
+            if len(english) == len(other):
+                found[language] = dict(zip(english, other, strict=True))
+    if not found:
+        return {}
+    shared = [text for text in next(iter(found.values())) if all(text in each for each in found.values())]
+    step = max(1, len(shared) // sentences)  # spread over the file: neighbours are alike
+    chosen = shared[::step][:sentences]
+    return {"en": chosen, **{language: [each[text] for text in chosen] for language, each in found.items()}}
+
+
+def map_sentences(checkpoint: Path, texts: dict[str, list[str]]) -> SentenceMap:
+    """Encode and lay out by t-SNE on cosine distance: near means similar, far apart means little."""
+    model = SentenceTransformer(str(checkpoint), device="cpu")
+    flat = [text for column in texts.values() for text in column]
+    vectors_ND = model.encode(flat, normalize_embeddings=True, show_progress_bar=False)
+    languages, count = list(texts), len(flat) // len(texts)
+    layout = TSNE(perplexity=min(2 * len(languages), len(flat) // 4), metric="cosine", init="random", random_state=0)
+    points_TSX = layout.fit_transform(vectors_ND).reshape(len(languages), count, 2)
+    translations, others = mean_cosines(vectors_ND.reshape(len(languages), count, -1))
+    return SentenceMap(languages, points_TSX.transpose(1, 0, 2), translations, others)
+
+
+def mean_cosines(unit_TSD: NDArray[np.float32]) -> tuple[float, float]:
+    """Mean cosine between languages of (the same sentence, different sentences), from unit vectors."""
+    cosine_TSTS = np.einsum("asd,bud->asbu", unit_TSD, unit_TSD)
+    languages, sentences = unit_TSD.shape[:2]
+    crosses_T1T1 = ~np.eye(languages, dtype=bool)[:, None, :, None]
+    same_1S1S = np.eye(sentences, dtype=bool)[None, :, None, :]
+    same, different = crosses_T1T1 & same_1S1S, crosses_T1T1 & ~same_1S1S
+    return float(cosine_TSTS[same].mean()), float(cosine_TSTS[different].mean())

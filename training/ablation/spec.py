@@ -1,0 +1,66 @@
+"""What an ablation trains and shows: frozen dataclasses read from YAML. Knows no step and no score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from training.errors import ConfigError
+from training.parsing import build, read_yaml
+
+Metric = Literal["mono", "cross", "tatoeba"]  # STS within a language, STS against English, retrieval P@1
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim about scores. Each list of `order` names cells, worst first; the claim is that scores rise along it."""
+
+    order: list[list[str]]
+    metrics: list[Metric] = field(default_factory=lambda: ["cross"])
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Which cells each figure draws; an empty one is left out."""
+
+    depth: list[str] = field(default_factory=list)  # score against the layers stored: Fig. 1 of the paper
+    objectives: list[str] = field(default_factory=list)  # dev score during stage 4: Fig. 3
+    losses: list[str] = field(default_factory=list)  # of every stage, during training
+    map: list[str] = field(default_factory=list)  # sentences by language before the first stage and after the last
+
+
+@dataclass(frozen=True)
+class AblationSpec:
+    """Cells are the `runs` and the product of the `grid`, each a set of changes to the base.
+
+    A change is nested (`contrastive: {objective: none}`) or dotted (`contrastive.objective: none`). A cell that bears
+    the name of a row of the paper (training/ablation/paper.py) stands beside it in every table.
+    """
+
+    base: str  # a run's configuration, relative to this file
+    title: str = "Ablation"
+    runs: dict[str, dict[str, object]] = field(default_factory=dict)
+    grid: dict[str, list[object]] = field(default_factory=dict)  # dotted key -> its values
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # cell -> seeds it is trained again with, for the noise
+    seed_keys: list[str] = field(default_factory=lambda: ["seed"])  # what such a seed sets
+    tables: dict[str, list[str]] = field(default_factory=dict)  # title -> cells; none: one table of all
+    figures: Figures = Figures()
+    findings: dict[str, Finding] = field(default_factory=dict)  # claim -> what it says of the scores
+    margin: float = 0.5  # points: differences below it are noise, whatever the seeds say
+
+
+def load_spec(path: Path) -> AblationSpec:
+    """Read an ablation's YAML.
+
+    Raises: ConfigError: the file is missing or not YAML, a key is unknown or missing, a value has the wrong type.
+    """
+    spec = build(AblationSpec, read_yaml(path), where=path.name)
+    if not spec.runs and not spec.grid:
+        raise ConfigError(f"{path.name} names no cell: it needs runs or a grid")
+    empty = [key for key, values in spec.grid.items() if not values]
+    if empty:
+        raise ConfigError(f"{path.name}: grid.{empty[0]} has no value")
+    if spec.margin < 0:
+        raise ConfigError(f"{path.name}: margin is {spec.margin}; it must be at least 0")
+    return spec

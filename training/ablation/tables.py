@@ -1,0 +1,151 @@
+"""The report's tables, in the paper's shape, its figures beside ours. Knows no page and no folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from training.ablation.document import Table
+from training.ablation.findings import Verdict, compare, judge, measure_noise
+from training.ablation.paper import MODELS, PAIRS, VARIANTS
+from training.ablation.plots import METRIC_NAMES
+from training.ablation.results import SCORE_SETS, Results, Scores
+from training.ablation.spec import AblationSpec, Metric
+from training.model import ParameterCounts
+
+METRICS: tuple[Metric, ...] = ("mono", "cross", "tatoeba")
+NOTHING = "–"
+VERDICTS_NOTE = (
+    "Confirmed: every difference is as claimed and above its margin. Not confirmed: one is the other way by more than "
+    "its margin. Within noise: neither."
+)
+
+
+def verdicts_table(spec: AblationSpec, results: Results) -> Table:
+    """Each claim with its verdict."""
+    rows: list[list[str]] = []
+    for claim, finding in spec.findings.items():
+        comparisons = compare(finding, results, floor=spec.margin)
+        confirmed = sum(each.verdict is Verdict.CONFIRMED for each in comparisons)
+        rows.append([claim, f"{confirmed} of {len(comparisons)}", judge(comparisons)])
+    return Table(["claim of the paper", "differences that say so", "verdict"], rows, VERDICTS_NOTE)
+
+
+def differences_table(spec: AblationSpec, results: Results) -> Table:
+    """What each verdict rests on."""
+    rows: list[list[str]] = []
+    parts = {}
+    for claim, finding in spec.findings.items():
+        parts[len(rows)] = claim
+        for each in compare(finding, results, floor=spec.margin):
+            name, margin = f"{each.better} above {each.worse}", f"± {each.margin:.1f}"
+            rows.append([name, METRIC_NAMES[each.metric], signed(each.difference), margin, each.verdict])
+    return Table(["", "metric", "difference", "margin", ""], rows, margin_note(spec, results), parts)
+
+
+def margin_note(spec: AblationSpec, results: Results) -> str:
+    """What the margins are, and what they leave out."""
+    noises = {metric: measure_noise(results, metric, floor=spec.margin) for metric in METRICS}
+    measured = [f"{noise.deviation:.2f} {METRIC_NAMES[metric]}" for metric, noise in noises.items() if noise.freedom]
+    if measured:
+        freedom = max(noise.freedom for noise in noises.values())
+        margin = (
+            f"Standard deviation between seeds, in points: {', '.join(measured)} ({freedom} degrees of freedom). "
+            f"A margin is the half width of Student’s 95% interval of such a difference, and at least {spec.margin:g}."
+        )
+    else:
+        margin = f"No cell was trained with several seeds: the margin of {spec.margin:g} was chosen, not measured."
+    return f"{margin} It covers the seed of the training that was repeated, not the choice of test sentences."
+
+
+def variants_table(names: list[str], results: Results) -> Table:
+    """Averages of some cells, against the first of them; beside the paper's where it has such a variant."""
+    header = ["", "mono", "cross", "Δ cross", "Tatoeba"]
+    published = any(name in VARIANTS for name in names)
+    rows = []
+    for name in names:
+        gap = difference(results.score(name, "cross"), results.score(names[0], "cross"))
+        row = [name, _score(name, "mono", results), _score(name, "cross", results), signed(gap)]
+        row.append(_score(name, "tatoeba", results))
+        rows.append(row + (_published(name, names[0]) if published else []))
+    return Table(header + (["paper: mono", "cross", "Δ cross"] if published else []), rows)
+
+
+def _score(name: str, metric: Metric, results: Results) -> str:
+    """A cell's score; with how many trainings it is the mean of, where that is more than one."""
+    values = results.values(name, metric)
+    return number(results.score(name, metric)) + (f" ({len(values)}×)" if len(values) > 1 else "")
+
+
+def _published(name: str, reference: str) -> list[str]:
+    theirs, base = VARIANTS.get(name), VARIANTS.get(reference)
+    if theirs is None:
+        return [NOTHING] * 3
+    return [number(theirs.mono), number(theirs.cross), signed(difference(theirs.cross, base.cross if base else None))]
+
+
+def models_table(results: Results) -> Table:
+    """Every model by language pair and size: ours, then the paper's main table."""
+    models = list(_scored_models(results))
+    ours = {pair for _, scores, _ in models for pair in scores.get(SCORE_SETS["cross"], {})} - {"average"}
+    pairs = [*PAIRS, *sorted(ours - set(PAIRS))]
+    rows = []
+    for name, scores, size in models:
+        mono, cross = scores.get(SCORE_SETS["mono"], {}), scores.get(SCORE_SETS["cross"], {})
+        by_pair = [number(cross.get(pair)) for pair in pairs]
+        sizes = f"{size.embedding / 1e6:.2f}M + {size.layers / 1e6:.2f}M" if size else NOTHING
+        rows.append([name, number(mono.get("average")), number(cross.get("average")), *by_pair, sizes])
+    parts = {0: "ours", len(rows): "the paper’s, on STS2017; mono: AR, ES, EN"}
+    for name, model in MODELS.items():
+        published = dict(zip(PAIRS, model.pairs, strict=True))
+        by_pair = [number(published.get(pair)) for pair in pairs]
+        sizes = f"{model.embedding_millions:.2f}M + {model.encoder_millions:.2f}M"
+        rows.append([name, number(model.mono), number(model.cross), *by_pair, sizes])
+    header = ["", "mono", "cross", *(pair.upper() for pair in pairs), "embedding + encoder"]
+    return Table(header, rows, "One training each.", parts)
+
+
+def _scored_models(results: Results) -> Iterator[tuple[str, Scores, ParameterCounts | None]]:
+    """Name, scores and size: what the first cell starts from and its assistant, then every cell."""
+    first = next(iter(results.cells.values()))
+    for step, name in (("start", "before any stage"), ("assistant", "assistant, after stage 1")):
+        scores = first.scores_of(step)
+        if scores is not None:
+            yield name, scores, first.parameters_of(step)
+    for name, result in results.cells.items():
+        if result.scores is not None:
+            yield name, result.scores, result.parameters
+
+
+def cells_table(results: Results) -> Table:
+    """What each cell was, and what it cost beyond the steps that it shares with cells above it."""
+    header = ["", "stages", "objective", "B", "M × K", "pairs: assistant", "student", "own seconds"]
+    rows = []
+    counted: set[Path] = set()
+    for name, result in results.cells.items():
+        config, student = result.cell.config, result.cell.config.student
+        own = {folder: record for folder, record in result.records().items() if folder not in counted}
+        counted |= own.keys()
+        row = [name, ", ".join(config.stages) or NOTHING]
+        row.append(config.contrastive.objective if "contrastive" in config.stages else NOTHING)
+        row.append("full table" if student.bottleneck_size is None else str(student.bottleneck_size))
+        row.append(f"{student.unit_layers} × {student.recurrences}")
+        row += [f"{result.pairs_seen.get('assistant', 0):,}", f"{result.student_pairs:,}"]
+        row.append(f"{sum(record['last_run_s'] for record in own.values()):,.0f}")
+        rows.append(row)
+    return Table(header, rows)
+
+
+def difference(value: float | None, reference: float | None) -> float | None:
+    """How far a score is above another; None where one is missing."""
+    return None if value is None or reference is None else value - reference
+
+
+def number(value: float | None) -> str:
+    """One decimal, as the paper prints."""
+    return NOTHING if value is None else f"{value:.1f}"
+
+
+def signed(value: float | None) -> str:
+    """One decimal with its sign."""
+    return NOTHING if value is None else f"{value:+.1f}".replace("-", "−")
