@@ -4,6 +4,7 @@ TrainingError
 ├── ConfigError        unknown key, wrong type, impossible value
 ├── CorpusError        missing or empty corpus, a line that is not a pair
 ├── LeakageError       an evaluation sentence is in the training text
+├── EvaluationError    no model or evaluation set where one should be, or a malformed line in one
 ├── StepMismatchError  a finished step was made with another configuration
 └── DivergedError      the loss is not a finite number
 """
@@ -23,6 +24,10 @@ class CorpusError(TrainingError):
 
 class LeakageError(TrainingError):
     """An evaluation sentence is in the training text."""
+
+
+class EvaluationError(TrainingError):
+    """There is no such model or evaluation set, or one of its lines is malformed."""
 
 
 class StepMismatchError(TrainingError):

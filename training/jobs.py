@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from training.batches import length_bucketed
 from training.config import Stage
 from training.corpora.mix import build_corpus
-from training.evaluation.report import TextEncoder, evaluate
+from training.evaluation.encoders import TextEncoder
+from training.evaluation.report import evaluate
 from training.files import write_json_atomically
 from training.lexical import bag_matrix, english_bags, prior_embeddings, solve_ridge
 from training.loop import Objective, train
@@ -142,9 +143,15 @@ def contrast(run: Run, folder: Path) -> None:
 
 def score(run: Run, step: str, folder: Path) -> None:
     """Measure what a step left."""
-    encode = TextEncoder(run.load(step), run.tokenizer, max_length=run.config.student.max_length)
+    encode = TextEncoder(run.load(step), run.tokenizer, max_length=run.config.student.max_length, bf16=True)
     config = run.config.evaluation
-    scores = evaluate(encode, run.data, config.languages or run.config.languages)
+    scores = evaluate(
+        encode,
+        run.data,
+        config.languages or run.config.languages,
+        sts_rows=config.sts_rows,
+        tatoeba_rows=config.tatoeba_rows,
+    )
     write_json_atomically(folder / "scores.json", scores)
 
 

@@ -1,75 +1,157 @@
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
-from sklearn.metrics.pairwise import cosine_similarity
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from tests.artifacts import build_artifact
-from training.evaluation.__main__ import main
-from training.evaluation.report import with_average
-from training.evaluation.retrieval import evaluate_tatoeba, precision_at_1
-from training.evaluation.sts import evaluate_sts, read_sts, spearman_of_cosines
+from service.encoder import load_encoder
+from tests.artifacts import TEXTS, build_artifact
+from tests.training.test_sts import encode_by_length, write_lines
+from tests.training.tiny import tiny_sentence_encoder
+from training.errors import EvaluationError
+from training.evaluation.encoders import TextEncoder, load_model
+from training.evaluation.report import evaluate, markdown, with_average
+from training.evaluation.sets import Choice, evaluate_folder
+from training.evaluation.vectors import each_text_once
+from training.sentence import save_sentence_encoder
 
-
-def test_spearman_of_cosines_agrees_with_scipy_and_scikit_learn() -> None:
-    generator = np.random.default_rng(0)
-    left, right = generator.standard_normal((2, 50, 8)).astype(np.float32)
-    gold = generator.uniform(0, 5, 50).tolist()
-    expected = spearmanr(np.diag(cosine_similarity(left, right)), gold).statistic * 100
-    assert spearman_of_cosines(left, right, gold) == pytest.approx(expected)
-
-
-def test_precision_at_1_of_a_hand_computed_case() -> None:
-    candidates = np.eye(3, dtype=np.float32)
-    queries = np.array([[1, 0, 0], [0.9, 0.1, 0], [0, 0, 5]], dtype=np.float32)  # the second prefers candidate 0
-    assert precision_at_1(queries, candidates) == pytest.approx(100 * 2 / 3)
+SENTENCES = ["der hund bellt", "a man", "the man plays the guitar", "der mann spielt", "guitar", "hund"]
+ALL = ("sts", "bitext", "mining", "retrieval")
 
 
-def encode_by_length(texts: list[str]) -> np.ndarray:
-    """A stand-in encoder: an angle that grows with length, so that equal lengths are nearest."""
-    angle = np.array([len(text) for text in texts]) / 50
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
+def save_transformers_model(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
+    torch.manual_seed(0)
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=32, **shape)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
-def test_sts_files_are_scored_by_pair_and_missing_ones_left_out(tmp_path: Path) -> None:
-    (tmp_path / "en-de.tsv").write_text("5\tabc\tdef\n0\ta\tlong sentence\n2.5\tabc\tabcdefg\n", encoding="utf-8")
-    assert read_sts(tmp_path / "en-de.tsv")[0] == [5.0, 0.0, 2.5]
-    assert evaluate_sts(encode_by_length, tmp_path, ["en-de", "en-fr"]) == {"en-de": 100.0}
+def write_sets(root: Path) -> Path:
+    """One set of each kind: STS in German, French and English, Tatoeba in German and French, and passages."""
+    rows = ["5\ta man plays\ta man plays", "0\ta man plays\tthe market fell on it", "3\ta man\ta man plays"]
+    for pair in ("en-de", "de-de", "en-fr"):
+        write_lines(root / f"stsb/test/{pair}.tsv", rows)
+    for code in ("deu", "fra"):
+        write_lines(root / f"tatoeba/tatoeba.{code}-eng.{code}", ["a", "bbb", "ccccc", "ddddddd"])
+        write_lines(root / f"tatoeba/tatoeba.{code}-eng.eng", ["x", "yyy", "zzzzz", "wwwwwww"])
+    write_lines(root / "news/queries.tsv", ["q1\taa"])
+    write_lines(root / "news/passages.tsv", ["p1\tcc", "p2\tddddd"])
+    write_lines(root / "news/qrels.tsv", ["q1\tp1"])
+    return root
 
 
-def test_tatoeba_is_averaged_over_both_directions(tmp_path: Path) -> None:
-    (tmp_path / "tatoeba.deu-eng.deu").write_text("a\nbbb\nccccc\n", encoding="utf-8")
-    (tmp_path / "tatoeba.deu-eng.eng").write_text("x\nyyy\nzzz\n", encoding="utf-8")
-    # German to English: a->x, bbb->yyy, ccccc->yyy (first of two equals): 2/3. Back: x->a, yyy->bbb, zzz->bbb: 2/3.
-    assert evaluate_tatoeba(encode_by_length, tmp_path, ["de", "fr"]) == {"de": pytest.approx(66.67)}
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_vector_does_not_depend_on_the_texts_it_is_encoded_with(
+    small_tokenizer: PreTrainedTokenizerFast, bf16: bool
+) -> None:
+    encode = TextEncoder(tiny_sentence_encoder(), small_tokenizer, max_length=24, bf16=bf16)
+    together = encode(SENTENCES)
+    alone = np.concatenate([encode([text]) for text in SENTENCES])
+    assert together == pytest.approx(alone, abs=3e-2 if bf16 else 1e-6)
+    assert encode(SENTENCES[::-1]) == pytest.approx(together[::-1], abs=1e-6)
+
+
+def test_each_text_is_encoded_once_and_in_its_place() -> None:
+    asked: list[str] = []
+
+    def encode(texts: list[str]) -> np.ndarray:
+        asked.extend(texts)
+        return encode_by_length(texts)
+
+    remembering = each_text_once(encode)
+    remembering(["bb", "a", "bb"])
+    assert remembering(["ccc", "a", "bb"]) == pytest.approx(encode_by_length(["ccc", "a", "bb"]))
+    assert asked == ["bb", "a", "ccc"]
+
+
+def test_a_model_that_gives_no_numbers_cannot_be_scored() -> None:
+    with pytest.raises(EvaluationError, match="vectors that are not finite numbers"):
+        each_text_once(lambda texts: np.full((len(texts), 2), np.nan, dtype=np.float32))(["a"])
+
+
+def test_an_artifact_is_encoded_as_the_service_encodes_it(tmp_path: Path) -> None:
+    manifest = build_artifact(tmp_path)
+    model = load_model(str(tmp_path))
+    texts = [*TEXTS, *(f"{text} {number}" for text in TEXTS for number in range(20))]  # more than one chunk
+    service = load_encoder(tmp_path)
+    assert (model.encode(texts) == np.stack([service.encode(text).vector for text in texts])).all()
+    assert (model.revision, model.languages) == (manifest.fingerprint, list(manifest.languages))
+
+
+def test_a_checkpoint_gives_the_vectors_it_had_in_training(
+    tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    trained = tiny_sentence_encoder(recurrences=2, bottleneck_size=4)
+    save_sentence_encoder(trained, small_tokenizer, tmp_path / "checkpoint", max_length=24)
+    (tmp_path / "checkpoint/crosslet.json").write_text('{"languages": ["de", "en"]}')
+    model = load_model(str(tmp_path / "checkpoint"))
+    expected = TextEncoder(trained, small_tokenizer, max_length=24)(SENTENCES)
+    assert model.encode(SENTENCES) == pytest.approx(expected, abs=1e-6)
+    assert (model.languages, model.dim, model.max_length) == (["de", "en"], 16, 24)
+
+
+@pytest.mark.parametrize("kind", ["transformers", "sentence-transformers"])
+def test_any_other_folder_gives_the_vectors_of_sentence_transformers(
+    tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast, kind: str
+) -> None:
+    folder = save_transformers_model(tmp_path / "bert", small_tokenizer)
+    reference = SentenceTransformer(str(folder), device="cpu")
+    if kind == "sentence-transformers":
+        reference.save(str(tmp_path / "saved"), create_model_card=False)
+        folder = tmp_path / "saved"
+    model = load_model(str(folder))
+    assert model.encode(SENTENCES) == pytest.approx(reference.encode(SENTENCES), abs=1e-6)
+    assert (model.name, model.languages, model.framework) == (folder.name, None, "Sentence Transformers")
+    assert model.parameters == sum(parameter.numel() for parameter in reference.parameters())
+
+
+def test_a_changed_folder_has_another_revision(tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast) -> None:
+    folder = save_transformers_model(tmp_path / "bert", small_tokenizer)
+    before = load_model(str(folder)).revision
+    (folder / "README.md").write_text("changed")
+    assert load_model(str(folder)).revision != before
+
+
+def test_a_training_run_measures_sts_and_tatoeba(tmp_path: Path) -> None:
+    write_sets(tmp_path / "eval")
+    scores = evaluate(encode_by_length, tmp_path, ["de", "th"])
+    assert scores.keys() == {"stsb_test", "stsb_test_monolingual", "tatoeba_p1"}  # there is no dev set here
+    assert scores["stsb_test"].keys() == {"en-de", "average"}
+    assert scores["stsb_test_monolingual"].keys() == {"de-de", "average"}
+    assert scores["tatoeba_p1"] == {"de": 100.0, "average": 100.0}
+
+
+def test_a_folder_is_scored_on_all_it_holds(tmp_path: Path) -> None:
+    write_sets(tmp_path / "eval")
+    scores = evaluate_folder(encode_by_length, tmp_path, Choice(ALL))
+    assert scores["stsb_test"].keys() == {"en-de", "en-fr", "average"}
+    assert scores["tatoeba_p5_forward"] == {"de": 100.0, "fr": 100.0, "average": 100.0}
+    assert scores["tatoeba_xsim"] == {"de": 0.0, "fr": 0.0, "average": 0.0}
+    assert scores["tatoeba_mining_f1"]["average"] == 100
+    assert scores["tatoeba_mining_threshold"].keys() == {"de", "fr"}
+    assert scores["news"]["mrr@10"] == 100
+    assert evaluate_folder(encode_by_length, tmp_path / "eval", Choice(ALL)) == scores
+
+
+def test_only_chosen_kinds_and_languages_are_scored(tmp_path: Path) -> None:
+    write_sets(tmp_path)
+    scores = evaluate_folder(encode_by_length, tmp_path, Choice(("sts", "bitext"), languages=("de",)))
+    assert scores["stsb_test"].keys() == {"en-de", "average"}
+    assert {name.partition("_")[0] for name in scores} == {"stsb", "tatoeba"}
+    assert evaluate_folder(encode_by_length, tmp_path, Choice(("sts",)))["stsb_test"].keys() > {"en-fr"}
 
 
 def test_an_average_is_added() -> None:
     assert with_average({"de": 60.0, "fr": 70.0}) == {"de": 60.0, "fr": 70.0, "average": 65.0}
+    assert with_average({}) == {}
 
 
-def test_an_artifact_is_scored_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    artifact = tmp_path / "artifact"
-    artifact.mkdir()
-    build_artifact(artifact)
-    languages = json.loads((artifact / "manifest.json").read_text())["languages"]
-    other = next(language for language in languages if language != "en")
-    folder = tmp_path / "data/eval/stsb/test"
-    folder.mkdir(parents=True)
-    rows = "5\ta man plays\ta man plays\n0\ta man plays\tthe market fell\n3\ta man\ta man plays\n"
-    (folder / f"en-{other}.tsv").write_text(rows, encoding="utf-8")
-    assert main([str(artifact), "--data", str(tmp_path / "data")]) == 0
-    scores = json.loads(capsys.readouterr().out)["stsb_test"]
-    assert scores[f"en-{other}"] == scores["average"] > 0
-
-
-def test_what_is_no_artifact_or_has_nothing_to_evaluate_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path), "--data", str(tmp_path)]) == 2
-    assert "is not an artifact: it has no manifest.json" in capsys.readouterr().err
-    build_artifact(tmp_path)
-    assert main([str(tmp_path), "--data", str(tmp_path)]) == 2
-    assert "has no file for" in capsys.readouterr().err
+def test_metrics_of_the_same_columns_share_a_table() -> None:
+    scores = {"p1": {"de": 1.0, "average": 1.0}, "margin": {"de": 0.5}, "sts": {"en-de": 60.0, "average": 60.0}}
+    assert markdown(scores) == (
+        "|  | de | average |\n| --- | ---: | ---: |\n| p1 | 1.00 | 1.00 |\n| margin | 0.50 |  |\n\n"
+        "|  | en-de | average |\n| --- | ---: | ---: |\n| sts | 60.00 | 60.00 |"
+    )

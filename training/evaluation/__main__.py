@@ -1,32 +1,79 @@
-"""`python -m training.evaluation ARTIFACT --data DIR`: scores of an exported model, as JSON on standard output."""
+"""`crosslet evaluate MODEL --data DIR` or `python -m training.evaluation`: scores of a model, as JSON or tables."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from pathlib import Path
 
-from training.evaluation.artifact import ArtifactEncoder
-from training.evaluation.report import evaluate
+from training.errors import EvaluationError
+from training.evaluation.encoders import load_model
+from training.evaluation.report import markdown
+from training.evaluation.sets import KINDS, Choice, evaluate_folder
+from training.files import write_json_atomically
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns: 0, or 2 with one sentence where there is no artifact or nothing to evaluate on."""
-    parser = argparse.ArgumentParser(prog="python -m training.evaluation", description="Score an exported model.")
-    parser.add_argument("artifact", type=Path, help="folder that `python -m export` wrote")
-    parser.add_argument("--data", type=Path, required=True, help="folder with eval/stsb and eval/tatoeba")
-    options = parser.parse_args(arguments)
-    if not (options.artifact / "manifest.json").is_file():
-        print(f"error: {options.artifact} is not an artifact: it has no manifest.json", file=sys.stderr)
+    """Returns: 0; 2 with one sentence where there is no model or nothing to score it on; 130 on Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    logging.getLogger("training").setLevel(logging.INFO)
+    try:
+        if options.out and not options.out.parent.is_dir():
+            raise EvaluationError(f"there is no folder {options.out.parent} for --out")
+        model = load_model(options.model)
+        languages = options.languages or model.languages
+        choice = Choice(options.sets, tuple(languages) if languages else None, options.threshold)
+        scores = evaluate_folder(model.encode, options.data, choice)
+        if options.out:
+            write_json_atomically(options.out, scores)
+    except (EvaluationError, OSError) as exc:
+        print(f"error: {exc}", file=sys.stderr)
         return 2
-    encode = ArtifactEncoder(options.artifact)
-    scores = evaluate(encode, options.data, [language for language in encode.languages if language != "en"])
-    if not scores:
-        print(f"error: {options.data / 'eval'} has no file for {', '.join(encode.languages)}", file=sys.stderr)
-        return 2
-    json.dump(scores, sys.stdout, indent=1)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    print(markdown(scores) if options.markdown else json.dumps(scores, indent=1))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="crosslet evaluate", description="Score a model; docs/evaluation.md has more."
+    )
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="folder of an artifact, a checkpoint or a sentence-transformers model, or a hub name",
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="folder with evaluation sets, or DIR/eval"
+    )
+    parser.add_argument(
+        "--sets", type=_kinds, default=tuple(KINDS), metavar="KINDS", help=f"some of {','.join(KINDS)}; default: all"
+    )
+    parser.add_argument(
+        "--languages", type=_names, help="only files in these and English, e.g. de,fr; default: the model's, or all"
+    )
+    parser.add_argument(
+        "--threshold", type=float, help="margin from which mining keeps a pair; default: chosen on the other half"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the scores there too, as JSON")
+    parser.add_argument("--markdown", action="store_true", help="print tables")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    unknown = [name for name in _names(text) if name not in KINDS]
+    if unknown or not _names(text):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not among {', '.join(KINDS)}")
+    return tuple(kind for kind in KINDS if kind in _names(text))
 
 
 if __name__ == "__main__":

@@ -1,59 +1,59 @@
-"""Everything measured of one encoder."""
+"""What a training run measures of its own models, and tables of scores for people. Scores are x 100."""
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerBase
+from training.evaluation.bitext import evaluate_tatoeba
+from training.evaluation.sts import evaluate_sts
+from training.evaluation.vectors import Encode, each_text_once
 
-from training.device import autocast
-from training.evaluation.retrieval import evaluate_tatoeba
-from training.evaluation.sts import Encode, evaluate_sts
-from training.sentence import SentenceEncoder
-
-ENCODE_BATCH = 64
+Scores = dict[str, dict[str, float]]  # metric -> language, pair or detail -> score
+AVERAGE = "average"
 
 
-class TextEncoder:
-    """Encodes texts with a `SentenceEncoder`, each distinct text once."""
+def evaluate(
+    encode: Encode,
+    data: Path,
+    languages: list[str],
+    *,
+    sts_rows: int | None = None,
+    tatoeba_rows: int | None = None,
+) -> Scores:
+    """STSb dev and test (monolingual and against English) and Tatoeba P@1, each with its average.
 
-    def __init__(self, model: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, *, max_length: int) -> None:
-        self.model = model.eval()
-        self.tokenizer = tokenizer
-        self.max_length = max_length
-        self.cache: dict[str, NDArray[np.float32]] = {}
-
-    def __call__(self, texts: list[str]) -> NDArray[np.float32]:
-        """(N, D) float32, in the order of `texts`."""
-        new = sorted(set(texts) - self.cache.keys(), key=lambda text: (len(text), text))  # by length: less padding
-        device = next(self.model.parameters()).device
-        for start in range(0, len(new), ENCODE_BATCH):
-            chunk = new[start : start + ENCODE_BATCH]
-            batch = self.tokenizer(
-                chunk, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
-            ).to(device)
-            with torch.inference_mode(), autocast(device):
-                vectors = self.model(batch["input_ids"], batch["attention_mask"]).float().cpu().numpy()
-            self.cache.update(zip(chunk, vectors, strict=True))
-        return np.stack([self.cache[text] for text in texts])
-
-
-def evaluate(encode: Encode, data: Path, languages: list[str]) -> dict[str, dict[str, float]]:
-    """STSb dev and test (monolingual and against English) and Tatoeba P@1, each with its average."""
+    Args: sts_rows, tatoeba_rows: the first so many rows of each file; None: all.
+    """
+    encode = each_text_once(encode)
     crosslingual = [f"en-{language}" for language in languages]
     monolingual = [f"{language}-{language}" for language in ["en", *languages]]
+    dev, test = data / "eval/stsb/dev", data / "eval/stsb/test"
     scores = {
-        "stsb_dev": evaluate_sts(encode, data / "eval/stsb/dev", crosslingual),
-        "stsb_test": evaluate_sts(encode, data / "eval/stsb/test", crosslingual),
-        "stsb_test_monolingual": evaluate_sts(encode, data / "eval/stsb/test", monolingual),
-        "tatoeba_p1": evaluate_tatoeba(encode, data / "eval/tatoeba", languages),
+        "stsb_dev": evaluate_sts(encode, dev, crosslingual, rows=sts_rows),
+        "stsb_test": evaluate_sts(encode, test, crosslingual, rows=sts_rows),
+        "stsb_test_monolingual": evaluate_sts(encode, test, monolingual, rows=sts_rows),
+        "tatoeba_p1": evaluate_tatoeba(encode, data / "eval/tatoeba", languages, rows=tatoeba_rows),
     }
     return {name: with_average(values) for name, values in scores.items() if values}
 
 
 def with_average(values: dict[str, float]) -> dict[str, float]:
-    """The scores and their mean."""
-    return {**values, "average": round(sum(values.values()) / len(values), 2)}
+    """The scores and their mean; nothing where there is nothing."""
+    return {**values, AVERAGE: round(sum(values.values()) / len(values), 2)} if values else {}
+
+
+def markdown(scores: Scores) -> str:
+    """Tables: metrics that have the same columns stand in one, the average last."""
+    tables = []
+    for columns, metrics in groupby(scores, key=lambda metric: [name for name in scores[metric] if name != AVERAGE]):
+        rows = list(metrics)
+        header = [*columns, *([AVERAGE] if any(AVERAGE in scores[metric] for metric in rows) else [])]
+        lines = [["", *header], ["---", *("---:" for _ in header)]]
+        lines += [[metric, *(_cell(scores[metric].get(name)) for name in header)] for metric in rows]
+        tables.append("\n".join(f"| {' | '.join(cells)} |" for cells in lines))
+    return "\n\n".join(tables)
+
+
+def _cell(score: float | None) -> str:
+    return "" if score is None else f"{score:.2f}"

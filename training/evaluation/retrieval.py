@@ -1,38 +1,133 @@
-"""Bitext retrieval: is a sentence's nearest neighbour among all translations its own? (Tatoeba, LASER's layout)"""
+"""Passage retrieval: ranks a folder's passages for its queries by cosine and scores the ranking.
+
+Two layouts, each plain or .gz:
+    BiPaR: queries.tsv and passages.tsv with id<TAB>text or id<TAB>language<TAB>text; qrels.tsv with
+           query<TAB>passage or query<TAB>passage<TAB>grade
+    BEIR:  queries.jsonl with _id, text; corpus.jsonl with _id, title, text; qrels/test.tsv with a header and
+           query<TAB>passage<TAB>grade
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from training.evaluation.sts import Encode, unit_rows
+from training.errors import EvaluationError
+from training.evaluation.lines import find_file, parse_lines, parse_score, read_json_lines, split_columns
+from training.evaluation.ranking import accuracy_at, average_precision_at, ndcg_at, reciprocal_rank_at
+from training.evaluation.vectors import Encode, nearest
 
-# ISO 639-1 as we name languages -> the code of LASER's Tatoeba files
-TATOEBA_CODES = {
-    "ar": "ara", "bg": "bul", "cs": "ces", "da": "dan", "de": "deu", "el": "ell", "es": "spa", "et": "est", "fa": "pes",
-    "fi": "fin", "fr": "fra", "he": "heb", "hi": "hin", "hu": "hun", "id": "ind", "it": "ita", "ja": "jpn", "ko": "kor",
-    "lt": "lit", "nb": "nob", "nl": "nld", "pl": "pol", "pt": "por", "ro": "ron", "ru": "rus", "sv": "swe", "th": "tha",
-    "tr": "tur", "uk": "ukr", "vi": "vie", "zh": "cmn",
-}  # fmt: skip
+DEPTH = 100  # passages ranked for each query
+
+Qrels = dict[str, dict[str, float]]  # query id -> passage id -> relevance grade
 
 
-def precision_at_1(query_ND: NDArray[np.float32], candidate_ND: NDArray[np.float32]) -> float:
-    """Share x 100 of rows i whose best candidate by cosine is candidate i."""
-    scores_NN = unit_rows(query_ND) @ unit_rows(candidate_ND).T
-    return float((scores_NN.argmax(axis=1) == np.arange(len(query_ND))).mean()) * 100
+@dataclass(frozen=True)
+class RetrievalSet:
+    """Texts by id, and which passages answer which query."""
+
+    queries: Mapping[str, str]
+    passages: Mapping[str, str]
+    qrels: Qrels
 
 
-def evaluate_tatoeba(encode: Encode, folder: Path, languages: list[str]) -> dict[str, float]:
-    """P@1 x 100, both directions averaged, of each language that has files in `folder`."""
-    scores = {}
-    for language in languages:
-        stem = f"tatoeba.{TATOEBA_CODES.get(language, language)}-eng"
-        other_path = folder / f"{stem}.{TATOEBA_CODES.get(language, language)}"
-        if other_path.is_file():
-            other_ND = encode(other_path.read_text(encoding="utf-8").splitlines())
-            english_ND = encode((folder / f"{stem}.eng").read_text(encoding="utf-8").splitlines())
-            both = precision_at_1(other_ND, english_ND), precision_at_1(english_ND, other_ND)
-            scores[language] = round(sum(both) / 2, 2)
-    return scores
+def read_retrieval(folder: Path) -> RetrievalSet | None:
+    """The set in a folder of either layout, or None where there is none.
+
+    Raises: EvaluationError: a malformed line, a judged query without a text, or no judged passage among the passages.
+    """
+    bipar = [find_file(folder / name) for name in ("queries.tsv", "passages.tsv", "qrels.tsv")]
+    beir = [find_file(folder / name) for name in ("queries.jsonl", "corpus.jsonl", "qrels/test.tsv")]
+    if (paths := [path for path in bipar if path]) and len(paths) == len(bipar):
+        found = RetrievalSet(_read_tsv(paths[0]), _read_tsv(paths[1]), _read_qrels(paths[2]))
+    elif (paths := [path for path in beir if path]) and len(paths) == len(beir):
+        found = RetrievalSet(_read_jsonl(paths[0]), _read_jsonl(paths[1]), _read_qrels(paths[2]))
+    else:
+        return None
+    if unknown := found.qrels.keys() - found.queries.keys():
+        raise EvaluationError(f"{paths[2]} judges {len(unknown)} queries that {paths[0]} does not have")
+    if not any(grades.keys() & found.passages.keys() for grades in found.qrels.values()):
+        raise EvaluationError(f"{paths[2]} judges no passage of {paths[1]}")
+    return found
+
+
+def rank_passages(encode: Encode, found: RetrievalSet, depth: int = DEPTH) -> dict[str, list[str]]:
+    """Passage ids for each judged query, best first; of equals, the earlier in the file. No text answers itself."""
+    query_ids, passage_ids = list(found.qrels), list(found.passages)
+    query_QD = encode([found.queries[query] for query in query_ids])
+    passage_ND = encode(list(found.passages.values()))
+    _, indices_QK = nearest(query_QD, passage_ND, depth + 1)  # one more: the query's own id, where it is a passage too
+    return {
+        query: [passage_ids[index] for index in row if passage_ids[index] != query][:depth]
+        for query, row in zip(query_ids, indices_QK, strict=True)
+    }
+
+
+def score_rankings(rankings: Mapping[str, list[str]], qrels: Qrels) -> dict[str, float]:
+    """Means x 100 over the queries that have a relevant passage.
+
+    Raises: EvaluationError: no query has one.
+    """
+    rows = []
+    for query, ranked in rankings.items():
+        judged = list(qrels[query].values())
+        if any(grade > 0 for grade in judged):
+            grades = [qrels[query].get(passage, 0.0) for passage in ranked]
+            rows.append(
+                {
+                    "acc@1": accuracy_at(1, grades),
+                    "acc@5": accuracy_at(5, grades),
+                    "acc@10": accuracy_at(10, grades),
+                    "mrr@10": reciprocal_rank_at(10, grades),
+                    "map@100": average_precision_at(100, grades, judged),
+                    "ndcg@10": ndcg_at(10, grades, judged),
+                }
+            )
+    if not rows:
+        raise EvaluationError("no query of the set has a relevant passage")
+    return {metric: round(100 * float(np.mean([row[metric] for row in rows])), 2) for metric in rows[0]}
+
+
+def evaluate_retrieval(encode: Encode, folder: Path) -> dict[str, float]:
+    """Metric -> score of the set in a folder; empty where there is none."""
+    found = read_retrieval(folder)
+    return score_rankings(rank_passages(encode, found), found.qrels) if found else {}
+
+
+def _read_tsv(path: Path) -> dict[str, str]:
+    """id -> text; a column between them names the language, which we need not know."""
+
+    def parse(line: str) -> tuple[str, str]:
+        columns = split_columns(line, "id<TAB>language<TAB>text" if line.count("\t") == 2 else "id<TAB>text")
+        return columns[0], columns[-1]
+
+    return dict(parse_lines(path, parse, "id<TAB>text or id<TAB>language<TAB>text"))
+
+
+def _read_jsonl(path: Path) -> dict[str, str]:
+    """_id -> title and text."""
+    rows = read_json_lines(path, ("_id", "text"))
+    return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}
+
+
+def _read_qrels(path: Path) -> Qrels:
+    qrels: Qrels = {}
+    for judgement in parse_lines(path, _judgement, "query<TAB>passage or query<TAB>passage<TAB>grade"):
+        if judgement:
+            query, passage, grade = judgement
+            qrels.setdefault(query, {})[passage] = grade
+    return qrels
+
+
+def _judgement(line: str) -> tuple[str, str, float] | None:
+    """Query, passage and grade; nothing of BEIR's header."""
+    if line.startswith("query-id\t"):
+        return None
+    if line.count("\t") == 1:
+        query, passage = split_columns(line, "query<TAB>passage")
+        return query, passage, 1.0
+    query, passage, grade = split_columns(line, "query<TAB>passage<TAB>grade")
+    return query, passage, parse_score(grade)

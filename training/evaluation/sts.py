@@ -1,44 +1,114 @@
-"""Semantic textual similarity: Spearman correlation of cosine and human score, per language pair."""
+"""Semantic textual similarity: Spearman correlation of cosine and human score, per language pair.
+
+Three layouts, each plain or .gz:
+    xx-yy.tsv                                              score<TAB>sentence1<TAB>sentence2
+    STS.xx-yy.txt                                          sentence1<TAB>sentence2<TAB>score (STS2017-extended)
+    STS.input.track1.xx-yy.txt + STS.gs.track1.xx-yy.txt   sentence1<TAB>sentence2, and one score a line (SemEval-2017)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-Encode = Callable[[list[str]], NDArray[np.float32]]  # texts -> (N, D), any length
+from training.errors import EvaluationError
+from training.evaluation.lines import PAIR, find_file, parse_lines, parse_score, read_rows, split_columns
+from training.evaluation.vectors import Encode, unit_rows
+
+StsRows = tuple[list[float], list[str], list[str]]  # gold scores, left sentences, right sentences
+
+PLAIN = re.compile(rf"(?P<pair>{PAIR})\.tsv(\.gz)?")
+EXTENDED = re.compile(rf"STS\.(?P<pair>{PAIR})\.txt(\.gz)?")
+SEMEVAL = re.compile(rf"STS\.input\.(track(?P<track>\w+)\.)?(?P<pair>{PAIR})\.txt(\.gz)?")
 
 
-def read_sts(path: Path) -> tuple[list[float], list[str], list[str]]:
-    """Gold scores and both sides of a `score<TAB>sentence1<TAB>sentence2` file."""
-    with path.open(encoding="utf-8") as lines:
-        rows = [line.rstrip("\n").split("\t") for line in lines]
-    scores, left, right = zip(*rows, strict=True)
-    return [float(score) for score in scores], list(left), list(right)
+def read_sts(path: Path) -> StsRows:
+    """Gold scores and both sides of a `score<TAB>sentence1<TAB>sentence2` file.
+
+    Raises: EvaluationError: names the file and the line that is not that.
+    """
+    return _read(path, "score<TAB>sentence1<TAB>sentence2")
+
+
+def read_sts_extended(path: Path) -> StsRows:
+    """The same of a `sentence1<TAB>sentence2<TAB>score` file."""
+    return _read(path, "sentence1<TAB>sentence2<TAB>score")
+
+
+def read_sts_semeval(inputs: Path, gold_name: str) -> StsRows:
+    """The same of a SemEval file whose gold scores stand in a file of their own, in its folder or one beside it.
+
+    Raises: EvaluationError: there is no gold file, or it has another number of lines.
+    """
+    folders = [inputs.parent, *sorted(path for path in inputs.parent.parent.iterdir() if path.is_dir())]
+    gold_path = next((path for folder in folders if (path := find_file(folder / gold_name))), None)
+    if gold_path is None:
+        raise EvaluationError(f"{inputs} has no gold file: {gold_name} is neither beside it nor in a folder beside its")
+    rows, gold = read_rows(inputs, "sentence1<TAB>sentence2"), parse_lines(gold_path, parse_score, "one score")
+    if len(rows) != len(gold):
+        raise EvaluationError(f"{inputs} has {len(rows)} lines, its gold file {gold_path} {len(gold)}")
+    left, right = zip(*rows, strict=True)
+    return gold, list(left), list(right)
+
+
+def find_sts(folder: Path) -> dict[str, Callable[[], StsRows]]:
+    """What a folder holds: pair -> how to read it. A second file of one pair is `es-en.4b`, after its track."""
+    found: dict[str, Callable[[], StsRows]] = {}
+    for path in sorted(folder.iterdir()):
+        if match := PLAIN.fullmatch(path.name):
+            found[match["pair"]] = partial(read_sts, path)
+        elif match := EXTENDED.fullmatch(path.name):
+            found[match["pair"]] = partial(read_sts_extended, path)
+        elif match := SEMEVAL.fullmatch(path.name):
+            label = match["pair"] if match["pair"] not in found else f"{match['pair']}.{match['track']}"
+            gold_name = path.name.removesuffix(".gz").replace("STS.input.", "STS.gs.", 1)
+            found[label] = partial(read_sts_semeval, path, gold_name)
+    return found
+
+
+def is_monolingual(pair: str) -> bool:
+    """Whether both sides are in one language: `de-de`."""
+    left, right = languages_of(pair)
+    return left == right
+
+
+def languages_of(pair: str) -> tuple[str, str]:
+    """Of a pair as `find_sts` names it, track and all."""
+    left, _, right = pair.partition(".")[0].partition("-")
+    return left, right
 
 
 def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32], gold_N: list[float]) -> float:
-    """Spearman's rho x 100 between row-wise cosine and gold."""
+    """Spearman's rho x 100 between row-wise cosine and gold; 0 where either is constant, for it ranks nothing."""
     cosine_N = (unit_rows(left_ND) * unit_rows(right_ND)).sum(axis=1)
+    if np.ptp(cosine_N) == 0 or np.ptp(gold_N) == 0:
+        return 0.0
     return float(spearmanr(cosine_N, gold_N).statistic) * 100
 
 
-def unit_rows(matrix_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows at unit length."""
-    norms = np.linalg.norm(matrix_ND, axis=1, keepdims=True).astype(np.float32)
-    unit_ND: NDArray[np.float32] = matrix_ND / np.maximum(norms, np.float32(1e-12))
-    return unit_ND
-
-
-def evaluate_sts(encode: Encode, folder: Path, pairs: list[str]) -> dict[str, float]:
-    """Score of each `xx-yy` in `pairs` that has a file in `folder`."""
+def evaluate_sts(encode: Encode, folder: Path, pairs: Iterable[str], *, rows: int | None = None) -> dict[str, float]:
+    """Score of each of `pairs` that has a file in `folder`, on its first `rows` rows; None: all."""
+    readers = find_sts(folder) if folder.is_dir() else {}
     scores = {}
     for pair in pairs:
-        path = folder / f"{pair}.tsv"
-        if path.is_file():
-            gold, left, right = read_sts(path)
-            scores[pair] = round(spearman_of_cosines(encode(left), encode(right), gold), 2)
+        if pair in readers:
+            gold, left, right = readers[pair]()
+            scores[pair] = round(spearman_of_cosines(encode(left[:rows]), encode(right[:rows]), gold[:rows]), 2)
     return scores
+
+
+def _read(path: Path, layout: str) -> StsRows:
+    names = layout.split("<TAB>")
+
+    def parse(line: str) -> tuple[float, str, str]:
+        row = dict(zip(names, split_columns(line, layout), strict=True))
+        return parse_score(row["score"]), row["sentence1"], row["sentence2"]
+
+    gold, left, right = zip(*parse_lines(path, parse, layout), strict=True)
+    return list(gold), list(left), list(right)

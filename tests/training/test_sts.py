@@ -1,0 +1,135 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics.pairwise import cosine_similarity
+
+from training.errors import EvaluationError
+from training.evaluation.dev import DevScore, dev_score
+from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, read_sts, spearman_of_cosines
+
+ROWS = [(5.0, "abc", "def"), (0.0, "a", "long sentence"), (2.5, "abc", "abcdefg")]
+
+
+def encode_by_length(texts: list[str]) -> np.ndarray:
+    """A stand-in encoder: an angle that grows with length, so that equal lengths are nearest."""
+    angle = np.array([len(text) for text in texts]) / 50
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
+
+
+def write_lines(path: Path, lines: list[str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{line}\n" for line in lines)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def test_spearman_of_cosines_agrees_with_scipy_and_scikit_learn() -> None:
+    generator = np.random.default_rng(0)
+    left, right = generator.standard_normal((2, 50, 8)).astype(np.float32)
+    gold = generator.integers(0, 5, 50).astype(float).tolist()  # with ties
+    expected = spearmanr(np.diag(cosine_similarity(left, right)), gold).statistic * 100
+    assert spearman_of_cosines(left, right, gold) == pytest.approx(expected)
+
+
+def test_an_encoder_that_gives_one_vector_for_all_scores_nothing() -> None:
+    same = np.ones((3, 4), dtype=np.float32)
+    assert spearman_of_cosines(same, same, [1.0, 2.0, 3.0]) == 0
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_three_layouts_give_the_same_rows(tmp_path: Path, suffix: str) -> None:
+    write_lines(tmp_path / f"en-de.tsv{suffix}", [f"{score}\t{left}\t{right}" for score, left, right in ROWS])
+    write_lines(tmp_path / f"STS.en-tr.txt{suffix}", [f"{left}\t{right}\t{score}" for score, left, right in ROWS])
+    write_lines(tmp_path / f"STS.input.track5.en-en.txt{suffix}", [f"{left}\t{right}" for _, left, right in ROWS])
+    write_lines(tmp_path / f"STS.gs.track5.en-en.txt{suffix}", [str(score) for score, _, _ in ROWS])
+    found = find_sts(tmp_path)
+    assert list(found) == ["STS.en-tr".removeprefix("STS."), "en-en", "en-de"]
+    for read in found.values():
+        assert list(zip(*read(), strict=True)) == ROWS
+
+
+def test_gold_scores_may_stand_in_a_folder_beside_the_input_and_tracks_of_one_pair_are_kept_apart(
+    tmp_path: Path,
+) -> None:
+    for track in ("4a", "4b"):
+        write_lines(tmp_path / f"STS2017.eval.v1.1/STS.input.track{track}.es-en.txt", ["hola\thi", "adios\tdog"])
+        write_lines(tmp_path / f"STS2017.gs/STS.gs.track{track}.es-en.txt", ["4.5", "1"])
+    found = find_sts(tmp_path / "STS2017.eval.v1.1")
+    assert list(found) == ["es-en", "es-en.4b"]
+    assert found["es-en.4b"]() == ([4.5, 1.0], ["hola", "adios"], ["hi", "dog"])
+    assert not is_monolingual("es-en.4b")
+
+
+def test_pairs_are_scored_and_missing_ones_left_out(tmp_path: Path) -> None:
+    write_lines(tmp_path / "en-de.tsv", [f"{score}\t{left}\t{right}" for score, left, right in ROWS])
+    assert evaluate_sts(encode_by_length, tmp_path, ["en-de", "en-fr"]) == {"en-de": 100.0}
+    assert evaluate_sts(encode_by_length, tmp_path / "none", ["en-de"]) == {}
+
+
+def test_only_the_first_rows_count_where_rows_are_limited(tmp_path: Path) -> None:
+    rows = [*(f"{score}\t{left}\t{right}" for score, left, right in ROWS), "5\ta\tfar too long a sentence for it"]
+    write_lines(tmp_path / "en-de.tsv", rows)
+    assert evaluate_sts(encode_by_length, tmp_path, ["en-de"], rows=3) == {"en-de": 100.0}
+    assert evaluate_sts(encode_by_length, tmp_path, ["en-de"])["en-de"] < 100
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("5\tonly one", "line 2 has 2 columns; the layout is score<TAB>sentence1<TAB>sentence2"),
+        ("5\tone\t ", "line 2 has an empty column"),
+        ("high\tone\ttwo", "line 2 has a score that is not a number"),
+        ("nan\tone\ttwo", "line 2 has a score that is not a number"),
+    ],
+)
+def test_a_malformed_line_is_named_by_file_and_number_and_not_quoted(tmp_path: Path, line: str, complaint: str) -> None:
+    path = write_lines(tmp_path / "en-de.tsv", ["5\tone\ttwo", line])
+    with pytest.raises(EvaluationError) as raised:
+        read_sts(path)
+    assert str(raised.value).startswith(f"{path} {complaint}")
+    assert "one" not in str(raised.value).removeprefix(str(path))
+
+
+def test_input_without_gold_or_with_fewer_scores_is_refused(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "data/STS.input.en-en.txt", ["a\tb", "c\td"])
+    read = find_sts(path.parent)["en-en"]
+    with pytest.raises(EvaluationError, match=r"has no gold file: STS\.gs\.en-en\.txt"):
+        read()
+    write_lines(tmp_path / "data/STS.gs.en-en.txt", ["1"])
+    with pytest.raises(EvaluationError, match=r"has 2 lines, its gold file .* 1$"):
+        read()
+
+
+@pytest.mark.parametrize(("content", "complaint"), [(b"", "is empty"), (b"\xff\xfe", "cannot be read to its end")])
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
+    path = tmp_path / "en-de.tsv"
+    path.write_bytes(content)
+    with pytest.raises(EvaluationError, match=complaint):
+        read_sts(path)
+
+
+def test_a_cut_off_archive_is_refused(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "en-de.tsv.gz", ["5\tone\ttwo"] * 100)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(EvaluationError, match="cannot be read to its end"):
+        read_sts(path)
+
+
+def test_the_dev_score_is_the_mean_over_pairs_of_spearman_on_evenly_spaced_rows(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    expected = []
+    for language in ("de", "fr"):
+        lengths = generator.integers(1, 40, (101, 2))
+        gold = generator.uniform(0, 5, 101).round(2)
+        rows = [f"{score}\t{'x' * left}\t{'y' * right}" for score, (left, right) in zip(gold, lengths, strict=True)]
+        write_lines(tmp_path / f"eval/stsb/dev/en-{language}.tsv", rows)
+        every_tenth = -np.abs(lengths[::10, 0] - lengths[::10, 1])  # the cosine falls with the difference in length
+        expected.append(spearmanr(every_tenth, gold[::10]).statistic * 100)
+    score = DevScore(tmp_path, ["de", "fr", "th"], rows=11)
+    assert score(encode_by_length) == pytest.approx(np.mean(expected))
+    assert dev_score(encode_by_length, tmp_path, ["de", "fr"], rows=11) == score(encode_by_length)
+    with pytest.raises(EvaluationError, match=r"has no en-<language>\.tsv for th: nothing to validate on"):
+        DevScore(tmp_path, ["th"])

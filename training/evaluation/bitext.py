@@ -1,0 +1,119 @@
+"""Bitext retrieval: is a sentence's own translation among its nearest neighbours? (Tatoeba: Artetxe & Schwenk 2019)
+
+Two layouts, each plain or .gz; line i of one side translates line i of the other:
+    <name>.<aaa>-<bbb>.<aaa> + <name>.<aaa>-<bbb>.<bbb>   (LASER's Tatoeba files)
+    <aa>-<bb>/<name>.tsv                                  left<TAB>right
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.errors import EvaluationError
+from training.evaluation.lines import LANGUAGE, PAIR, find_file, read_lines, read_rows
+from training.evaluation.vectors import Encode, cosine_chunks
+
+# ISO 639-1 as we name languages -> the code of LASER's Tatoeba files
+TATOEBA_CODES = {
+    "ar": "ara", "bg": "bul", "cs": "ces", "da": "dan", "de": "deu", "el": "ell", "en": "eng", "es": "spa", "et": "est",
+    "fa": "pes", "fi": "fin", "fr": "fra", "he": "heb", "hi": "hin", "hu": "hun", "id": "ind", "it": "ita", "ja": "jpn",
+    "ko": "kor", "lt": "lit", "nb": "nob", "nl": "nld", "pl": "pol", "pt": "por", "ro": "ron", "ru": "rus", "sv": "swe",
+    "th": "tha", "tr": "tur", "uk": "ukr", "vi": "vie", "zh": "cmn",
+}  # fmt: skip
+OUR_CODES = {theirs: ours for ours, theirs in TATOEBA_CODES.items()}
+
+ALIGNED = re.compile(rf"(?P<stem>.+\.(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE}))\.(?P=left)(\.gz)?")
+
+
+@dataclass(frozen=True)
+class Bitext:
+    """Aligned sentences on disk: two files, or one of two columns."""
+
+    languages: tuple[str, str]
+    left_path: Path
+    right_path: Path | None = None  # None: both sides stand in `left_path`
+
+    def read(self) -> tuple[list[str], list[str]]:
+        """Both sides, line by line.
+
+        Raises: EvaluationError: they differ in length, or a line is not of the layout.
+        """
+        if self.right_path is None:
+            left, right = zip(*read_rows(self.left_path, "left<TAB>right"), strict=True)
+            return list(left), list(right)
+        sides = read_lines(self.left_path), read_lines(self.right_path)
+        if len(sides[0]) != len(sides[1]):
+            raise EvaluationError(f"{self.left_path} has {len(sides[0])} lines, {self.right_path} {len(sides[1])}")
+        return sides
+
+
+def find_bitext(folder: Path) -> dict[str, Bitext]:
+    """What a folder holds, by label: the language where the other is English, else the pair, or the name of a .tsv."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if match := ALIGNED.fullmatch(path.name):
+            right_path = find_file(folder / f"{match['stem']}.{match['right']}")
+            left, right = (OUR_CODES.get(match[side], match[side]) for side in ("left", "right"))
+            if right_path and left != right:
+                found[left if right == "en" else f"{left}-{right}"] = Bitext((left, right), path, right_path)
+        elif re.fullmatch(PAIR, folder.name) and path.name.removesuffix(".gz").endswith(".tsv"):
+            left, right = folder.name.split("-")
+            found[path.name.partition(".")[0]] = Bitext((left, right), path)
+    return dict(sorted(found.items()))
+
+
+def ranks_of_translations(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32]) -> NDArray[np.int64]:
+    """How many right rows come before row i for left row i, by cosine; of equals, the one with the lower index first.
+
+    Memory is bounded by one block of scores, not N x N.
+    """
+    ranks = []
+    index_N = np.arange(len(right_ND))
+    for start, scores_CN in cosine_chunks(left_ND, right_ND):
+        own_C1 = index_N[start : start + len(scores_CN), None]
+        own_score_C1 = np.take_along_axis(scores_CN, own_C1, axis=1)
+        before_CN = (scores_CN > own_score_C1) | ((scores_CN == own_score_C1) & (index_N < own_C1))
+        ranks.append(before_CN.sum(axis=1))
+    return np.concatenate(ranks)
+
+
+def precision_at(k: int, ranks_N: NDArray[np.int64]) -> float:
+    """Share x 100 of sentences whose translation is among the k nearest."""
+    return float((ranks_N < k).mean()) * 100
+
+
+def score_bitext(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32]) -> dict[str, float]:
+    """P@1 and P@5 x 100: left to right, right to left, and the mean of both."""
+    there_N, back_N = ranks_of_translations(left_ND, right_ND), ranks_of_translations(right_ND, left_ND)
+    scores: dict[str, float] = {}
+    for k in (1, 5):
+        there, back = precision_at(k, there_N), precision_at(k, back_N)
+        scores |= {f"p{k}": (there + back) / 2, f"p{k}_forward": there, f"p{k}_backward": back}
+    return {name: round(score, 2) for name, score in scores.items()}
+
+
+def evaluate_bitext(
+    encode: Encode, found: Mapping[str, Bitext], *, rows: int | None = None
+) -> dict[str, dict[str, float]]:
+    """Metric -> label -> score, on the first `rows` rows of each; None: all."""
+    scores: dict[str, dict[str, float]] = {}
+    for label, bitext in found.items():
+        left, right = bitext.read()
+        for metric, score in score_bitext(encode(left[:rows]), encode(right[:rows])).items():
+            scores.setdefault(metric, {})[label] = score
+    return scores
+
+
+def evaluate_tatoeba(
+    encode: Encode, folder: Path, languages: list[str], *, rows: int | None = None
+) -> dict[str, float]:
+    """P@1 x 100, both directions averaged, of each language that has files in `folder`."""
+    found = find_bitext(folder) if folder.is_dir() else {}
+    chosen = {language: found[language] for language in languages if language in found}
+    return evaluate_bitext(encode, chosen, rows=rows).get("p1", {})

@@ -1,0 +1,54 @@
+"""A cheap score during training: Spearman on a fixed sample of the STS benchmark's dev set, English against others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from training.errors import EvaluationError
+from training.evaluation.sts import StsRows, find_sts, spearman_of_cosines
+from training.evaluation.vectors import Encode
+
+
+class DevScore:
+    """Reads its sentences once; called with an encoder, gives the mean over pairs of Spearman x 100.
+
+    Args:
+        rows: at most so many of each pair, evenly spaced: the file's parts (captions, forums, news) are all in it.
+    Raises: EvaluationError: the folder has no dev file of English against any of the languages.
+    """
+
+    def __init__(self, data: Path, languages: list[str], *, rows: int = 150) -> None:
+        folder = data / "eval/stsb/dev"
+        found = find_sts(folder) if folder.is_dir() else {}
+        readers = [found[f"en-{language}"] for language in languages if f"en-{language}" in found]
+        if not readers:
+            raise EvaluationError(
+                f"{folder} has no en-<language>.tsv for {', '.join(languages)}: nothing to validate on"
+            )
+        self.pairs = [_spread(read(), rows) for read in readers]
+
+    def __call__(self, encode: Encode) -> float:
+        """The score of an encoder as it is now."""
+        texts = sorted({text for _, left, right in self.pairs for text in (*left, *right)})
+        vectors_ND = encode(texts)  # all at once: pairs share their English, and lengths batch well
+        row = {text: index for index, text in enumerate(texts)}
+        scores = [
+            spearman_of_cosines(
+                vectors_ND[[row[text] for text in left]], vectors_ND[[row[text] for text in right]], gold
+            )
+            for gold, left, right in self.pairs
+        ]
+        return float(np.mean(scores))
+
+
+def dev_score(encode: Encode, data: Path, languages: list[str], *, rows: int = 150) -> float:
+    """The score once, where nothing is to be kept for the next time."""
+    return DevScore(data, languages, rows=rows)(encode)
+
+
+def _spread(rows: StsRows, count: int) -> StsRows:
+    chosen = np.linspace(0, len(rows[0]) - 1, min(count, len(rows[0]))).round().astype(int)
+    gold, left, right = ([column[index] for index in chosen] for column in rows)
+    return gold, left, right

@@ -1,0 +1,169 @@
+"""Loads whatever can be scored: an exported artifact, or what sentence-transformers loads. Knows no metric."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedTokenizerBase
+
+from service.artifact import MANIFEST_FILE
+from service.cpus import usable_cpus
+from service.encoder import load_encoder as load_artifact_encoder
+from service.errors import ArtifactError
+from training.device import autocast, pick_device
+from training.errors import EvaluationError
+from training.evaluation.vectors import Encode
+from training.files import files_under, fingerprint_files
+from training.sentence import SentenceEncoder  # its module also registers crosslet checkpoints
+from training.teacher import packaged_folder
+
+BATCH = 64  # texts
+ARTIFACT_CHUNK = 64  # texts that a thread takes at once
+
+
+@dataclass(frozen=True)
+class Model:
+    """An encoder and what is known of it."""
+
+    encode: Encode
+    name: str
+    revision: str  # of a folder: a hash of its contents
+    languages: list[str] | None  # None: it does not say
+    dim: int
+    max_length: int | None  # tokens
+    parameters: int
+    framework: Literal["ONNX", "Sentence Transformers"]
+
+
+def load_model(name: str) -> Model:
+    """A model from the folder of an artifact, a checkpoint or any sentence-transformers model, or from the hub.
+
+    Raises: EvaluationError: there is no such folder, it holds no model, or the model cannot be loaded.
+    """
+    folder = Path(name)
+    if (folder / MANIFEST_FILE).is_file():
+        return _load_artifact(folder)
+    if folder.is_dir():
+        if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
+            raise EvaluationError(
+                f"{folder} is not a model: it has no {MANIFEST_FILE} (an artifact), no modules.json "
+                "(sentence-transformers) and no config.json (transformers)"
+            )
+    elif folder.is_file() or name.count("/") > 1 or name.startswith((".", "/", "~")):
+        raise EvaluationError(f"there is no folder {name}")
+    return _load_sentence_transformer(name)
+
+
+class TextEncoder:
+    """Encodes texts with a `SentenceEncoder` in training.
+
+    Texts are batched by length, in float32: a text's vector is the same whatever is encoded with it, but for the last
+    bits of a sum. Args: bf16: multiply in bf16 where the hardware can, about twice as fast on a CPU; then vectors
+    differ in the third digit from batch to batch, and STS scores by some hundredths.
+    """
+
+    def __init__(
+        self, model: SentenceEncoder, tokenizer: PreTrainedTokenizerBase, *, max_length: int, bf16: bool = False
+    ) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.bf16 = bf16
+
+    def __call__(self, texts: list[str]) -> NDArray[np.float32]:
+        """(N, D) float32, in the order of `texts`."""
+        order = sorted(range(len(texts)), key=lambda index: (len(texts[index]), texts[index]))  # less padding
+        device = next(self.model.parameters()).device
+        vectors = []
+        for start in range(0, len(order), BATCH):
+            chunk = [texts[index] for index in order[start : start + BATCH]]
+            batch = self.tokenizer(
+                chunk, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
+            ).to(device)
+            with torch.inference_mode(), autocast(device) if self.bf16 else torch.autocast(device.type, enabled=False):
+                vectors.append(self.model(batch["input_ids"], batch["attention_mask"]).float().cpu().numpy())
+        sorted_ND = np.concatenate(vectors)
+        vectors_ND = np.empty_like(sorted_ND)
+        vectors_ND[order] = sorted_ND
+        return vectors_ND
+
+
+def _load_artifact(folder: Path) -> Model:
+    """The service's own encoder: one text at a time, as it is served; as many at once as there are CPUs."""
+    try:
+        encoder = load_artifact_encoder(folder)
+    except ArtifactError as exc:
+        raise EvaluationError(str(exc)) from exc
+
+    def encode_chunk(texts: list[str]) -> NDArray[np.float32]:
+        return np.stack([encoder.encode(text).vector for text in texts])
+
+    def encode(texts: list[str]) -> NDArray[np.float32]:
+        chunks = [texts[start : start + ARTIFACT_CHUNK] for start in range(0, len(texts), ARTIFACT_CHUNK)]
+        with ThreadPoolExecutor(usable_cpus()) as pool:
+            return np.concatenate(list(pool.map(encode_chunk, chunks)))
+
+    manifest = encoder.manifest
+    return Model(
+        encode,
+        name=manifest.name,
+        revision=manifest.fingerprint,
+        languages=list(manifest.languages),
+        dim=manifest.dim,
+        max_length=manifest.max_length,
+        parameters=manifest.parameters,
+        framework="ONNX",
+    )
+
+
+def _load_sentence_transformer(name: str) -> Model:
+    """In float32 on the first GPU, else the CPU. A plain transformers model is mean-pooled."""
+    path = str(packaged_folder(name) or name)
+    try:
+        model = SentenceTransformer(path, device=str(pick_device())).float()
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as exc:
+        kind = "cannot be loaded" if Path(path).is_dir() else "is neither a folder nor a model that the hub gave"
+        raise EvaluationError(f"model {name!r} {kind}: {_first_line(exc)}") from exc
+
+    def encode(texts: list[str]) -> NDArray[np.float32]:
+        vectors_ND: NDArray[np.float32] = model.encode(texts, batch_size=BATCH, show_progress_bar=False)
+        return vectors_ND
+
+    return Model(
+        encode,
+        name=Path(name).resolve().name if Path(name).is_dir() else name,
+        revision=_revision(model, Path(path)),
+        languages=_languages(Path(path)),
+        dim=int(model.get_embedding_dimension() or 0),
+        max_length=model.max_seq_length,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        framework="Sentence Transformers",
+    )
+
+
+def _revision(model: SentenceTransformer, folder: Path) -> str:
+    if folder.is_dir():
+        return fingerprint_files(files_under(folder), relative_to=folder)
+    return str(getattr(model[0].auto_model.config, "_commit_hash", None))
+
+
+def _languages(folder: Path) -> list[str] | None:
+    """What the summary beside a finished crosslet checkpoint names."""
+    summary = folder / "crosslet.json"
+    if not summary.is_file():
+        return None
+    languages: list[str] = json.loads(summary.read_text(encoding="utf-8"))["languages"]
+    return languages
+
+
+def _first_line(exc: Exception) -> str:
+    return (str(exc).splitlines() or [type(exc).__name__])[0]

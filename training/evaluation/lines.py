@@ -1,0 +1,115 @@
+"""Reads the files of evaluation sets, plain or gzip, UTF-8. Knows lines and columns; knows no metric."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from training.errors import EvaluationError
+
+T = TypeVar("T")
+
+LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]+)?"  # de, deu, zh_Hant
+PAIR = rf"{LANGUAGE}-{LANGUAGE}"
+
+
+def find_file(path: Path) -> Path | None:
+    """The file, or the same with `.gz` behind its name."""
+    return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()), None)
+
+
+def folders_under(root: Path) -> list[Path]:
+    """A folder and all below it, links followed, hidden ones left out; sorted."""
+    folders = []
+    for folder, below, _ in os.walk(root, followlinks=True):
+        below[:] = (name for name in below if not name.startswith("."))
+        folders.append(Path(folder))
+    return sorted(folders)
+
+
+def read_lines(path: Path) -> list[str]:
+    """All lines without their ends. Only a line feed ends one: U+2028 and the like are text.
+
+    Raises: EvaluationError: the file is empty, not UTF-8, or a damaged gzip.
+    """
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="\n") as handle:
+            lines = [line.rstrip("\r\n") for line in handle]
+    except (UnicodeDecodeError, zlib.error, EOFError, OSError) as exc:
+        raise EvaluationError(f"{path} cannot be read to its end: {exc}") from exc
+    if not lines:
+        raise EvaluationError(f"{path} is empty")
+    return lines
+
+
+def read_rows(path: Path, layout: str) -> list[list[str]]:
+    """The columns of each line, as many as the layout has and none of them blank.
+
+    Args:    layout: the columns' names, e.g. "id<TAB>text".
+    Raises:  EvaluationError: names the file, the line and the layout.
+    """
+    return parse_lines(path, lambda line: split_columns(line, layout), layout)
+
+
+def read_json_lines(path: Path, keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The object of each line, which must have `keys`.
+
+    Raises: EvaluationError: names the file, the line and the keys.
+    """
+
+    def parse(line: str) -> dict[str, Any]:
+        value = json.loads(line)
+        if not isinstance(value, dict) or not all(isinstance(value.get(key), str) for key in keys):
+            raise ValueError("lacks one of them")
+        return value
+
+    return parse_lines(path, parse, f"a JSON object with the strings {', '.join(keys)}")
+
+
+def parse_lines(path: Path, parse: Callable[[str], T], layout: str) -> list[T]:
+    """Each line through `parse`.
+
+    Args:    parse: raises ValueError with what is wrong with a line.
+    Raises:  EvaluationError: names the file, the line, what is wrong and the layout; never the text itself.
+    """
+    values = []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            values.append(parse(line))
+        except ValueError as exc:
+            raise EvaluationError(f"{path} line {number} {exc}; the layout is {layout}") from exc
+    return values
+
+
+def split_columns(line: str, layout: str) -> list[str]:
+    """The columns of a line.
+
+    Raises: ValueError: there are more or fewer than in the layout, or one is blank.
+    """
+    columns, wanted = line.split("\t"), layout.count("<TAB>") + 1
+    if len(columns) != wanted:
+        raise ValueError(f"has {len(columns)} columns")
+    if not all(map(str.strip, columns)):
+        raise ValueError("has an empty column")
+    return columns
+
+
+def parse_score(text: str) -> float:
+    """A finite number.
+
+    Raises: ValueError: it is none.
+    """
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise ValueError("has a score that is not a number")
+    return score

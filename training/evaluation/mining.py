@@ -1,0 +1,192 @@
+"""Bitext mining by margin: which sentences of two texts translate each other? (Artetxe & Schwenk 2019)
+
+The paper is arXiv:1811.01136, "Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings".
+
+Shapes: N left sentences, M right sentences, D dims, K neighbours.
+
+Two layouts: aligned files (training/evaluation/bitext.py), whose gold pairs are the lines; and BUCC's, where most
+sentences have no translation: `xx-yy.<part>.{xx,yy}` with id<TAB>text and `xx-yy.<part>.gold` with id<TAB>id.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.errors import EvaluationError
+from training.evaluation.bitext import Bitext
+from training.evaluation.lines import LANGUAGE, find_file, read_rows
+from training.evaluation.vectors import Encode, nearest
+
+NEIGHBOURS = 4  # k of LASER's xsim and BUCC scripts
+GOLD = re.compile(rf"(?P<stem>(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE})\.\w+)\.gold(\.gz)?")
+
+Pairs = set[tuple[int, int]]  # left row, right row
+Mined = tuple[float, int, int]  # margin, left row, right row
+MiningRows = tuple[list[str], list[str], Pairs]  # left texts, right texts, gold pairs of their rows
+
+
+@dataclass(frozen=True)
+class MiningFiles:
+    """A mining task on disk, in BUCC's layout."""
+
+    languages: tuple[str, str]
+    left_path: Path
+    right_path: Path
+    gold_path: Path
+
+    def read(self) -> MiningRows:
+        """Left texts, right texts, gold pairs of their rows.
+
+        Raises: EvaluationError: a malformed line, an id twice, or a gold id that is in neither text.
+        """
+        left, right = _read_texts(self.left_path), _read_texts(self.right_path)
+        rows = [{identity: row for row, identity in enumerate(side)} for side in (left, right)]
+        gold = set()
+        for number, ids in enumerate(read_rows(self.gold_path, "left id<TAB>right id"), start=1):
+            if any(identity not in known for identity, known in zip(ids, rows, strict=True)):
+                raise EvaluationError(f"{self.gold_path} line {number} names an id that is not in its text")
+            gold.add((rows[0][ids[0]], rows[1][ids[1]]))
+        return list(left.values()), list(right.values()), gold
+
+
+def aligned_rows(bitext: Bitext) -> MiningRows:
+    """Aligned files as a mining task: the gold pairs are the lines."""
+    left, right = bitext.read()
+    return left, right, {(row, row) for row in range(len(left))}
+
+
+def find_mining(folder: Path) -> dict[str, MiningFiles]:
+    """What a folder holds in BUCC's layout: `de-en.training` -> files."""
+    found = {}
+    for gold_path in sorted(folder.iterdir()):
+        if match := GOLD.fullmatch(gold_path.name):
+            sides = [find_file(folder / f"{match['stem']}.{match[side]}") for side in ("left", "right")]
+            if sides[0] is None or sides[1] is None:
+                raise EvaluationError(
+                    f"{gold_path} has no text beside it: {match['stem']}.{match['left']} and its other side"
+                )
+            found[match["stem"]] = MiningFiles((match["left"], match["right"]), sides[0], sides[1], gold_path)
+    return found
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The best partner of every sentence and its margin, in both directions."""
+
+    right_of_left_N: NDArray[np.int64]
+    margin_of_left_N: NDArray[np.float32]
+    left_of_right_M: NDArray[np.int64]
+    margin_of_right_M: NDArray[np.float32]
+
+
+def best_margins(left_ND: NDArray[np.float32], right_MD: NDArray[np.float32], k: int = NEIGHBOURS) -> Margins:
+    """Ratio margins: cos(x, y) over the mean cosine of x and of y with their k nearest (the paper's "ratio").
+
+    Partners are sought among the k nearest, as LASER does.
+    """
+    cosine_NK, right_NK = nearest(left_ND, right_MD, k)
+    cosine_MK, left_MK = nearest(right_MD, left_ND, k)
+    mean_N, mean_M = cosine_NK.mean(axis=1), cosine_MK.mean(axis=1)
+    margin_NK = cosine_NK / ((mean_N[:, None] + mean_M[right_NK]) / 2)
+    margin_MK = cosine_MK / ((mean_M[:, None] + mean_N[left_MK]) / 2)
+    best_N, best_M = margin_NK.argmax(axis=1), margin_MK.argmax(axis=1)
+    row_N, row_M = np.arange(len(left_ND)), np.arange(len(right_MD))
+    return Margins(
+        right_of_left_N=right_NK[row_N, best_N],
+        margin_of_left_N=margin_NK[row_N, best_N],
+        left_of_right_M=left_MK[row_M, best_M],
+        margin_of_right_M=margin_MK[row_M, best_M],
+    )
+
+
+def xsim_error(margins: Margins, gold: Pairs) -> float:
+    """Share x 100 of gold pairs whose left sentence has another best partner by margin (LASER's xsim)."""
+    return 100 * sum(int(margins.right_of_left_N[left]) != right for left, right in gold) / max(1, len(gold))
+
+
+def mine(margins: Margins) -> list[Mined]:
+    """(margin, left row, right row), best first, each sentence at most once: the union of both directions, greedily."""
+    rows_N, rows_M = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))
+    left = np.concatenate([rows_N, margins.left_of_right_M])
+    right = np.concatenate([margins.right_of_left_N, rows_M])
+    margin = np.concatenate([margins.margin_of_left_N, margins.margin_of_right_M])
+    order = np.lexsort((right, left, -margin))
+    mined, used_left, used_right = [], set(), set()
+    for pair in zip(margin[order].tolist(), left[order].tolist(), right[order].tolist(), strict=True):
+        if pair[1] not in used_left and pair[2] not in used_right:
+            used_left.add(pair[1])
+            used_right.add(pair[2])
+            mined.append(pair)
+    return mined
+
+
+def best_threshold(mined: list[Mined], gold: Pairs) -> float:
+    """The margin from which keeping pairs gives the best F1; infinite where no mined pair is right.
+
+    Args: mined: best first. The threshold lies half-way to the next lower margin.
+    """
+    best_f1, threshold, right = 0.0, float("inf"), 0
+    for count, (margin, *pair) in enumerate(mined, start=1):
+        right += tuple(pair) in gold
+        following = mined[count][0] if count < len(mined) else margin
+        is_last_of_equals = following < margin or count == len(mined)
+        if is_last_of_equals and (f1 := 2 * right / (count + len(gold))) > best_f1:
+            best_f1, threshold = f1, (margin + following) / 2
+    return threshold
+
+
+def precision_recall_f1(kept: Pairs, gold: Pairs) -> dict[str, float]:
+    """x 100; 0 where there is nothing to divide by."""
+    right = len(kept & gold)
+    return {
+        "precision": 100 * right / max(1, len(kept)),
+        "recall": 100 * right / max(1, len(gold)),
+        "f1": 100 * 2 * right / max(1, len(kept) + len(gold)),
+    }
+
+
+def score_mining(mined: list[Mined], gold: Pairs, *, threshold: float | None = None) -> dict[str, float]:
+    """Precision, recall and F1 x 100, and the threshold.
+
+    Args: threshold: keep pairs from this margin on, and score them all. None: choose it on the left sentences of even
+        rows, and score those of odd rows.
+    """
+    if threshold is None:
+        even = [pair for pair in mined if pair[1] % 2 == 0]
+        threshold = best_threshold(even, {pair for pair in gold if pair[0] % 2 == 0})
+        mined, gold = [pair for pair in mined if pair[1] % 2], {pair for pair in gold if pair[0] % 2}
+    kept = {(left, right) for margin, left, right in mined if margin >= threshold}
+    return {**precision_recall_f1(kept, gold), "threshold": threshold}
+
+
+def evaluate_mining(
+    encode: Encode, found: Mapping[str, Callable[[], MiningRows]], *, threshold: float | None
+) -> dict[str, dict[str, float]]:
+    """Metric -> label -> score. A threshold is left out where no mined pair was right to choose one by."""
+    scores: dict[str, dict[str, float]] = {}
+    for label, read in found.items():
+        left, right, gold = read()
+        margins = best_margins(encode(left), encode(right))
+        mining = score_mining(mine(margins), gold, threshold=threshold)
+        measured = {"xsim": xsim_error(margins, gold), **{f"mining_{name}": score for name, score in mining.items()}}
+        for metric, score in measured.items():
+            if math.isfinite(score):
+                scores.setdefault(metric, {})[label] = round(score, 4 if metric == "mining_threshold" else 2)
+    return scores
+
+
+def _read_texts(path: Path) -> dict[str, str]:
+    """id -> text, in the order of the file."""
+    texts: dict[str, str] = {}
+    for number, (identity, text) in enumerate(read_rows(path, "id<TAB>text"), start=1):
+        if identity in texts:
+            raise EvaluationError(f"{path} line {number} has an id that an earlier line has")
+        texts[identity] = text
+    return texts

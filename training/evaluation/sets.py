@@ -1,0 +1,107 @@
+"""Finds the evaluation sets in a folder by the layouts of their files, and scores an encoder on each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from training.errors import EvaluationError
+from training.evaluation.bitext import evaluate_bitext, find_bitext
+from training.evaluation.lines import folders_under
+from training.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
+from training.evaluation.report import Scores, with_average
+from training.evaluation.retrieval import evaluate_retrieval
+from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, languages_of
+from training.evaluation.vectors import Encode, each_text_once
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is to be scored.
+
+    Args:
+        kinds: of `KINDS`, in that order.
+        languages: only files in these and English; None: all. Passages have no language in their files' names.
+        threshold: the margin from which mining keeps a pair; None: chosen on the half that is not scored.
+    """
+
+    kinds: tuple[str, ...]
+    languages: tuple[str, ...] | None = None
+    threshold: float | None = None
+
+    def allows(self, languages: Iterable[str]) -> bool:
+        """Whether a file in these languages is to be scored."""
+        return self.languages is None or {"en", *self.languages}.issuperset(languages)
+
+
+def evaluate_folder(encode: Encode, data: Path, choice: Choice) -> Scores:
+    """Every chosen set below `data`/eval, or below `data` where it has no such folder; named by its path there.
+
+    Raises: EvaluationError: there is no such folder, no set in it, or a malformed line in one.
+    """
+    if not data.is_dir():
+        raise EvaluationError(f"there is no folder {data}")
+    root = data / "eval" if (data / "eval").is_dir() else data
+    encode = each_text_once(encode)
+    scores: Scores = {}
+    for folder in folders_under(root):
+        name = "_".join(folder.relative_to(root).parts) or root.resolve().name
+        for kind in choice.kinds:
+            found = {
+                f"{name}{metric}": values for metric, values in KINDS[kind](encode, folder, choice).items() if values
+            }
+            if found:
+                logger.info("scored %s: %s", kind, name)
+            scores |= found
+    if not scores:
+        among = "" if choice.languages is None else f" in {', '.join(choice.languages)}"
+        raise EvaluationError(
+            f"{root} holds no set of {', '.join(choice.kinds)}{among}; docs/evaluation.md has the layouts"
+        )
+    return scores
+
+
+def _sts(encode: Encode, folder: Path, choice: Choice) -> Scores:
+    pairs = [pair for pair in find_sts(folder) if choice.allows(languages_of(pair))]
+    crosslingual = [pair for pair in pairs if not is_monolingual(pair)]
+    monolingual = [pair for pair in pairs if is_monolingual(pair)]
+    return {
+        "": with_average(evaluate_sts(encode, folder, crosslingual)),
+        "_monolingual": with_average(evaluate_sts(encode, folder, monolingual)),
+    }
+
+
+def _bitext(encode: Encode, folder: Path, choice: Choice) -> Scores:
+    found = {label: bitext for label, bitext in find_bitext(folder).items() if choice.allows(bitext.languages)}
+    return {f"_{metric}": with_average(values) for metric, values in evaluate_bitext(encode, found).items()}
+
+
+def _mining(encode: Encode, folder: Path, choice: Choice) -> Scores:
+    aligned = find_bitext(folder).items()
+    found: dict[str, Callable[[], MiningRows]] = {
+        label: partial(aligned_rows, bitext) for label, bitext in aligned if choice.allows(bitext.languages)
+    }
+    found |= {label: files.read for label, files in find_mining(folder).items() if choice.allows(files.languages)}
+    scores = evaluate_mining(encode, found, threshold=choice.threshold)
+    thresholds = scores.pop("mining_threshold", {})  # which have no meaningful average
+    return {
+        **{f"_{metric}": with_average(values) for metric, values in scores.items()},
+        "_mining_threshold": thresholds,
+    }
+
+
+def _retrieval(encode: Encode, folder: Path, _: Choice) -> Scores:
+    return {"": evaluate_retrieval(encode, folder)}
+
+
+KINDS: dict[str, Callable[[Encode, Path, Choice], Scores]] = {
+    "sts": _sts,
+    "bitext": _bitext,
+    "mining": _mining,
+    "retrieval": _retrieval,
+}

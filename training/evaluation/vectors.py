@@ -1,0 +1,71 @@
+"""Compares vectors by cosine, a bounded block of scores at a time. Knows nothing about texts or files.
+
+Shapes: Q queries, N candidates, D dims, C queries of one chunk, K neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.errors import EvaluationError
+
+Encode = Callable[[list[str]], NDArray[np.float32]]  # texts -> (N, D), any length
+CHUNK_SCORES = 2**24  # scores in memory at once: 64 MiB of float32, however many rows are compared
+
+
+def unit_rows(matrix_ND: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows at unit length."""
+    norms = np.linalg.norm(matrix_ND, axis=1, keepdims=True).astype(np.float32)
+    unit_ND: NDArray[np.float32] = matrix_ND / np.maximum(norms, np.float32(1e-12))
+    return unit_ND
+
+
+def cosine_chunks(
+    query_QD: NDArray[np.float32], candidate_ND: NDArray[np.float32]
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The rows of the Q x N cosine matrix, in order: (first row, scores_CN)."""
+    query_QD, candidate_ND = unit_rows(query_QD), unit_rows(candidate_ND)
+    rows = max(1, CHUNK_SCORES // len(candidate_ND))
+    for start in range(0, len(query_QD), rows):
+        yield start, query_QD[start : start + rows] @ candidate_ND.T
+
+
+def nearest(
+    query_QD: NDArray[np.float32], candidate_ND: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The k best candidates of each query by cosine, best first; of equals, the one with the lower index.
+
+    Returns: scores_QK and indices_QK; K is k, or N where there are fewer candidates.
+    """
+    k = min(k, len(candidate_ND))
+    scores_QK = np.empty((len(query_QD), k), dtype=np.float32)
+    indices_QK = np.empty((len(query_QD), k), dtype=np.int64)
+    for start, scores_CN in cosine_chunks(query_QD, candidate_ND):
+        kth_C = np.partition(scores_CN, -k, axis=1)[:, -k]
+        for row, scores_N in enumerate(scores_CN):
+            tied = np.flatnonzero(scores_N >= kth_C[row])  # k of them, or more where several equal the last
+            best = tied[np.argsort(-scores_N[tied], kind="stable")[:k]]
+            scores_QK[start + row], indices_QK[start + row] = scores_N[best], best
+    return scores_QK, indices_QK
+
+
+def each_text_once(encode: Encode) -> Encode:
+    """An encoder that remembers what it has encoded: evaluation sets share most of their English.
+
+    Raises: EvaluationError (when called): the model gives a vector that is not finite.
+    """
+    known: dict[str, NDArray[np.float32]] = {}
+
+    def encode_new(texts: list[str]) -> NDArray[np.float32]:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            vectors_ND = encode(new)
+            if not np.isfinite(vectors_ND).all():
+                raise EvaluationError("the model gives vectors that are not finite numbers; it cannot be scored")
+            known.update(zip(new, vectors_ND, strict=True))
+        return np.stack([known[text] for text in texts])
+
+    return encode_new
