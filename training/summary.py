@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from training.corpora.mix import Corpus
+from training.corpora.corpus import Corpus
 from training.evaluation.sts import read_sts
 from training.files import write_json_atomically
 from training.run import Run
@@ -86,6 +85,7 @@ def catalog() -> dict[str, dict[str, Any]]:
 def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
     """Each source with its licence and how many of its pairs are in the corpus."""
     known = catalog()
+    counts = {source: corpus.count([source]) for source in corpus.sources}
     return [
         {
             "source": known.get(source, {}).get("title", source),
@@ -93,20 +93,21 @@ def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
             "url": known.get(source, {}).get("url", ""),
             "pairs": count,
         }
-        for source, count in Counter(corpus.source.tolist()).most_common()
+        for source, count in sorted(counts.items(), key=lambda item: -item[1])
+        if count
     ]
 
 
 def parity_texts(corpus: Corpus) -> dict[str, list[str]]:
     """A few texts in every language, from sources that may be passed on freely where there are any."""
     known = catalog()
-    free = np.array([bool(known.get(source, {}).get("permissive")) for source in np.unique(corpus.source)])
-    is_free = np.isin(corpus.source, np.unique(corpus.source)[free])
+    is_free = np.array([bool(known.get(source, {}).get("permissive")) for source in corpus.sources])
     texts: dict[str, list[str]] = {"en": []}
-    for language in np.unique(corpus.language):
-        candidates = np.flatnonzero(corpus.language == language)
-        chosen = sorted(candidates, key=lambda index: not is_free[index])[:PARITY_TEXTS]  # stable: free ones first
-        texts[str(language)] = [corpus.texts[corpus.other[index]] for index in chosen]
+    for code, language in enumerate(corpus.languages):
+        pairs = np.flatnonzero(corpus.language_code == code)
+        free_first = np.argsort(~is_free[corpus.source_code[pairs]], kind="stable")
+        chosen = pairs[free_first[:PARITY_TEXTS]]
+        texts[language] = [corpus.texts[corpus.other[index]] for index in chosen]
         texts["en"] = texts["en"] or [corpus.texts[corpus.english[index]] for index in chosen]
     return texts
 

@@ -24,7 +24,8 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from training.config import TokenizerConfig
-from training.corpora.mix import Corpus, language_shares
+from training.corpora.corpus import Corpus
+from training.corpora.plan import language_shares
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_START = "▁"
@@ -69,9 +70,7 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
 def balanced_sentences(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> list[str]:
     """At most `config.sentences` texts, English included, spread over languages by temperature."""
     generator = np.random.default_rng(seed)
-    members = {"en": np.arange(corpus.english_count)}
-    for language in np.unique(corpus.language):
-        members[str(language)] = np.unique(corpus.other[corpus.language == language])
+    members = {language: corpus.texts_in(language) for language in ("en", *corpus.languages)}
     shares = language_shares({name: len(index) for name, index in members.items()}, config.language_exponent)
     chosen: list[str] = []
     for name, index in members.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +14,10 @@ from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from torch import Tensor
 from tqdm import tqdm
 
-ENCODE_BATCH = 10_000
+from training.arrays import ArrayWriter, map_array
+from training.files import write_json_atomically
+
+ENCODE_BATCH = 10_000  # texts
 
 
 @dataclass(frozen=True)
@@ -21,20 +26,26 @@ class TokenStore:
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
+    pad_id: int
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each text."""
+        """Tokens of each text: 8 bytes a text."""
         return np.diff(self.offsets)
+
+    def lengths_of(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Tokens of these texts."""
+        return self.offsets[texts + 1] - self.offsets[texts]
 
     def batch(self, texts: NDArray[np.int32], *, max_length: int) -> tuple[Tensor, Tensor]:
         """Padded ids and mask of these texts: two (B, L) int64 tensors, L the longest of them or `max_length`.
 
         A text longer than `max_length` keeps its last token ([SEP]).
         """
-        rows = [self.ids[self.offsets[text] : self.offsets[text + 1]] for text in texts]
+        bounds = zip(self.offsets[texts].tolist(), self.offsets[texts + 1].tolist(), strict=True)
+        rows = [self.ids[start:stop] for start, stop in bounds]
         rows = [row if len(row) <= max_length else np.append(row[: max_length - 1], row[-1]) for row in rows]
-        input_ids_BL = torch.zeros((len(rows), max(map(len, rows))), dtype=torch.int64)  # 0 is [PAD]
+        input_ids_BL = torch.full((len(rows), max(map(len, rows))), self.pad_id)
         attention_mask_BL = torch.zeros_like(input_ids_BL)
         for index, row in enumerate(rows):
             input_ids_BL[index, : len(row)] = torch.from_numpy(row.astype(np.int64))
@@ -44,18 +55,20 @@ class TokenStore:
     @classmethod
     def load(cls, folder: Path) -> TokenStore:
         """Map the store into memory."""
-        return cls(np.load(folder / "ids.npy", mmap_mode="r"), np.load(folder / "offsets.npy"))
+        pad_id = json.loads((folder / "tokens.json").read_text(encoding="utf-8"))["pad_id"]
+        return cls(map_array(folder / "ids.npy"), map_array(folder / "offsets.npy"), pad_id)
 
 
-def build_token_store(texts: list[str], tokenizer: Tokenizer, folder: Path, *, max_length: int) -> None:
-    """Tokenise `texts` in order and write the store."""
+def build_token_store(
+    texts: Sequence[str], tokenizer: Tokenizer, folder: Path, *, max_length: int, pad_id: int
+) -> None:
+    """Tokenise `texts` in order and write the store, a batch of texts in memory at a time."""
     tokenizer.enable_truncation(max_length)
     tokenizer.no_padding()
-    chunks: list[NDArray[np.int32]] = []
-    lengths: list[int] = []
-    for start in tqdm(range(0, len(texts), ENCODE_BATCH), desc="tokens", unit="batch"):
-        encodings = tokenizer.encode_batch(texts[start : start + ENCODE_BATCH])
-        lengths += (len(encoding.ids) for encoding in encodings)
-        chunks.append(np.concatenate([np.array(encoding.ids, dtype=np.int32) for encoding in encodings]))
-    np.save(folder / "ids.npy", np.concatenate(chunks))
-    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    with ArrayWriter(folder / "ids.npy", np.int32) as ids, ArrayWriter(folder / "offsets.npy", np.int64) as offsets:
+        offsets.append(np.zeros(1))
+        for start in tqdm(range(0, len(texts), ENCODE_BATCH), desc="tokens", unit="batch"):
+            rows = [encoding.ids for encoding in tokenizer.encode_batch(texts[start : start + ENCODE_BATCH])]
+            offsets.append(len(ids) + np.cumsum([len(row) for row in rows]))
+            ids.append(np.concatenate(rows))
+    write_json_atomically(folder / "tokens.json", {"pad_id": pad_id})

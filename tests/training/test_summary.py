@@ -6,7 +6,8 @@ import yaml
 
 from tests.parallel_text import write_data_folder
 from training.config import load_config
-from training.corpora.mix import Corpus, build_corpus
+from training.corpora.corpus import Corpus
+from training.corpora.mix import build_corpus
 from training.summary import catalog, data_sources, parity_texts, sts_gate, training_commit, weaknesses
 
 CONFIGS = sorted((Path(__file__).parents[2] / "training/configs").glob("*.yaml"))
@@ -22,7 +23,7 @@ def corpus(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     out = tmp_path_factory.mktemp("corpus")
     config = load_config(next(path for path in CONFIGS if path.stem == "smoke"))
     build_corpus(config.corpus, config.languages, data, out, seed=1)
-    return Corpus.load(out / "pairs.tsv")
+    return Corpus.load(out)
 
 
 def test_every_source_of_the_default_configuration_has_a_licence() -> None:

@@ -4,7 +4,7 @@ import pytest
 from tests.training.tiny import tiny_corpus
 from training.batches import length_bucketed
 from training.config import TokenizerConfig
-from training.corpora.mix import Corpus
+from training.corpora.corpus import Corpus
 from training.tokenizer import SPECIAL_TOKENS, train_tokenizer, wrap_tokenizer
 from training.tokens import TokenStore, build_token_store
 
@@ -15,7 +15,7 @@ OTHER = ["一个男人正在弹吉他。", "İstanbul'da bir adam çalıyor", "�
 @pytest.fixture(scope="module")
 def tokenizer():
     index = np.arange(3, dtype=np.int32)
-    corpus = Corpus([*ENGLISH, *OTHER], 3, index, index + 3, np.array(["zh", "tr", "ja"]), np.array(["news"] * 3))
+    corpus = Corpus([*ENGLISH, *OTHER], 3, index, index + 3, ["zh", "tr", "ja"], ["news"], index, np.zeros_like(index))
     return train_tokenizer(corpus, TokenizerConfig(vocab_size=120), seed=1)
 
 
@@ -44,7 +44,7 @@ def test_the_transformers_wrapper_gives_the_same_ids(tokenizer, tmp_path) -> Non
 
 def test_the_token_store_gives_back_every_text(tokenizer, tmp_path) -> None:
     expected = [tokenizer.encode(text).ids for text in ENGLISH + OTHER]
-    build_token_store(ENGLISH + OTHER, tokenizer, tmp_path, max_length=64)
+    build_token_store(ENGLISH + OTHER, tokenizer, tmp_path, max_length=64, pad_id=0)
     store = TokenStore.load(tmp_path)
     assert store.lengths.tolist() == [len(ids) for ids in expected]
     input_ids, attention_mask = store.batch(np.array([4, 0]), max_length=64)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from transformers import BertConfig
 
-from training.corpora.mix import Corpus
+from training.corpora.corpus import Corpus
 from training.model import CrossletConfig, CrossletEncoder, shape_of
 from training.sentence import SentenceEncoder
 from training.tokens import TokenStore
@@ -37,14 +37,18 @@ def tiny_corpus(pairs: int = 40, *, seed: int = 0) -> tuple[Corpus, TokenStore]:
     generator = np.random.default_rng(seed)
     rows = [generator.integers(5, VOCAB_SIZE, size=generator.integers(3, 10)) for _ in range(2 * pairs)]
     tokens = TokenStore(
-        ids=np.concatenate(rows).astype(np.int32), offsets=np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        ids=np.concatenate(rows).astype(np.int32),
+        offsets=np.concatenate([[0], np.cumsum([len(row) for row in rows])]),
+        pad_id=0,
     )
     corpus = Corpus(
         texts=[f"text {index}" for index in range(2 * pairs)],
         english_count=pairs,
         english=np.arange(pairs, dtype=np.int32),
         other=np.arange(pairs, 2 * pairs, dtype=np.int32),
-        language=np.array(["de", "fr"] * (pairs // 2)),
-        source=np.array(["news"] * pairs),
+        languages=["de", "fr"],
+        sources=["news"],
+        language_code=np.arange(pairs, dtype=np.uint16) % 2,
+        source_code=np.zeros(pairs, dtype=np.uint16),
     )
     return corpus, tokens

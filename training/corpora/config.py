@@ -1,4 +1,4 @@
-"""Which parallel text is read, and how it is mixed."""
+"""Which parallel text is read, what of it is kept, and how it is mixed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class CorpusConfig:
     """All of the parallel text of a run."""
 
     sources: dict[str, SourceConfig] = field(default_factory=dict)
-    max_pairs: int = 12_000  # per source and language
+    max_pairs: int | None = 12_000  # per source and language; None: all
     language_exponent: float = 0.5  # a language of n pairs is drawn in proportion to n ** exponent
     on_bad_line: Literal["stop", "skip"] = "stop"
+    max_chars: int | None = 1_000  # of either side; a longer one is cut by every encoder here
+    max_length_ratio: float | None = 3.0  # of the longer side to the shorter; `length_ratio` says how it is counted
+    check_language: bool = False  # drop a pair of which one side is surely in another language; 0.2 ms a text
+    fetch: bool = False  # download what the data folder lacks of the catalogue's sources before reading it

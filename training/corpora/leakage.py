@@ -1,40 +1,67 @@
-"""Keeps evaluation sentences out of training text. Exact match after normalisation, on either side of a pair."""
+"""Keeps evaluation sentences out of training text: the same letters, or the same words in another order."""
 
 from __future__ import annotations
 
+import json
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+from training.corpora.readers import open_text
 from training.errors import LeakageError
 from training.files import files_under
 
+NEAR_WORDS = 6  # the same bag of so many words or more is the same sentence reordered
+_MARKS = re.compile(r"[^\w\s]|_")  # all but letters, digits and white space
+
+
+def matching_words(text: str) -> list[str]:
+    """NFKC, case-folded, letters and digits only: what is left of a sentence when punctuation and spacing vary."""
+    return _MARKS.sub("", unicodedata.normalize("NFKC", text).casefold()).split()
+
 
 def normalize_for_matching(text: str) -> str:
-    """NFKC, case-folded, letters and digits only: what is left of a sentence when punctuation and spacing vary."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(character for character in folded if character.isalnum())
+    """The letters and digits of a text in a row."""
+    return "".join(matching_words(text))
 
 
 class EvaluationSentences:
     """Every sentence of the evaluation sets, normalised."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
-        self._keys = {key for key in map(normalize_for_matching, sentences) if key and not key.isdigit()}
+        self._exact: set[str] = set()
+        self._bags: set[str] = set()
+        for words in map(matching_words, sentences):
+            key = "".join(words)
+            if key and not key.isdigit():  # a score, or a number
+                self._exact.add(key)
+                if len(words) >= NEAR_WORDS:
+                    self._bags.add(_bag(words))
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._exact)
 
     def __contains__(self, text: str) -> bool:
-        return self.has_key(normalize_for_matching(text))
+        words = matching_words(text)
+        return self.has_exact(words) or self.has_near(words)
 
-    def has_key(self, key: str) -> bool:
-        """Whether a text that is already normalised is among them."""
-        return key in self._keys
+    def has_exact(self, words: list[str]) -> bool:
+        """Whether `matching_words` of a text spell one of them."""
+        return "".join(words) in self._exact
+
+    def has_near(self, words: list[str]) -> bool:
+        """Whether one of them has the same words, `NEAR_WORDS` at least, in any order.
+
+        Scripts that run words together (Chinese, Japanese, Thai) have few words by white space: there only exact
+        matches are found.
+        """
+        return len(words) >= NEAR_WORDS and _bag(words) in self._bags
 
     @classmethod
     def from_folder(cls, folder: Path) -> EvaluationSentences:
-        """All tab-separated fields of all text files under `folder` but its READMEs.
+        """All tab-separated fields, or JSON strings, of all text files under `folder` but its READMEs; .gz is unpacked.
 
         Raises: LeakageError: there is nothing to compare with, or a file is not UTF-8 text.
         """
@@ -44,24 +71,37 @@ class EvaluationSentences:
         return found
 
 
-def check_no_leakage(pairs: Iterable[tuple[str, str]], evaluation: EvaluationSentences) -> int:
-    """Prove that no side of any pair is an evaluation sentence.
+def check_no_leakage(texts: Iterable[str], evaluation: EvaluationSentences) -> int:
+    """Prove that no text is an evaluation sentence.
 
-    Returns: the number of pairs checked.
-    Raises:  LeakageError: names the first offending pair by number.
+    Returns: the number of texts checked.
+    Raises:  LeakageError: names the first offending text by number.
     """
     checked = 0
-    for checked, (english, other) in enumerate(pairs, start=1):
-        if english in evaluation or other in evaluation:
-            raise LeakageError(f"training pair {checked} holds an evaluation sentence")
+    for checked, text in enumerate(texts, start=1):
+        if text in evaluation:
+            raise LeakageError(f"training text {checked} is an evaluation sentence")
     return checked
+
+
+def _bag(words: list[str]) -> str:
+    return " ".join(sorted(words))
 
 
 def _fields(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         try:
-            with path.open(encoding="utf-8") as lines:
-                for line in lines:
-                    yield from line.rstrip("\n").split("\t")
-        except UnicodeDecodeError as exc:
-            raise LeakageError(f"{path} is not UTF-8 text, so leakage cannot be ruled out: {exc}") from exc
+            with open_text(path) as file:
+                for line in file:
+                    yield from _strings(json.loads(line)) if ".jsonl" in path.suffixes else line.split("\t")
+        except (ValueError, EOFError, OSError) as exc:  # not UTF-8, not JSON, not gzip
+            raise LeakageError(f"{path} cannot be read as text, so leakage cannot be ruled out: {exc}") from exc
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)

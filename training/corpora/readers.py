@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TextIO
@@ -21,7 +22,7 @@ def read_tsv_pairs(path: Path, *, on_bad_line: Literal["stop", "skip"] = "stop")
     Raises:  CorpusError: names the file and the line.
     """
     skipped = 0
-    with _open_text(path) as lines:
+    with open_text(path) as lines:
         for number, line in enumerate(_checked(lines, path), start=1):
             columns = line.rstrip("\n").split("\t")
             if len(columns) == 2 and columns[0].strip() and columns[1].strip():
@@ -37,13 +38,21 @@ def read_tsv_pairs(path: Path, *, on_bad_line: Literal["stop", "skip"] = "stop")
         logger.warning("%s: skipped %d lines that are not pairs", path, skipped)
 
 
+def read_pairs(
+    path: Path, language: str, *, on_bad_line: Literal["stop", "skip"] = "stop", dropped: Counter[str]
+) -> Iterator[tuple[str, str]]:
+    """Pairs of a file of any known format."""
+    return read_tsv_pairs(path, on_bad_line=on_bad_line)
+
+
 def find_pair_file(folder: Path, source: str, language: str) -> Path | None:
     """The file of one source and language: `<folder>/<source>/en-<language>.tsv` or `.tsv.gz`."""
     candidates = (folder / source / f"en-{language}.tsv{suffix}" for suffix in (".gz", ""))
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _open_text(path: Path) -> TextIO:
+def open_text(path: Path) -> TextIO:
+    """A UTF-8 file, plain or gzip; lines end in \\n alone."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8", newline="\n")
     return path.open(encoding="utf-8", newline="\n")

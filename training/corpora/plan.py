@@ -1,0 +1,154 @@
+"""Which pair is trained on when. Knows codes and counts; knows no text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.corpora.config import CorpusConfig
+from training.corpora.corpus import Corpus
+from training.errors import CorpusError
+
+ROUND_PAIRS = 1_000_000
+MIXING, ORDERING = 0, 1  # what a generator is seeded for, so that no two are the same
+
+
+def language_shares(counts: Mapping[str, int], exponent: float) -> dict[str, float]:
+    """Probability of each language: n ** exponent, normalised (temperature sampling; 1: by size, 0: uniform)."""
+    weights = {language: count**exponent for language, count in counts.items()}
+    total = sum(weights.values())
+    return {language: weight / total for language, weight in weights.items()}
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The pairs of one source in one language, and how many of the plan are drawn from it."""
+
+    code: int
+    members: NDArray[np.int32]
+    quota: int
+
+    def draw(self, start: int, stop: int, *, seed: int) -> NDArray[np.int32]:
+        """Draws `start` to `stop` of this group: one seeded permutation of it after another."""
+        size = len(self.members)
+        drawn = [self.members[:0]]
+        for visit in range(start // size, -(-stop // size)):
+            order = np.random.default_rng((seed, ORDERING, self.code, visit)).permutation(self.members)
+            drawn.append(order[max(start - visit * size, 0) : stop - visit * size])
+        return np.concatenate(drawn)
+
+
+class SamplingPlan:
+    """Pair indices in training order, in rounds of at most `ROUND_PAIRS`, deterministic by seed.
+
+    Each language gets its temperature share, each source within it its weight times its size; inside one source of
+    one language no pair is drawn twice before all were drawn once. Every round has the same mix and can be computed
+    without the ones before, so a killed run goes on from any round. Memory: 4 bytes a pair of the corpus for as long
+    as the plan lives, 12 more while it is made, 4 a pair of the largest group while a round is drawn.
+
+    Args:
+        pairs: drawn in all, repeats counted.
+        language_exponent: in place of the configuration's.
+        sources: drawn from these alone.
+    Raises: CorpusError: the corpus has no pair of these sources.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        config: CorpusConfig,
+        pairs: int,
+        *,
+        seed: int,
+        language_exponent: float | None = None,
+        sources: list[str] | None = None,
+    ) -> None:
+        exponent = config.language_exponent if language_exponent is None else language_exponent
+        members = _members(corpus, [name for name in config.sources if sources is None or name in sources])
+        if not members:
+            raise CorpusError(f"the corpus holds no pair of {', '.join(sources or config.sources)}")
+        quotas = _round_to_sum(_shares(corpus, config, members, exponent), pairs)
+        self._seed, self._pairs = seed, pairs
+        self._groups = [
+            _Group(code, group, quota) for (code, group), quota in zip(members.items(), quotas, strict=True)
+        ]
+
+    def __len__(self) -> int:
+        return self._pairs
+
+    @property
+    def rounds(self) -> int:
+        """How many; each group's part of one is rounded, which must not take it over the limit."""
+        return max(1, -(-self._pairs // max(1, ROUND_PAIRS - len(self._groups))))
+
+    def round(self, index: int) -> NDArray[np.int64]:
+        """The pairs of one round, in order.
+
+        Raises: IndexError: there is no such round.
+        """
+        if not 0 <= index < self.rounds:
+            raise IndexError(f"round {index} of {self.rounds}")
+        parts = [
+            group.draw(group.quota * index // self.rounds, group.quota * (index + 1) // self.rounds, seed=self._seed)
+            for group in self._groups
+        ]
+        drawn = np.concatenate(parts).astype(np.int64)
+        np.random.default_rng((self._seed, MIXING, index)).shuffle(drawn)
+        return drawn
+
+
+def sampling_plan(
+    corpus: Corpus,
+    config: CorpusConfig,
+    pairs: int,
+    *,
+    seed: int,
+    language_exponent: float | None = None,
+    sources: list[str] | None = None,
+) -> NDArray[np.int64]:
+    """All rounds of a plan at once, (pairs,): for small plans."""
+    plan = SamplingPlan(corpus, config, pairs, seed=seed, language_exponent=language_exponent, sources=sources)
+    return np.concatenate([plan.round(index) for index in range(plan.rounds)])
+
+
+def _members(corpus: Corpus, sources: list[str]) -> dict[int, NDArray[np.int32]]:
+    """The pairs of each (language, source) that has any, by language code x sources + source code."""
+    codes = corpus.language_code.astype(np.int32) * len(corpus.sources) + corpus.source_code
+    order = np.argsort(codes, kind="stable").astype(np.int32)
+    counts = np.bincount(codes, minlength=len(corpus.languages) * len(corpus.sources))
+    ends = np.cumsum(counts)
+    return {
+        code: order[ends[code] - counts[code] : ends[code]]
+        for code in np.flatnonzero(counts).tolist()
+        if corpus.sources[code % len(corpus.sources)] in sources
+    }
+
+
+def _shares(
+    corpus: Corpus, config: CorpusConfig, members: dict[int, NDArray[np.int32]], exponent: float
+) -> NDArray[np.float64]:
+    """The part of the plan that each group gets."""
+    language = {code: corpus.languages[code // len(corpus.sources)] for code in members}
+    weight = {
+        code: len(group) * config.sources[corpus.sources[code % len(corpus.sources)]].weight
+        for code, group in members.items()
+    }
+    counts = dict.fromkeys(language.values(), 0)
+    weights = dict.fromkeys(language.values(), 0.0)
+    for code, group in members.items():
+        counts[language[code]] += len(group)
+        weights[language[code]] += weight[code]
+    shares = language_shares(counts, exponent)
+    return np.array([shares[language[code]] * weight[code] / weights[language[code]] for code in members])
+
+
+def _round_to_sum(shares: NDArray[np.float64], total: int) -> list[int]:
+    """`shares` of `total` as whole numbers that add up to it; the largest remainders are rounded up."""
+    exact = shares * (total / shares.sum())
+    quotas = np.floor(exact).astype(np.int64)
+    short = total - int(quotas.sum())
+    quotas[np.argsort(quotas - exact, kind="stable")[:short]] += 1
+    return [int(quota) for quota in quotas]

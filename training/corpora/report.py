@@ -1,0 +1,37 @@
+"""Counts what a corpus kept and what it dropped, and why: by source and language, and in all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """Counts, filled while a corpus is built."""
+
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # (source, language) -> pairs
+    dropped: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)  # (source, language) -> reason -> pairs
+
+    @property
+    def pairs(self) -> int:
+        """Kept in all."""
+        return self.kept.total()
+
+    def reasons(self, language: str | None = None) -> dict[str, int]:
+        """Pairs dropped by reason, of one language or in all."""
+        total: Counter[str] = Counter()
+        for (_, of), counts in self.dropped.items():
+            if language in (of, None):
+                total.update(counts)
+        return dict(+total)
+
+    def summary(self) -> dict[str, Any]:
+        """As it is written to `report.json`."""
+        return {
+            "pairs": self.pairs,
+            "dropped": self.reasons(),
+            "kept": {"/".join(name): count for name, count in self.kept.items()},
+            "dropped_of_each": {"/".join(name): dict(+counts) for name, counts in self.dropped.items()},
+        }
