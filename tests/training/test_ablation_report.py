@@ -74,7 +74,7 @@ def test_verdicts_are_those_of_the_scores(written: Path) -> None:
     assert "| recurrence helps | 1 of 2 | not confirmed |" in text  # mono went the other way by 1.5
     assert "| more layers help | 0 of 1 | within noise |" in text
     # 64.25 against the mean of 64.0 and 64.1; two seeds: t of one degree of freedom, 12.7 x 0.0707 x sqrt(1.5) = 1.1
-    assert "| M=6 above full | against English | +0.2 | ± 1.1 | within noise |" in text
+    assert "| M=6 above full | cross | +0.2 | ± 1.1 | within noise |" in text
 
 
 def test_every_figure_says_how_it_was_made(written: Path) -> None:

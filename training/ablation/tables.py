@@ -8,7 +8,6 @@ from pathlib import Path
 from training.ablation.document import Table
 from training.ablation.findings import Verdict, compare, judge, measure_noise
 from training.ablation.paper import MODELS, PAIRS, VARIANTS
-from training.ablation.plots import METRIC_NAMES
 from training.ablation.results import SCORE_SETS, Results, Scores
 from training.ablation.spec import AblationSpec, Metric
 from training.model import ParameterCounts
@@ -28,7 +27,7 @@ def verdicts_table(spec: AblationSpec, results: Results) -> Table:
         comparisons = compare(finding, results, floor=spec.margin)
         confirmed = sum(each.verdict is Verdict.CONFIRMED for each in comparisons)
         rows.append([claim, f"{confirmed} of {len(comparisons)}", judge(comparisons)])
-    return Table(["claim of the paper", "differences that say so", "verdict"], rows, VERDICTS_NOTE)
+    return Table(["claim of the paper", "differences as claimed", "verdict"], rows, VERDICTS_NOTE)
 
 
 def differences_table(spec: AblationSpec, results: Results) -> Table:
@@ -39,14 +38,14 @@ def differences_table(spec: AblationSpec, results: Results) -> Table:
         parts[len(rows)] = claim
         for each in compare(finding, results, floor=spec.margin):
             name, margin = f"{each.better} above {each.worse}", f"± {each.margin:.1f}"
-            rows.append([name, METRIC_NAMES[each.metric], signed(each.difference), margin, each.verdict])
+            rows.append([name, each.metric, signed(each.difference), margin, each.verdict])
     return Table(["", "metric", "difference", "margin", ""], rows, margin_note(spec, results), parts)
 
 
 def margin_note(spec: AblationSpec, results: Results) -> str:
     """What the margins are, and what they leave out."""
     noises = {metric: measure_noise(results, metric, floor=spec.margin) for metric in METRICS}
-    measured = [f"{noise.deviation:.2f} {METRIC_NAMES[metric]}" for metric, noise in noises.items() if noise.freedom]
+    measured = [f"{metric} {noise.deviation:.2f}" for metric, noise in noises.items() if noise.freedom]
     if measured:
         freedom = max(noise.freedom for noise in noises.values())
         margin = (
