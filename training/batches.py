@@ -1,27 +1,140 @@
-"""Cuts a sampling plan into batches of similar length. Pure: the same plan and seed give the same batches."""
+"""Cuts a sampling plan into batches of similar length, round by round. Pure: one plan and seed, one order."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 MEGA_BATCH = 50  # batches sorted by length together: enough for little padding, few enough to keep the order random
 
+Indices = NDArray[np.int64]
 
-def length_bucketed(
-    plan: NDArray[np.int64], lengths: NDArray[np.int64], batch_size: int, *, seed: int
-) -> list[NDArray[np.int64]]:
-    """Batches of `plan`'s pairs, each of similar length, in random order.
+
+class Plan(Protocol):
+    """Which pair is trained on when: rounds of pair indices, each computable without the ones before."""
+
+    @property
+    def rounds(self) -> int:
+        """How many."""
+
+    def __len__(self) -> int:
+        """Pairs of all rounds."""
+
+    def round(self, index: int) -> Indices:
+        """The pairs of one round, in order."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a stream is: the next batch to give."""
+
+    round: int = 0
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class BatchStream:
+    """The batches of a plan, in memory one round at a time.
 
     Args:
-        plan: indices of pairs in the order of the sampling plan.
-        lengths: tokens of each pair of the corpus.
+        pair_lengths: tokens of the longer side of each of the given pairs.
+        batch_size: pairs in a batch, unless `batch_tokens` is set.
+        batch_tokens: instead, as many pairs as fit when both sides are padded to the longest.
+        epoch_pairs: pairs of the corpus that the plan draws from: what an epoch is.
     """
+
+    plan: Plan
+    pair_lengths: Callable[[Indices], NDArray[np.int64]]
+    batch_size: int
+    seed: int
+    epoch_pairs: int
+    batch_tokens: int | None = None
+
+    def __len__(self) -> int:
+        """Pairs, not batches: how many batches these make is known only when the last is cut."""
+        return len(self.plan)
+
+    def starting_at(self, position: Position) -> Iterator[tuple[Indices, Position]]:
+        """Batches from a position on, each with the position after it."""
+        for index in range(position.round, self.plan.rounds):
+            batches = self.round(index)
+            first = position.batch if index == position.round else 0
+            for number in range(first, len(batches)):
+                is_last = number + 1 == len(batches)
+                yield batches[number], Position(index + 1) if is_last else Position(index, number + 1)
+
+    def round(self, index: int) -> list[Indices]:
+        """The batches of one round."""
+        pairs = self.plan.round(index)
+        return length_bucketed(
+            pairs, self.pair_lengths(pairs), self.batch_size, batch_tokens=self.batch_tokens, seed=(self.seed, index)
+        )
+
+
+def length_bucketed(
+    pairs: Indices,
+    lengths: NDArray[np.int64],
+    batch_size: int,
+    *,
+    batch_tokens: int | None = None,
+    seed: int | tuple[int, ...],
+) -> list[Indices]:
+    """Batches of pairs of similar length, in random order.
+
+    A pair left over joins another batch, even over the budget: alone it has no negatives.
+
+    Args:
+        lengths: tokens of the longer side of each pair.
+        batch_tokens: in place of `batch_size`; at least four times the longest length.
+    """
+    if not len(pairs):
+        return []
     generator = np.random.default_rng(seed)
-    batches: list[NDArray[np.int64]] = []
-    for start in range(0, len(plan), batch_size * MEGA_BATCH):
-        mega = plan[start : start + batch_size * MEGA_BATCH]
-        mega = mega[np.argsort(lengths[mega], kind="stable")]
-        cut = [mega[i : i + batch_size] for i in range(0, len(mega), batch_size)]
-        batches += (cut[i] for i in generator.permutation(len(cut)))
-    return [batch for batch in batches if len(batch) > 1]  # a contrastive batch of one pair has no negatives
+    usual = batch_size if batch_tokens is None else max(2, int(batch_tokens // (2 * lengths.mean())))
+    together = -(-len(pairs) // max(1, round(len(pairs) / (MEGA_BATCH * usual))))
+    batches: list[Indices] = []
+    for start in range(0, len(pairs), together):
+        order = start + np.argsort(lengths[start : start + together], kind="stable")
+        fitting = _by_size(len(order), batch_size) if batch_tokens is None else _by_tokens(lengths[order], batch_tokens)
+        if fitting and fitting[-1] == len(order) - 1:
+            del fitting[-1]
+        cut = np.split(pairs[order], fitting)
+        batches += (cut[number] for number in generator.permutation(len(cut)))
+    return batches
+
+
+def _by_size(count: int, batch_size: int) -> list[int]:
+    """Where so many sorted pairs are cut."""
+    return list(range(batch_size, count, batch_size))
+
+
+def _by_tokens(lengths: NDArray[np.int64], batch_tokens: int) -> list[int]:
+    """Where pairs sorted by these lengths are cut, so that pairs x 2 x longest stays within the budget."""
+    cuts: list[int] = []
+    start = 0
+    while True:
+        most = lengths[start : start + batch_tokens // 2]
+        padded = 2 * np.arange(1, len(most) + 1) * most
+        start += max(2, int(np.searchsorted(padded, batch_tokens, side="right")))
+        if start >= len(lengths):
+            return cuts
+        cuts.append(start)
+
+
+@dataclass(frozen=True)
+class FixedPlan:
+    """A plan of one round, given whole."""
+
+    pairs: Indices
+    rounds: int = 1
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def round(self, index: int) -> Indices:
+        """All pairs."""
+        return self.pairs

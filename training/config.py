@@ -139,11 +139,21 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
     at_least: dict[str, tuple[float, float]] = {
         "pairs": (stage.pairs if stage.pairs is not None else 2, 2),
         "batch_size": (stage.batch_size, 2),
+        "batch_tokens": (
+            4 * stage.max_length if stage.batch_tokens is None else stage.batch_tokens,
+            4 * stage.max_length,
+        ),
+        "accumulation": (stage.accumulation, 1),
+        "validate_pairs": (1 if stage.validate_pairs is None else stage.validate_pairs, 1),
+        "patience": (1 if stage.patience is None else stage.patience, 1),
+        "keep_checkpoints": (stage.keep_checkpoints, 1),
         "max_length": (stage.max_length, 3),
     }
     for key, (value, least) in at_least.items():
         if value < least:
             raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
+    if stage.patience is not None and stage.validate_pairs is None:
+        raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
     if stage.epochs is not None and stage.epochs <= 0:
         raise ConfigError(f"{where}.epochs is {stage.epochs}; it must be above 0")
     unknown = [name for name in stage.sources or [] if name not in config.corpus.sources]

@@ -8,14 +8,17 @@ import torch
 
 
 def pick_device() -> torch.device:
-    """The first GPU, else the CPU."""
+    """This process's GPU (of several processes, each has its own), else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def autocast(device: torch.device) -> AbstractContextManager[None]:
+def autocast(device: torch.device, *, enabled: bool = True) -> AbstractContextManager[None]:
     """bf16 where the hardware multiplies it (GPUs from Ampere on, CPUs with AVX512-BF16 or AMX), else float32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16) if enabled and has_bf16(device) else nullcontext()
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether the hardware multiplies bf16."""
     if device.type == "cuda":
-        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.autocast(device.type, dtype=torch.bfloat16) if has_bf16 else nullcontext()
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -6,7 +6,9 @@ TrainingError
 ├── LeakageError       an evaluation sentence is in the training text
 ├── EvaluationError    no model or evaluation set where one should be, or a malformed line in one
 ├── StepMismatchError  a finished step was made with another configuration
-└── DivergedError      the loss is not a finite number
+├── DivergedError      the loss is not a finite number
+├── CheckpointError    a stage has nothing sound left to go on from
+└── PeerError          another process of the same run stopped
 """
 
 
@@ -36,3 +38,11 @@ class StepMismatchError(TrainingError):
 
 class DivergedError(TrainingError):
     """The loss is no longer finite."""
+
+
+class CheckpointError(TrainingError):
+    """Every checkpoint that a stage could go on from is damaged."""
+
+
+class PeerError(TrainingError):
+    """Another process of the same run stopped, and said why."""

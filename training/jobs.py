@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from training.batches import length_bucketed
+from training.batches import BatchStream, Plan, length_bucketed
 from training.config import Stage
 from training.corpora.mix import build_corpus
 from training.evaluation.encoders import TextEncoder
@@ -20,6 +19,7 @@ from training.evaluation.report import evaluate
 from training.files import write_json_atomically
 from training.lexical import bag_matrix, english_bags, prior_embeddings, solve_ridge
 from training.loop import Objective, train
+from training.processes import is_main_process, on_main_process
 from training.pruning import count_pieces, prune_tokenizer
 from training.run import CHECKPOINT, Run
 from training.sentence import SentenceEncoder
@@ -63,7 +63,8 @@ def make_tokenizer(run: Run, folder: Path) -> None:
 def tokenize(run: Run, folder: Path) -> None:
     """Token ids of every text."""
     tokenizer = Tokenizer.from_file(str(run.out / "tokenizer" / "tokenizer.json"))
-    build_token_store(run.corpus.texts, tokenizer, folder, max_length=run.config.student.max_length)
+    pad_id = int(run.tokenizer.pad_token_id)
+    build_token_store(run.corpus.texts, tokenizer, folder, max_length=run.config.student.max_length, pad_id=pad_id)
 
 
 def start(run: Run, folder: Path) -> None:
@@ -84,7 +85,8 @@ def start(run: Run, folder: Path) -> None:
 def _lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
     """Word embeddings of the new vocabulary, (V, H), by regression on the base's."""
     config, corpus = run.config.lexical, run.corpus
-    plan = run.plan(config.pairs, purpose="lexical")
+    drawn = run.plan(config.pairs, purpose="lexical")
+    plan = np.concatenate([drawn.round(index) for index in range(drawn.rounds)])
     english = np.unique(corpus.english[plan])
     texts = np.concatenate([corpus.other[plan], english])
     sources = np.concatenate([corpus.english[plan], english])
@@ -119,11 +121,13 @@ def align_bottleneck(run: Run, folder: Path) -> None:
     assistant, student = run.load(run.assistant), run.load("shrunk")
     pairs = run.pair_encoder(run.config.bottleneck)
     objective = bottleneck_objective(assistant, student, pairs)
-    sample = length_bucketed(run.plan(ALIGNMENT_PAIRS, purpose="alignment"), pairs.pair_lengths(), 128, seed=0)
+    drawn = run.plan(ALIGNMENT_PAIRS, purpose="alignment").round(0)
+    sample = length_bucketed(drawn, pairs.pair_lengths(drawn), 128, seed=0)
     before = mean_loss(objective, sample)
     train_and_save(run, "bottleneck", objective, run.stage_plan("bottleneck"), folder)
     after = mean_loss(Objective(student.to(run.device), objective.losses), sample)
-    write_json_atomically(folder / "alignment.json", {"before": before, "after": after})
+    if is_main_process():
+        write_json_atomically(folder / "alignment.json", {"before": before, "after": after})
 
 
 def teach_student(run: Run, folder: Path) -> None:
@@ -161,10 +165,18 @@ def finish(run: Run, folder: Path) -> None:
     write_summary(run, folder / CHECKPOINT)
 
 
-def train_and_save(run: Run, name: Stage, objective: Objective[Any], plan: NDArray[np.int64], folder: Path) -> None:
+def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, folder: Path) -> None:
     """Train on a plan to its end and leave the model."""
-    config = run.config.stage(name)
-    batches = length_bucketed(plan, run.pair_encoder(config).pair_lengths(), config.batch_size, seed=run.config.seed)
+    config, model = run.config.stage(name), objective.model
+    assert isinstance(model, SentenceEncoder)  # noqa: S101  (for the type checker)
+    batches = BatchStream(
+        plan,
+        run.pair_encoder(config).pair_lengths,
+        config.batch_size,
+        seed=run.config.seed,
+        epoch_pairs=run.corpus.count(config.sources),
+        batch_tokens=config.batch_tokens,
+    )
     train(
         objective,
         batches,
@@ -173,12 +185,12 @@ def train_and_save(run: Run, name: Stage, objective: Objective[Any], plan: NDArr
         name=name,
         checkpoint_minutes=run.config.checkpoint_minutes,
         device=run.device,
+        validate=run.validation(model) if config.validate_pairs else None,
     )
-    assert isinstance(objective.model, SentenceEncoder)  # noqa: S101  (for the type checker)
-    run.save(objective.model, folder)
+    on_main_process(lambda: run.save(model, folder))
 
 
-def mean_loss(objective: Objective[Any], batches: list[NDArray[np.int64]]) -> float:
+def mean_loss(objective: Objective, batches: list[NDArray[np.int64]]) -> float:
     """The objective without training, over some batches."""
     with torch.no_grad():
         totals = [sum(value.item() for value in objective.losses(batch).values()) for batch in batches]

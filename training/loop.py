@@ -1,169 +1,202 @@
-"""The training loop of every stage: steps, learning rates, checkpoints, a log. Knows no loss by name."""
+"""The training loop of every stage: steps, a dev score, checkpoints, a log. Knows no loss by name."""
 
 from __future__ import annotations
 
-import json
-import logging
-import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
 from tqdm import tqdm
 
+from training.batches import BatchStream, Indices, Position
+from training.checkpoints import BEST, FOLDER, load_best, load_newest, save_state
 from training.device import autocast
 from training.errors import DivergedError
-from training.files import write_atomically
+from training.optimizer import Stepper, clip_gradients, warmup_then_linear
+from training.processes import from_main_process, is_main_process, on_main_process, sum_gradients
 from training.stages.config import StageConfig
-
-logger = logging.getLogger(__name__)
-BatchT = TypeVar("BatchT")
-STATE = "state.pt"  # what a killed stage goes on from
-LOG_STEPS = 25  # steps averaged into one line of the log
-MAX_GRADIENT_NORM = 1.0
+from training.training_log import TrainingLog
 
 
 @dataclass(frozen=True)
-class Objective(Generic[BatchT]):
-    """What a stage minimises: `losses(batch)` names the parts, and their sum is the loss."""
+class Objective:
+    """What a stage minimises: `losses(batch)` names the parts, and their sum is the loss.
+
+    Of several processes each gives the whole batch's losses, and the gradient of its own part of them.
+    """
 
     model: nn.Module  # whose trainable parameters are optimised and checkpointed
-    losses: Callable[[BatchT], dict[str, Tensor]]
+    losses: Callable[[Indices], dict[str, Tensor]]
 
 
-def parameter_groups(model: nn.Module, config: StageConfig) -> list[dict[str, Any]]:
-    """Two learning rates: word embeddings move apart from the body."""
-    trainable = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    embeddings = [parameter for name, parameter in trainable if "word_embeddings" in name]
-    body = [parameter for name, parameter in trainable if "word_embeddings" not in name]
-    groups = [
-        {"params": embeddings, "lr": config.embedding_learning_rate or config.learning_rate},
-        {"params": body, "lr": config.learning_rate},
-    ]
-    return [group for group in groups if group["params"]]
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage has come."""
 
-
-def warmup_then_linear(steps: int, warmup: float) -> Callable[[int], float]:
-    """Factor on the learning rate at each step: up from 0 over `warmup` of the steps, then down to 0."""
-    warmup_steps = max(1, math.ceil(steps * warmup))
-
-    def factor(step: int) -> float:
-        if step < warmup_steps:
-            return (step + 1) / warmup_steps
-        return max(0.0, (steps - step) / max(1, steps - warmup_steps))
-
-    return factor
+    step: int = 0
+    pairs: int = 0
+    position: Position = field(default_factory=Position)
+    best_score: float | None = None  # on the dev set
+    stale: int = 0  # dev scores since the best one
 
 
 def train(
-    objective: Objective[BatchT],
-    batches: Sequence[BatchT],
+    objective: Objective,
+    batches: BatchStream,
     config: StageConfig,
     folder: Path,
     *,
     name: str,
     checkpoint_minutes: float,
     device: torch.device,
+    validate: Callable[[], float] | None = None,
 ) -> None:
-    """Run one stage to its end, resuming from `folder`/state.pt where a killed run left one.
+    """Run one stage to its end, or go on where a killed run left it; the model is then trained.
 
-    Writes `log.jsonl`: step, mean loss parts, learning rates, pairs a second.
-    Raises:  DivergedError: the loss is not finite.
+    Writes `log.jsonl` (step, pairs, epoch, mean loss parts, learning rates, pairs a second), `dev.jsonl` (step, pairs,
+    epoch, score) and, until the stage is done, `resume/`. Of several processes only the main one writes and validates.
+
+    Args:
+        validate: scores the model, higher is better: every `config.validate_pairs` pairs and at the end.
+    Raises:
+        DivergedError: the loss or its gradient is not finite; nothing of it has reached the weights.
+        CheckpointError: there are checkpoints, and all are damaged.
     """
-    optimizer = torch.optim.AdamW(
-        parameter_groups(objective.model, config), betas=(0.9, 0.98), weight_decay=config.weight_decay, fused=True
-    )
-    scheduler = LambdaLR(optimizer, warmup_then_linear(len(batches), config.warmup))
-    state_path = folder / STATE
-    first_step = _restore(state_path, objective.model, optimizer, scheduler, device)
-    saved_at = logged_at = time.monotonic()
-    sums: dict[str, float] = {}
-    summed_steps = pairs = 0
-    _forget_lines_after(folder / "log.jsonl", first_step)
-    with tqdm(total=len(batches), initial=first_step, desc=name, unit="batch", mininterval=5) as bar:
-        for step in range(first_step, len(batches)):
-            batch = batches[step]
-            with autocast(device):
-                losses = objective.losses(batch)
-                loss = torch.stack(list(losses.values())).sum()
-            _check_finite(loss, what="loss", name=name, step=step, steps=len(batches))
-            loss.backward()  # type: ignore[no-untyped-call]
-            norm = nn.utils.clip_grad_norm_(objective.model.parameters(), MAX_GRADIENT_NORM)
-            _check_finite(norm, what="gradient", name=name, step=step, steps=len(batches))
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad(set_to_none=True)
-            for part, value in losses.items():
-                sums[part] = sums.get(part, 0.0) + value.item()
-            summed_steps += 1
-            pairs += len(batch)  # type: ignore[arg-type]
-            bar.update()
-            if (step + 1) % LOG_STEPS == 0 or step + 1 == len(batches):
-                now = time.monotonic()
-                line = {part: round(total / summed_steps, 5) for part, total in sums.items()}
-                rates = [group["lr"] for group in optimizer.param_groups]
-                _append(
-                    folder / "log.jsonl",
-                    {
-                        "step": step + 1,
-                        **line,
-                        "learning_rates": rates,
-                        "pairs_per_s": round(pairs / (now - logged_at), 1),
-                    },
-                )
-                bar.set_postfix(line)
-                sums, summed_steps, pairs, logged_at = {}, 0, 0, now
-            if time.monotonic() - saved_at > checkpoint_minutes * 60:
-                _save(state_path, step + 1, objective.model, optimizer, scheduler)
+    stage = _Stage(objective.model, config, folder / FOLDER, name, device)
+    progress = stage.restore()
+    log = None
+    if is_main_process():
+        log = TrainingLog(folder, batches.epoch_pairs, step=progress.step, pairs=progress.pairs)
+    saved_at = time.monotonic()
+    with tqdm(
+        total=len(batches), initial=progress.pairs, desc=name, unit="pair", mininterval=5, disable=not log
+    ) as bar:
+        for step in _steps(batches, progress.position, config.accumulation):
+            pairs = sum(map(len, step.micro_batches))
+            factor = warmup_then_linear(progress.pairs, pairs, len(batches), warmup=config.warmup)
+            losses = _accumulate(objective, step.micro_batches, device=device, bf16=config.bf16)
+            sum_gradients(stage.stepper.parameters)
+            norm = clip_gradients(stage.stepper.parameters)
+            _check_finite(losses, norm, name=name, step=progress.step)
+            stage.stepper.step(factor)
+            before, progress = (
+                progress.pairs,
+                replace(progress, step=progress.step + 1, pairs=progress.pairs + pairs, position=step.after),
+            )
+            bar.update(pairs)
+            is_end = progress.pairs >= len(batches)
+            if log:
+                log.add(losses, progress.step, progress.pairs, stage.stepper.learning_rates(), is_end=is_end)
+            if validate and (is_end or _crosses(before, progress.pairs, config.validate_pairs)):
+                progress = stage.judge(progress, validate, log)
+                if config.patience is not None and progress.stale >= config.patience:
+                    break
+            if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
+                stage.save(progress)
                 saved_at = time.monotonic()
+    if validate and config.patience is not None:
+        stage.return_to_best()
 
 
-def _check_finite(value: Tensor, *, what: str, name: str, step: int, steps: int) -> None:
+@dataclass(frozen=True)
+class _Step:
+    """What one step of the optimiser learns from."""
+
+    micro_batches: tuple[Indices, ...]
+    after: Position
+
+
+def _steps(batches: BatchStream, position: Position, accumulation: int) -> Iterator[_Step]:
+    stream = batches.starting_at(position)
+    while together := list(islice(stream, accumulation)):
+        yield _Step(tuple(batch for batch, _ in together), together[-1][1])
+
+
+def _accumulate(
+    objective: Objective, micro_batches: tuple[Indices, ...], *, device: torch.device, bf16: bool
+) -> dict[str, Tensor]:
+    """Add up the gradients of the micro-batches, each weighed by its pairs; the losses' means, weighed alike.
+
+    A contrastive loss compares within a micro-batch: accumulation saves memory, it does not add negatives.
+    """
+    pairs = sum(map(len, micro_batches))
+    means: dict[str, Tensor] = {}
+    for batch in micro_batches:
+        with autocast(device, enabled=bf16):
+            losses = objective.losses(batch)
+            share = {part: value * (len(batch) / pairs) for part, value in losses.items()}
+            total = torch.stack(list(share.values())).sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        for part, value in share.items():
+            means[part] = means.get(part, 0.0) + value.detach()
+    return means
+
+
+def _check_finite(losses: dict[str, Tensor], norm: Tensor, *, name: str, step: int) -> None:
     """Stop before a number that is none reaches the weights, and with them the next checkpoint."""
-    if not torch.isfinite(value):
-        raise DivergedError(
-            f"{name}: the {what} is {value.item()} at step {step} of {steps}; lower its learning_rate or "
-            f"embedding_learning_rate and run again with --restart-from {name}"
-        )
+    loss = torch.stack(list(losses.values())).sum()
+    if torch.isfinite(loss + norm):  # one wait for the device
+        return
+    what, value = ("gradient", norm) if torch.isfinite(loss) else ("loss", loss)
+    raise DivergedError(
+        f"{name}: the {what} is {value.item()} at step {step}; lower its learning_rate or "
+        f"embedding_learning_rate and run again with --restart-from {name}"
+    )
 
 
-def _forget_lines_after(path: Path, step: int) -> None:
-    """Drop what a kill undid: lines of later steps, and a last line cut short."""
-    if path.exists():
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-        kept = [line for line in lines if json.loads(line)["step"] <= step]
-        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+def _crosses(before: int, now: int, every: int | None) -> bool:
+    return every is not None and before // every < now // every
 
 
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as log:
-        log.write(json.dumps(line) + "\n")
+@dataclass
+class _Stage:
+    """The model, its optimisers and what is kept of them on disk."""
 
+    model: nn.Module
+    config: StageConfig
+    folder: Path
+    name: str
+    device: torch.device
 
-def _save(path: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: LambdaLR) -> None:
-    state = {
-        "step": step,
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "scheduler": scheduler.state_dict(),
-    }
-    write_atomically(path, lambda temporary: torch.save(state, temporary))
+    def __post_init__(self) -> None:
+        self.stepper = Stepper(self.model, self.config)
 
+    def restore(self) -> Progress:
+        """Load the newest checkpoint, if any."""
+        state = load_newest(self.folder, device=self.device, stage=self.name)
+        if state is None:
+            return Progress()
+        self.model.load_state_dict(state["model"])
+        self.stepper.load_state_dict(state["optimizers"])
+        return Progress(**{**state["progress"], "position": Position(**state["progress"]["position"])})
 
-def _restore(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: LambdaLR, device: torch.device
-) -> int:
-    """Load the last checkpoint, if any; the step to go on from."""
-    if not path.exists():
-        return 0
-    state = torch.load(path, map_location=device, weights_only=True)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    scheduler.load_state_dict(state["scheduler"])
-    logger.info("resuming at step %d", state["step"])
-    return int(state["step"])
+    def save(self, progress: Progress) -> None:
+        """Leave a checkpoint."""
+        state: dict[str, Any] = {
+            "model": self.model.state_dict(),
+            "optimizers": self.stepper.state_dict(),
+            "progress": asdict(progress),
+        }
+        save_state(state, self.folder, name=f"{progress.step:010d}", keep=self.config.keep_checkpoints)
+
+    def judge(self, progress: Progress, validate: Callable[[], float], log: TrainingLog | None) -> Progress:
+        """Score the model; where it is the best so far and early stopping may return to it, keep it."""
+        score = from_main_process(validate() if is_main_process() else 0.0)
+        if log:
+            log.write_score(score, progress.step, progress.pairs)
+        if progress.best_score is not None and score <= progress.best_score:
+            return replace(progress, stale=progress.stale + 1)
+        if self.config.patience is not None:
+            on_main_process(lambda: save_state({"model": self.model.state_dict()}, self.folder, name=BEST))
+        return replace(progress, best_score=score, stale=0)
+
+    def return_to_best(self) -> None:
+        """The weights of the best dev score."""
+        state = load_best(self.folder, device=self.device, stage=self.name)
+        if state is not None:
+            self.model.load_state_dict(state["model"])

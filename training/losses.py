@@ -1,6 +1,6 @@
 """The losses, one function per equation of Ding et al. 2022. Pure: tensors in, a scalar out.
 
-Shapes: B pairs of a batch, L tokens, H hidden, D dims of the sentence embedding.
+Shapes: B pairs of a batch, N candidates, L tokens, H hidden, D dims of the sentence embedding.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ def embedding_mse(student_BD: Tensor, target_BD: Tensor) -> Tensor:
 
 
 def token_embedding_mse(student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
-    """Eq. (3): squared distance of the embedding layers' outputs, mean over real tokens, summed over H."""
+    """Eq. (3): squared distance of the embedding layers' outputs, mean over real tokens, summed over H.
+
+    A batch without a real token gives 0.
+    """
     distance_BL = (student_BLH - target_BLH).square().sum(dim=-1)
     mask_BL = attention_mask_BL.to(distance_BL.dtype)
-    return (distance_BL * mask_BL).sum() / mask_BL.sum()
+    return (distance_BL * mask_BL).sum() / mask_BL.sum().clamp_min(1)
 
 
 def cosine_matrix(left_BD: Tensor, right_ND: Tensor) -> Tensor:
@@ -32,10 +35,33 @@ def cosine_matrix(left_BD: Tensor, right_ND: Tensor) -> Tensor:
 
 
 def multilingual_contrastive(teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor) -> Tensor:
-    """Eqs. (5)-(6): the student's cross-lingual similarities follow the teacher's monolingual ones.
+    """Eqs. (5)-(6), soft labels: the student's cross-lingual similarities follow the teacher's monolingual ones.
 
-    1/B^2 sum_ij (cos(h_T(s_i), h_T(s_j)) - cos(h_S(s_i), h_S(t_j)))^2; the labels are soft, from the source side only.
+    1/B^2 sum_ij (cos(h_T(s_i), h_T(s_j)) - cos(h_S(s_i), h_S(t_j)))^2; the labels come from the source side only.
     """
     label_BB = cosine_matrix(teacher_source_BD, teacher_source_BD)
     score_BB = cosine_matrix(student_source_BD, student_target_BD)
     return (label_BB - score_BB).square().mean()
+
+
+def bool_contrastive(student_source_BD: Tensor, student_target_BD: Tensor) -> Tensor:
+    """Eq. (8), hard labels: 1/B^2 sum_ij ([i = j] - cos(h_S(s_i), h_S(t_j)))^2. Needs no teacher.
+
+    A sentence that occurs twice in a batch is its own negative, as in the paper.
+    """
+    score_BB = cosine_matrix(student_source_BD, student_target_BD)
+    return (torch.eye(len(score_BB), dtype=score_BB.dtype, device=score_BB.device) - score_BB).square().mean()
+
+
+def cross_entropy_contrastive(
+    teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor, *, temperature: float
+) -> Tensor:
+    """Eq. (9): -sum_ij cos(h_T(s_i), h_T(s_j)) log softmax_j(cos(h_S(s_i), h_S(t_j)) / tau), mean over i.
+
+    The teacher's cosines weigh the terms as the paper prints them: not normalised to a distribution, the negative ones
+    kept, so the loss has no floor at 0 and may fall below it. Differs: the paper prints the sum over i and j; the mean
+    over i (the sum over j stays) keeps the loss's size and gradient from growing with B.
+    """
+    weight_BB = cosine_matrix(teacher_source_BD, teacher_source_BD)
+    score_BB = cosine_matrix(student_source_BD, student_target_BD)
+    return -(weight_BB * F.log_softmax(score_BB / temperature, dim=1)).sum(dim=1).mean()

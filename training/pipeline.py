@@ -22,11 +22,11 @@ from typing import Any
 
 import yaml
 
+from training.checkpoints import remove_states
 from training.config import RunConfig
 from training.errors import ConfigError, CorpusError, LeakageError, StepMismatchError, TrainingError
-from training.files import partial, write_atomically, write_json_atomically
+from training.files import write_atomically, write_json_atomically
 from training.hardware import describe_hardware
-from training.loop import STATE
 
 logger = logging.getLogger(__name__)
 DONE = "done.json"
@@ -134,8 +134,7 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
         (folder / STARTED).unlink()  # nothing to resume: the message asks for another setting or another file
         raise
     write_json_atomically(folder / DONE, {**record, "last_run_s": round(time.monotonic() - started, 1)})
-    for leftover in (folder / STATE, partial(folder / STATE)):
-        leftover.unlink(missing_ok=True)
+    remove_states(folder)
     logger.info("%s: done in %.0f s", step.name, time.monotonic() - started)
 
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from training.config import RunConfig, Stage
-from training.corpora.mix import Corpus, sampling_plan
+from training.corpora.corpus import Corpus
+from training.corpora.plan import SamplingPlan
 from training.corpora.readers import find_pair_file
 from training.device import pick_device
+from training.embedding_store import EmbeddingStore
+from training.evaluation.dev import DevScore
+from training.evaluation.encoders import TextEncoder
 from training.files import files_under, fingerprint_files
+from training.processes import on_main_process
 from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 from training.stages.config import StageConfig
 from training.stages.pairs import PairEncoder, TeacherLabels
-from training.teacher import EmbeddingStore, embed_missing, load_teacher, teacher_identity
+from training.teacher import embed_missing, load_teacher, teacher_identity
 from training.tokens import TokenStore
 
 CHECKPOINT = "checkpoint"  # subfolder of a step that holds a sentence-transformers model
@@ -59,7 +64,7 @@ class Run:
     @cached_property
     def corpus(self) -> Corpus:
         """All pairs."""
-        return Corpus.load(self.out / "corpus" / "pairs.tsv")
+        return Corpus.load(self.out / "corpus")
 
     @cached_property
     def tokens(self) -> TokenStore:
@@ -90,12 +95,16 @@ class Run:
         max_length = self.config.student.max_length
         save_sentence_encoder(model.cpu(), self.tokenizer, folder / CHECKPOINT, max_length=max_length)
 
-    def plan(self, pairs: int, *, purpose: str, stage: StageConfig | None = None) -> NDArray[np.int64]:
-        """Pair indices in training order; another `purpose` gives another order."""
+    def plan(self, pairs: int, *, purpose: str, stage: StageConfig | None = None) -> SamplingPlan:
+        """Which pairs, in training order; another `purpose` gives another order."""
         stage = stage or StageConfig()
-        seed = (self.config.seed if stage.seed is None else stage.seed) * 1_000 + PURPOSES[purpose]
-        return sampling_plan(
-            self.corpus, self.config.corpus, pairs, seed=seed, language_exponent=stage.language_exponent
+        return SamplingPlan(
+            self.corpus,
+            self.config.corpus,
+            pairs,
+            seed=(self.config.seed if stage.seed is None else stage.seed) * 1_000 + PURPOSES[purpose],
+            language_exponent=stage.language_exponent,
+            sources=stage.sources,
         )
 
     def stage_pairs(self, name: Stage) -> int:
@@ -103,10 +112,9 @@ class Run:
         stage = self.config.stage(name)
         if stage.epochs is None:
             return stage.pairs or 0
-        in_sources = len(self.corpus) if stage.sources is None else np.isin(self.corpus.source, stage.sources).sum()
-        return max(2, round(stage.epochs * in_sources))
+        return max(2, round(stage.epochs * self.corpus.count(stage.sources)))
 
-    def stage_plan(self, name: Stage) -> NDArray[np.int64]:
+    def stage_plan(self, name: Stage) -> SamplingPlan:
         """The pairs of a stage."""
         return self.plan(self.stage_pairs(name), purpose=name, stage=self.config.stage(name))
 
@@ -114,17 +122,31 @@ class Run:
         """Tensors for pairs, at a stage's length."""
         return PairEncoder(self.corpus, self.tokens, config.max_length, self.device)
 
-    def teacher_labels(self, plan: NDArray[np.int64]) -> TeacherLabels:
-        """h_T(s) of every pair of a plan, computed now where no earlier stage or run has."""
+    def teacher_labels(self, plan: SamplingPlan) -> TeacherLabels:
+        """h_T(s) of every pair of a plan, computed now by the main process where no earlier stage or run has."""
+        identity = teacher_identity(self.config.teacher)
+        folder = self.out / "teacher" / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        is_drawn = np.zeros(self.corpus.english_count, dtype=np.bool_)
+        for index in range(plan.rounds):
+            is_drawn[self.corpus.english[plan.round(index)]] = True
+        english = np.flatnonzero(is_drawn)
+
+        def texts() -> Iterator[str]:
+            return (self.corpus.texts[int(index)] for index in english)
+
         teacher = load_teacher(self.config.teacher, device=self.device)
-        name = hashlib.sha256(teacher_identity(self.config.teacher).encode()).hexdigest()[:16]
-        store = EmbeddingStore(self.out / "teacher" / name, dim=int(teacher.get_embedding_dimension() or 0))
-        english = np.unique(self.corpus.english[plan])
-        texts = [self.corpus.texts[index] for index in english]
-        embed_missing(teacher, texts, store)
-        row_of_text = np.full(len(self.corpus.texts), -1, dtype=np.int64)
-        row_of_text[english] = store.rows(texts)
+        dim = int(teacher.get_embedding_dimension() or 0)
+        on_main_process(lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english)))
+        store = EmbeddingStore(folder, dim=dim)
+        row_of_text = np.full(self.corpus.english_count, -1, dtype=np.int64)
+        row_of_text[english] = store.rows(texts())
         return TeacherLabels(store.vectors(), row_of_text)
+
+    def validation(self, model: SentenceEncoder) -> Callable[[], float]:
+        """Scores a model in training on the dev set."""
+        encode = TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
+        score = DevScore(self.data, self.config.evaluation.languages or self.config.languages)
+        return lambda: score(encode)
 
     def data_fingerprint(self) -> str:
         """Identity of the text that the run reads: its own sources and languages, and all evaluation sets."""

@@ -1,7 +1,28 @@
+import math
+
 import pytest
 import torch
 
-from training.losses import cosine_matrix, embedding_mse, multilingual_contrastive, token_embedding_mse
+from training.losses import (
+    bool_contrastive,
+    cosine_matrix,
+    cross_entropy_contrastive,
+    embedding_mse,
+    multilingual_contrastive,
+    token_embedding_mse,
+)
+
+# Two sentences whose sources the student puts in one place, and whose translations it puts apart:
+SOURCE, TARGET = (
+    torch.tensor([[1.0, 0.0], [1.0, 0.0]]),
+    torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
+)  # scores [[1, 0], [1, 0]]
+ORTHOGONAL = torch.tensor([[1.0, 0.0], [0.0, 1.0]])  # a teacher that finds the two unrelated: labels are the identity
+
+
+def random_triple() -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
 
 
 def test_embedding_mse_of_a_hand_computed_batch() -> None:
@@ -26,17 +47,48 @@ def test_cosine_matrix_of_a_hand_computed_case() -> None:
     torch.testing.assert_close(cosine_matrix(left, right), torch.tensor([[0.0, 1.0], [half, half]]))
 
 
-def test_contrastive_loss_of_a_hand_computed_case() -> None:
-    # Teacher: orthogonal sources, labels are the identity. Student: s_1 and s_2 along t_1, t_2 orthogonal to both.
-    teacher = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    source, target = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+def test_soft_loss_of_a_hand_computed_case() -> None:
     # labels [[1, 0], [0, 1]], scores [[1, 0], [1, 0]]: two of four cells are off by one
-    assert multilingual_contrastive(teacher, source, target).item() == pytest.approx(0.5)
+    assert multilingual_contrastive(ORTHOGONAL, SOURCE, TARGET).item() == pytest.approx(0.5)
 
 
-def test_contrastive_loss_is_zero_where_the_student_reproduces_the_teacher() -> None:
+def test_soft_loss_is_zero_where_the_student_reproduces_the_teacher() -> None:
     teacher = torch.randn(6, 8)
     assert multilingual_contrastive(teacher, 3 * teacher, 0.5 * teacher).item() == pytest.approx(0.0, abs=1e-10)
+
+
+def test_bool_loss_of_a_hand_computed_case() -> None:
+    # scores [[1, 0.6], [0, 0.8]] against the identity: 0.36 + 0.04 over four cells
+    source, target = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[2.0, 0.0], [0.6, 0.8]])
+    assert bool_contrastive(source, target).item() == pytest.approx((0.36 + 0.04) / 4)
+
+
+def test_bool_loss_is_the_soft_loss_of_a_teacher_that_finds_all_unrelated() -> None:
+    source, target = torch.randn(5, 8), torch.randn(5, 8)
+    soft = multilingual_contrastive(torch.eye(5), source, target)
+    torch.testing.assert_close(bool_contrastive(source, target), soft)
+
+
+def test_cross_entropy_of_a_hand_computed_case() -> None:
+    # Rows of scores / tau are [2, 0] for both sources; the teacher's cosines are [[1, 0.6], [0.6, 1]].
+    teacher = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+    first, second = (2 - math.log(math.exp(2) + 1)), (0 - math.log(math.exp(2) + 1))  # log softmax of 2 and of 0
+    expected = -((first + 0.6 * second) + (0.6 * first + second)) / 2
+    loss = cross_entropy_contrastive(teacher, SOURCE, TARGET, temperature=0.5)
+    assert loss.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_cross_entropy_with_hard_labels_is_torch_s_own() -> None:
+    source, target = torch.randn(5, 8), torch.randn(5, 8)
+    expected = torch.nn.functional.cross_entropy(cosine_matrix(source, target) / 0.05, torch.arange(5))
+    loss = cross_entropy_contrastive(torch.eye(5), source, target, temperature=0.05)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_cross_entropy_keeps_a_negative_weight_negative() -> None:
+    teacher = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])  # cosines [[1, -1], [-1, 1]]
+    aligned = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])  # scores / tau [[2, -2], [-2, 2]]: differences of 4, twice
+    assert cross_entropy_contrastive(teacher, aligned, aligned, temperature=0.5).item() == pytest.approx(-4.0)
 
 
 def test_autocast_does_not_coarsen_the_cosines() -> None:
@@ -46,13 +98,19 @@ def test_autocast_does_not_coarsen_the_cosines() -> None:
     assert torch.equal(inside, cosine_matrix(left, right))
 
 
-def test_gradients_agree_with_finite_differences() -> None:
-    torch.manual_seed(0)
-    student, target, teacher = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+def test_gradients_of_the_squared_errors_agree_with_finite_differences() -> None:
+    student, target, _ = random_triple()
     assert torch.autograd.gradcheck(embedding_mse, (student, target))
-    assert torch.autograd.gradcheck(
-        lambda source, other: multilingual_contrastive(teacher.detach(), source, other), (student, target)
-    )
     tokens, labels = (torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     assert torch.autograd.gradcheck(lambda left, right: token_embedding_mse(left, right, mask), (tokens, labels))
+
+
+def test_gradients_of_the_contrastive_losses_agree_with_finite_differences() -> None:
+    source, target, teacher = random_triple()
+    label = teacher.detach()
+    assert torch.autograd.gradcheck(lambda s, t: multilingual_contrastive(label, s, t), (source, target))
+    assert torch.autograd.gradcheck(bool_contrastive, (source, target))
+    assert torch.autograd.gradcheck(
+        lambda s, t: cross_entropy_contrastive(label, s, t, temperature=0.5), (source, target)
+    )

@@ -159,8 +159,8 @@ def test_a_step_refused_for_its_corpus_can_run_again_with_another(tmp_path: Path
 
 def test_what_a_finished_stage_would_resume_from_is_removed_last(tmp_path: Path) -> None:
     def work(folder: Path) -> None:
-        (folder / "state.pt").write_text("state")
-        (folder / ".state.pt.partial").write_text("half")
+        (folder / "resume").mkdir()
+        (folder / "resume" / "0000000100-abcd.pt").write_text("state")
 
     run_steps([Step("stage", lambda _: {}, ("data",), work)], config(), tmp_path, data_fingerprint="d")
     assert {path.name for path in (tmp_path / "stage").iterdir()} == {"started.json", "done.json"}

@@ -48,5 +48,5 @@ def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(t
 
 
 def test_a_teacher_that_is_nowhere_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"teacher '.*no-such-folder' is neither a folder nor"):
+    with pytest.raises(ConfigError, match=r"model '.*no-such-folder' is neither a folder nor"):
         load_teacher(str(tmp_path / "no-such-folder"), device=torch.device("cpu"))

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from tests.training.tiny import tiny_corpus
-from training.batches import length_bucketed
 from training.config import TokenizerConfig
 from training.corpora.corpus import Corpus
 from training.tokenizer import SPECIAL_TOKENS, train_tokenizer, wrap_tokenizer
@@ -59,27 +58,3 @@ def test_a_long_text_is_cut_and_keeps_its_last_token() -> None:
     input_ids, attention_mask = tokens.batch(np.array([longest]), max_length=5)
     assert input_ids.tolist() == [[*whole[:4], whole[-1]]]
     assert attention_mask.sum() == 5
-
-
-def test_batches_hold_the_plan_once_and_are_deterministic() -> None:
-    generator = np.random.default_rng(0)
-    plan, lengths = generator.permutation(1000), generator.integers(3, 60, 1000)
-    batches = length_bucketed(plan, lengths, 32, seed=5)
-    assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
-    again = length_bucketed(plan, lengths, 32, seed=5)
-    assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
-
-
-def test_bucketing_pads_less_than_the_plan_as_it_is() -> None:
-    generator = np.random.default_rng(0)
-    plan, lengths = generator.permutation(3200), generator.integers(3, 60, 3200)
-
-    def padded(batches: list[np.ndarray]) -> int:
-        return sum(len(batch) * int(lengths[batch].max()) for batch in batches)
-
-    unsorted = [plan[i : i + 32] for i in range(0, 3200, 32)]
-    assert padded(length_bucketed(plan, lengths, 32, seed=1)) < 0.65 * padded(unsorted)
-
-
-def test_no_batch_has_a_single_pair() -> None:
-    assert [len(batch) for batch in length_bucketed(np.arange(5), np.ones(5, dtype=np.int64), 4, seed=1)] == [4]

@@ -12,9 +12,7 @@ from training.sentence import SentenceEncoder
 from training.stages.pairs import PairEncoder, TeacherLabels
 
 
-def assistant_objective(
-    assistant: SentenceEncoder, teacher: TeacherLabels, pairs: PairEncoder
-) -> Objective[NDArray[np.int64]]:
+def assistant_objective(assistant: SentenceEncoder, teacher: TeacherLabels, pairs: PairEncoder) -> Objective:
     """||h_T(s) - h_A(s)||^2 + ||h_T(s) - h_A(t)||^2: the teacher is monolingual, so both targets are h_T(s)."""
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:

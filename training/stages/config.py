@@ -15,12 +15,19 @@ class StageConfig:
     sources: list[str] | None = None  # None: all of the corpus
     language_exponent: float | None = None  # None: `CorpusConfig.language_exponent`; below 0 favours thin languages
     seed: int | None = None  # of which pairs it draws, and their order; None: the run's
-    batch_size: int = 64  # pairs
+    batch_size: int = 64  # pairs, of all processes together
+    batch_tokens: int | None = None  # instead: as many pairs as fit when both sides are padded to the longest
+    accumulation: int = 1  # batches whose gradients make one step; a contrastive loss compares within each
     learning_rate: float = 1e-4
     embedding_learning_rate: float | None = None  # of the word embeddings; None: `learning_rate`
     warmup: float = 0.1  # of the pairs; then linear decay to zero
     weight_decay: float = 0.0
     max_length: int = 64  # tokens while training
+    sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
+    bf16: bool = True  # where the hardware multiplies it; false: float32 everywhere
+    validate_pairs: int | None = None  # a dev score every so many pairs, and at the end; None: no dev score
+    patience: int | None = None  # dev scores without a better one before the stage ends, with its best model
+    keep_checkpoints: int = 1  # of a stage that runs: the newest; more can stand in for a damaged one
 
 
 @dataclass(frozen=True)

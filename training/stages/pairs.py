@@ -1,4 +1,4 @@
-"""What every stage does with a batch of pairs: look up token ids, encode both sides in one pass."""
+"""What every stage does with a batch of pairs: look up token ids and labels, encode each distinct text once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.corpora.mix import Corpus
+from training.processes import gather_shares, own_share
 from training.sentence import SentenceEncoder
 from training.tokens import TokenStore
+
+GROUP_TEXTS = 32  # encoded together on a CPU, where padding costs more than a call; a GPU takes all at once
 
 
 @dataclass(frozen=True)
@@ -31,21 +34,35 @@ class PairEncoder:
     max_length: int
     device: torch.device
 
-    def token_ids(self, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Ids and mask of the B source sentences, then of the B targets: two (2B, L) tensors."""
-        texts = np.concatenate([self.corpus.english[pairs_B], self.corpus.other[pairs_B]])
-        input_ids, attention_mask = self.tokens.batch(texts, max_length=self.max_length)
-        return input_ids.to(self.device), attention_mask.to(self.device)
-
     def encode(self, model: SentenceEncoder, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """h(s) and h(t) of each pair: two (B, D) tensors."""
-        source_BD, target_BD = model(*self.token_ids(pairs_B)).chunk(2)
+        """h(s) and h(t) of each pair: two (B, D) tensors, the whole batch's in every process.
+
+        A text that several pairs share is encoded once, by one process, beside others of its length.
+        """
+        texts_U, place_2B = np.unique(self._texts(pairs_B), return_inverse=True)
+        by_length_U = np.argsort(self._lengths(texts_U), kind="stable")
+        own = texts_U[by_length_U][own_share(len(texts_U))]
+        own_UD = self._encode_texts(model, own if len(own) else texts_U[:1])
+        embedding_UD = gather_shares(own_UD[: len(own)], len(texts_U))  # no text left for this process: zero gradients
+        row_2B = torch.from_numpy(np.argsort(by_length_U)[place_2B]).to(self.device)
+        source_BD, target_BD = embedding_UD[row_2B].chunk(2)
         return source_BD, target_BD
 
-    def pair_lengths(self) -> NDArray[np.int64]:
-        """Tokens of the longer side of each pair: what a batch is padded to."""
-        lengths = np.minimum(self.tokens.lengths, self.max_length)
-        return np.maximum(lengths[self.corpus.english], lengths[self.corpus.other])
+    def own_token_ids(self, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Ids and mask of this process's share of the 2B sentences: two (2B / P, L) tensors.
+
+        Where there are fewer sentences than processes, a share may be a sentence that is all padding.
+        """
+        texts = self._texts(pairs_B)
+        own = texts[own_share(len(texts))]
+        input_ids_BL, attention_mask_BL = self.tokens.batch(own if len(own) else texts[:1], max_length=self.max_length)
+        if not len(own):
+            attention_mask_BL.zero_()
+        return input_ids_BL.to(self.device), attention_mask_BL.to(self.device)
+
+    def pair_lengths(self, pairs_B: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens of the longer side of each pair."""
+        return np.maximum(self._lengths(self.corpus.english[pairs_B]), self._lengths(self.corpus.other[pairs_B]))
 
     def labels(self, teacher: TeacherLabels, pairs_B: NDArray[np.int64]) -> Tensor:
         """h_T(s) of each pair: (B, D)."""
@@ -53,3 +70,15 @@ class PairEncoder:
         if rows_B.min() < 0:
             raise IndexError("a pair of this batch has no teacher embedding: its plan is not the one that was embedded")
         return torch.from_numpy(teacher.vectors[rows_B]).to(self.device)
+
+    def _texts(self, pairs_B: NDArray[np.int64]) -> NDArray[np.int32]:
+        return np.concatenate([self.corpus.english[pairs_B], self.corpus.other[pairs_B]])
+
+    def _lengths(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
+        return np.minimum(self.tokens.lengths_of(texts), self.max_length)
+
+    def _encode_texts(self, model: SentenceEncoder, texts_U: NDArray[np.int32]) -> Tensor:
+        """Texts sorted by length: (U, D). On a CPU in groups, so that short ones are not padded to the longest."""
+        groups = -(-len(texts_U) // GROUP_TEXTS) if self.device.type == "cpu" else 1
+        batches = (self.tokens.batch(group, max_length=self.max_length) for group in np.array_split(texts_U, groups))
+        return torch.cat([model(ids_BL.to(self.device), mask_BL.to(self.device)) for ids_BL, mask_BL in batches])

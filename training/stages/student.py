@@ -13,9 +13,7 @@ from training.sentence import SentenceEncoder
 from training.stages.pairs import PairEncoder
 
 
-def student_objective(
-    assistant: SentenceEncoder, student: SentenceEncoder, pairs: PairEncoder
-) -> Objective[NDArray[np.int64]]:
+def student_objective(assistant: SentenceEncoder, student: SentenceEncoder, pairs: PairEncoder) -> Objective:
     """||h_A(s) - h_S(s)||^2 + ||h_A(t) - h_S(t)||^2."""
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:

@@ -1,0 +1,91 @@
+"""What a killed stage goes on from: whole states on disk, newest last, each named by its step and its own checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.errors import CheckpointError
+
+logger = logging.getLogger(__name__)
+FOLDER = "resume"  # in a stage's folder; gone when the stage is done
+BEST = "best"  # the model that early stopping returns to
+PARTIAL = ".partial"
+
+
+def save_state(state: dict[str, Any], folder: Path, *, name: str, keep: int = 1) -> None:
+    """Write `<name>-<checksum>.pt` and remove all but the newest `keep` of the same kind.
+
+    Names sort by age: a number of steps in ten digits, or always the same. A failed write leaves earlier ones alone.
+
+    Raises: OSError: the disk is full, or the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / PARTIAL
+    try:
+        with temporary.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        digest = _checksum(temporary)
+    except BaseException as exc:
+        temporary.unlink(missing_ok=True)  # half a state is of no use, and a full disk needs the room
+        if isinstance(exc.__context__, OSError):  # torch hides it behind a RuntimeError about positions in an archive
+            raise exc.__context__ from None
+        raise
+    path = folder / f"{name}-{digest}.pt"
+    temporary.replace(path)
+    states = _states(folder, is_best=name == BEST)
+    kept = states[: states.index(path) + 1][-keep:]  # a later one is damaged: this run fell back from it
+    for undone in set(states) - set(kept):
+        undone.unlink()
+
+
+def load_newest(folder: Path, *, device: torch.device, stage: str) -> dict[str, Any] | None:
+    """The newest state that is whole; None where a stage has not saved one yet.
+
+    Raises: CheckpointError: there are some, and all are damaged.
+    """
+    return _load(_states(folder, is_best=False), device=device, stage=stage)
+
+
+def load_best(folder: Path, *, device: torch.device, stage: str) -> dict[str, Any] | None:
+    """The best model on the dev set so far.
+
+    Raises: CheckpointError: it is damaged.
+    """
+    return _load(_states(folder, is_best=True), device=device, stage=stage)
+
+
+def remove_states(stage_folder: Path) -> None:
+    """Free the disk when a stage is done."""
+    shutil.rmtree(stage_folder / FOLDER, ignore_errors=True)
+
+
+def _load(paths: list[Path], *, device: torch.device, stage: str) -> dict[str, Any] | None:
+    for path in reversed(paths):
+        if _checksum(path) == path.stem.rpartition("-")[2]:
+            state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+            return state
+        logger.warning("%s is damaged (its checksum differs): going on from the one before", path)
+    if paths:
+        raise CheckpointError(
+            f"{stage}: no checkpoint under {paths[0].parent} is whole; --restart-from {stage} trains it anew"
+        )
+    return None
+
+
+def _states(folder: Path, *, is_best: bool) -> list[Path]:
+    """Oldest first: by name, so by step."""
+    return sorted(path for path in folder.glob("*.pt") if path.name.startswith(f"{BEST}-") == is_best)
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
