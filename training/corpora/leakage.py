@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from training.corpora.readers import open_text
+from training.corpora.tsv import open_text
 from training.errors import LeakageError
 from training.files import files_under
 

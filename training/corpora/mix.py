@@ -20,11 +20,12 @@ from tqdm import tqdm
 
 from training.corpora.config import CorpusConfig
 from training.corpora.corpus import Corpus
-from training.corpora.filters import Pair, PairFilter
+from training.corpora.filters import PairFilter
 from training.corpora.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.plan import SamplingPlan, language_shares, sampling_plan
 from training.corpora.readers import find_pair_file, read_pairs
 from training.corpora.report import CorpusReport
+from training.corpora.tsv import Pair
 from training.corpora.writer import CorpusWriter
 from training.errors import CorpusError
 from training.files import write_json_atomically
@@ -85,7 +86,10 @@ def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> Non
     }
     for source in config.sources:
         if not any((source, language) in found for language in languages):
-            raise CorpusError(f"source {source!r} has no en-<language>.tsv[.gz] of this run under {data / 'parallel'}")
+            raise CorpusError(
+                f"source {source!r} has no en-<language>.tsv[.gz] in a language of this run under {data / 'parallel'}, "
+                "nor any other format of docs/corpora.md"
+            )
     for language in languages:
         if not any((source, language) in found for source in config.sources):
             raise CorpusError(f"no parallel text for {language!r} under {data / 'parallel'}")

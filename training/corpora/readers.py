@@ -1,66 +1,54 @@
-"""Reads two-column parallel text. Knows files and lines; knows nothing about mixing."""
+"""Finds the file of a source and language, and reads pairs from it by its format. Knows nothing about mixing."""
 
 from __future__ import annotations
 
-import gzip
-import logging
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, TextIO
 
+from training.corpora.hub import read_dataset_pairs
+from training.corpora.moses import read_moses_pairs
+from training.corpora.tmx import read_tmx_pairs
+from training.corpora.tsv import BadLine, Pair, read_tsv_pairs
 from training.errors import CorpusError
+from training.files import files_under
 
-logger = logging.getLogger(__name__)
-
-
-def read_tsv_pairs(path: Path, *, on_bad_line: Literal["stop", "skip"] = "stop") -> Iterator[tuple[str, str]]:
-    """Pairs of a `english<TAB>other` file, plain or gzip, UTF-8.
-
-    Args:    on_bad_line: a line that is not two non-empty columns stops the run, or is counted and skipped.
-    Raises:  CorpusError: names the file and the line.
-    """
-    skipped = 0
-    with open_text(path) as lines:
-        for number, line in enumerate(_checked(lines, path), start=1):
-            columns = line.rstrip("\n").split("\t")
-            if len(columns) == 2 and columns[0].strip() and columns[1].strip():
-                yield columns[0].strip(), columns[1].strip()
-            elif on_bad_line == "stop":
-                raise CorpusError(
-                    f"{path} line {number} has {len(columns)} columns; a pair has 2, neither empty "
-                    "(corpus.on_bad_line: skip leaves such lines out)"
-                )
-            else:
-                skipped += 1
-    if skipped:
-        logger.warning("%s: skipped %d lines that are not pairs", path, skipped)
-
-
-def read_pairs(
-    path: Path, language: str, *, on_bad_line: Literal["stop", "skip"] = "stop", dropped: Counter[str]
-) -> Iterator[tuple[str, str]]:
-    """Pairs of a file of any known format."""
-    return read_tsv_pairs(path, on_bad_line=on_bad_line)
+SUFFIXES = (".tsv.gz", ".tsv", ".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip", "")  # "": a folder of `datasets`
+EITHER_ORDER = (".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip")  # sides have names: de-en says the same as en-de
 
 
 def find_pair_file(folder: Path, source: str, language: str) -> Path | None:
-    """The file of one source and language: `<folder>/<source>/en-<language>.tsv` or `.tsv.gz`."""
-    candidates = (folder / source / f"en-{language}.tsv{suffix}" for suffix in (".gz", ""))
-    return next((path for path in candidates if path.is_file()), None)
+    """Where a source has a language: `<folder>/<source>/en-<language>` with one of `SUFFIXES`, the first that is there.
+
+    Where the format names its sides, `<language>-en` will do.
+    """
+    for suffix in SUFFIXES:
+        for pair in (f"en-{language}", f"{language}-en")[: 2 if suffix in EITHER_ORDER else 1]:
+            path = folder / source / f"{pair}{suffix}"
+            if path.is_file() if suffix else path.is_dir():
+                return path
+    return None
 
 
-def open_text(path: Path) -> TextIO:
-    """A UTF-8 file, plain or gzip; lines end in \\n alone."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
-    return path.open(encoding="utf-8", newline="\n")
+def files_of(path: Path) -> list[Path]:
+    """The files that `find_pair_file` stands for: itself, or what a folder holds."""
+    return files_under(path) if path.is_dir() else [path]
 
 
-def _checked(lines: TextIO, path: Path) -> Iterator[str]:
-    """The lines, with decoding trouble named by file."""
-    try:
-        yield from lines
-    except (UnicodeDecodeError, zlib.error, EOFError, OSError) as exc:
-        raise CorpusError(f"{path} cannot be read to its end: {exc}") from exc
+def read_pairs(
+    path: Path, language: str, *, on_bad_line: BadLine = "stop", dropped: Counter[str] | None = None
+) -> Iterator[Pair]:
+    """Pairs of what `find_pair_file` found; sides may be empty but in a TSV.
+
+    Args:   on_bad_line, dropped: as `read_tsv_pairs`; other formats have no lines to be wrong.
+    Raises: CorpusError: names the file and what is wrong.
+    """
+    if path.is_dir():
+        return read_dataset_pairs(path, language)
+    if ".tsv" in path.suffixes:
+        return read_tsv_pairs(path, on_bad_line=on_bad_line, dropped=dropped)
+    if ".tmx" in path.suffixes:
+        return read_tmx_pairs(path, language)
+    if path.suffix == ".zip":
+        return read_moses_pairs(path, language)
+    raise CorpusError(f"{path} is of no format that is read: {', '.join(SUFFIXES[:-1])} or a folder")

@@ -1,0 +1,74 @@
+"""Opens zip archives that strangers made: bounded in size, kept inside their folder, damage told in a sentence."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TextIO
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from training.errors import CorpusError
+
+MAX_UNPACKED_BYTES = 64 << 30  # of all members together; the largest bitext of OPUS is near 10 GiB
+
+
+@contextmanager
+def open_zip(path: Path, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Iterator[ZipFile]:
+    """A zip archive to read from; no member gives more bytes than it declares.
+
+    Raises: CorpusError: it is damaged, encrypted, packed in an unusual way, or unpacks to more than `max_bytes`.
+    """
+    try:
+        with ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > max_bytes:
+                raise CorpusError(f"{path} unpacks to {size} bytes; the limit is {max_bytes}")
+            for member in archive.infolist():
+                if member.flag_bits & 1 or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                    raise CorpusError(f"{path} is encrypted, or packed other than by deflate")
+            yield archive
+    except (BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as exc:
+        raise CorpusError(f"{path} is damaged: {exc}") from exc
+
+
+def open_member(archive: ZipFile, name: str) -> TextIO:
+    """A member as UTF-8 text; lines end in \\n alone."""
+    return io.TextIOWrapper(archive.open(name), encoding="utf-8", newline="\n")
+
+
+def text_members(archive: ZipFile) -> list[ZipInfo]:
+    """What the archive was made for: no folders, no hidden files, none of what macOS adds."""
+    members = (member for member in archive.infolist() if not member.is_dir())
+    return [member for member in members if not any(_is_hidden(part) for part in PurePosixPath(member.filename).parts)]
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Put an archive's files into `folder`, which appears when all of them are there.
+
+    Folders inside the archive are left out: a name may stand in one of them only.
+
+    Raises: CorpusError: as `open_zip`; a member is a link, or two have one name.
+    """
+    temporary = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        with open_zip(path) as archive:
+            for member in text_members(archive):
+                target = temporary / PurePosixPath(member.filename).name
+                if target.exists() or stat.S_ISLNK(member.external_attr >> 16):
+                    raise CorpusError(f"{path} holds a link or two files of one name: {member.filename}")
+                with archive.open(member) as source, target.open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_hidden(part: str) -> bool:
+    return part == "__MACOSX" or (part.startswith(".") and part not in (".", ".."))

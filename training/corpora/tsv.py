@@ -1,0 +1,71 @@
+"""Reads tab-separated parallel text: two columns, or one column for each of many languages. Knows files and lines."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TextIO
+
+from training.errors import CorpusError
+
+Pair = tuple[str, str]  # English, other
+BadLine = Literal["stop", "skip"]
+
+
+def read_tsv_pairs(path: Path, *, on_bad_line: BadLine = "stop", dropped: Counter[str] | None = None) -> Iterator[Pair]:
+    """Pairs of a `english<TAB>other` file, plain or gzip, UTF-8.
+
+    Args:
+        on_bad_line: a line that is not two non-empty columns stops the run, or is skipped and counted.
+        dropped: counts them, as `not a pair`.
+    Raises: CorpusError: names the file and the line.
+    """
+    with open_text(path) as lines:
+        for number, line in enumerate(checked(lines, path), start=1):
+            columns = line.rstrip("\n").split("\t")
+            if len(columns) == 2 and columns[0].strip() and columns[1].strip():
+                yield columns[0].strip(), columns[1].strip()
+            elif on_bad_line == "stop":
+                raise CorpusError(
+                    f"{path} line {number} has {len(columns)} columns; a pair has 2, neither empty "
+                    "(corpus.on_bad_line: skip leaves such lines out)"
+                )
+            elif dropped is not None:
+                dropped["not a pair"] += 1
+
+
+def read_multiway_pairs(path: Path, language: str) -> Iterator[Pair]:
+    """Pairs of a file whose first line names its columns by language (TED2020); a language may lack some lines.
+
+    Raises: CorpusError: there is no such column, or a line has another number of columns than the first.
+    """
+    with open_text(path) as file:
+        lines = checked(file, path)
+        header = next(lines, "").rstrip("\n").split("\t")
+        if "en" not in header or language not in header:
+            raise CorpusError(f"{path} has no columns for en and {language}; its columns: {', '.join(header)[:500]}")
+        english, other = header.index("en"), header.index(language)
+        for number, line in enumerate(lines, start=2):
+            columns = line.rstrip("\n").split("\t")
+            if len(columns) != len(header):
+                raise CorpusError(f"{path} line {number} has {len(columns)} columns, its first line {len(header)}")
+            if columns[english].strip() and columns[other].strip():
+                yield columns[english].strip(), columns[other].strip()
+
+
+def open_text(path: Path) -> TextIO:
+    """A UTF-8 file, plain or gzip; lines end in \\n alone."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
+    return path.open(encoding="utf-8", newline="\n")
+
+
+def checked(lines: TextIO, path: Path) -> Iterator[str]:
+    """The lines, with decoding trouble named by file."""
+    try:
+        yield from lines
+    except (UnicodeDecodeError, zlib.error, EOFError, OSError) as exc:
+        raise CorpusError(f"{path} cannot be read to its end: {exc}") from exc
