@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from training.config import RunConfig, Stage
 from training.corpora.corpus import Corpus
 from training.corpora.plan import SamplingPlan
-from training.corpora.readers import find_pair_file
+from training.corpora.readers import files_of, find_pair_file
 from training.device import pick_device
 from training.embedding_store import EmbeddingStore
 from training.evaluation.dev import DevScore
@@ -155,5 +155,5 @@ class Run:
             for source in self.config.corpus.sources
             for language in self.config.languages
         )
-        files = [path for path in pairs if path] + files_under(self.data / "eval")
+        files = [file for path in pairs if path for file in files_of(path)] + files_under(self.data / "eval")
         return fingerprint_files(files, relative_to=self.data)
