@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 from training.config import load_config
-from training.errors import TrainingError
+from training.errors import PeerError, TrainingError
 from training.pipeline import run_alone, run_steps
+from training.processes import is_main_process, join_processes
 from training.run import Run
 from training.steps import steps_of
 
@@ -30,10 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--restart-from", metavar="STEP", help="discard this step and all that follow from it")
     parser.add_argument("--until", metavar="STEP", help="stop after this step")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    join_processes()
+    level = logging.INFO if is_main_process() else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `docker stop` ends a run like Ctrl-C
     try:
         run_job(options)
+    except PeerError:
+        return 2  # the process that stopped says why
     except TrainingError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import json
 import logging
@@ -27,6 +28,7 @@ from training.config import RunConfig
 from training.errors import ConfigError, CorpusError, LeakageError, StepMismatchError, TrainingError
 from training.files import write_atomically, write_json_atomically
 from training.hardware import describe_hardware
+from training.processes import from_main_process, is_main_process, on_main_process
 
 logger = logging.getLogger(__name__)
 DONE = "done.json"
@@ -41,12 +43,14 @@ class Step:
         settings: what of the configuration changes this step's result; with `after`, its fingerprint.
         after: steps whose results it reads.
         work: fills the folder it is given; is called again on the same folder after a kill.
+        together: all processes of a run do it; else the main one does, and the others wait.
     """
 
     name: str
     settings: Callable[[RunConfig], dict[str, Any]]
     after: tuple[str, ...]
     work: Callable[[Path], None]
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,9 @@ def run_alone(out: Path) -> Iterator[None]:
 
     Raises: TrainingError: another run has it.
     """
+    if not is_main_process():  # its main process asks for all of them
+        yield
+        return
     out.mkdir(parents=True, exist_ok=True)
     with (out / ".lock").open("w") as lock:
         try:
@@ -82,6 +89,18 @@ def run_steps(
     Raises: StepMismatchError: a step's folder was made with other settings or other data, or there is no such step.
     """
     marks = _marks(steps, config, data_fingerprint)
+    on_main_process(lambda: _prepare(steps, config, out, marks, restart_from))
+    for step in steps:
+        if from_main_process((out / step.name / DONE).exists()):
+            logger.info("%s: already done", step.name)
+        elif step.together:
+            _run(step, marks[step.name], out / step.name)
+        else:
+            on_main_process(functools.partial(_run, step, marks[step.name], out / step.name))
+
+
+def _prepare(steps: list[Step], config: RunConfig, out: Path, marks: dict[str, Mark], restart_from: str | None) -> None:
+    """Check every step that stays, then discard those that do not."""
     discarded = _dependents(restart_from, steps) if restart_from else set()
     for step in steps:
         if step.name not in discarded:
@@ -92,11 +111,6 @@ def run_steps(
     out.mkdir(parents=True, exist_ok=True)
     resolved = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
     write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))
-    for step in steps:
-        if (out / step.name / DONE).exists():
-            logger.info("%s: already done", step.name)
-        else:
-            _run(step, marks[step.name], out / step.name)
 
 
 def fingerprints(steps: list[Step], config: RunConfig, *, data_fingerprint: str) -> dict[str, str]:
@@ -119,6 +133,9 @@ def share_steps(steps: list[Step], config: RunConfig, out: Path, store: Path, *,
 
 
 def _run(step: Step, mark: Mark, folder: Path) -> None:
+    if not is_main_process():
+        step.work(folder)
+        return
     folder.mkdir(parents=True, exist_ok=True)
     record = {
         **dataclasses.asdict(mark),

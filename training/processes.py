@@ -61,11 +61,11 @@ def on_main_process(work: Callable[[], None]) -> None:
 
 
 def from_main_process(number: float) -> float:
-    """The main process's number, in every process."""
+    """The main process's number, in every process; none goes on before all are here."""
     if process_count() == 1:
         return number
-    box = torch.tensor([number], dtype=torch.float64, device=_meeting_device())
-    dist.broadcast(box, src=0)
+    box = torch.tensor([number if is_main_process() else 0.0], dtype=torch.float64, device=_meeting_device())
+    dist.all_reduce(box)
     return box.item()
 
 

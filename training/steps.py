@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from training import jobs
-from training.config import RunConfig
+from training.config import STAGES, RunConfig
 from training.pipeline import Step
 from training.run import Run
 from training.stages.config import StageConfig
@@ -39,7 +39,7 @@ def steps_of(run: Run) -> list[Step]:
     chain: list[Step] = []
     for name in names:
         work, settings = JOBS[name]
-        chain.append(Step(name, settings, _after(run, name), partial(work, run)))
+        chain.append(Step(name, settings, _after(run, name), partial(work, run), together=name in STAGES))
         if name == last or name in run.config.evaluation.steps:
             chain.append(Step(f"{name}-scores", _score_settings, (name,), partial(jobs.score, run, name)))
     scored = (step.name for step in chain if step.name.endswith("-scores"))
@@ -48,7 +48,8 @@ def steps_of(run: Run) -> list[Step]:
 
 def stage_settings(config: StageConfig) -> Settings:
     """What a stage's result depends on. Options left unset do not count: a new one leaves finished runs valid."""
-    return {name: value for name, value in asdict(config).items() if value is not None}
+    unset = {name for name, value in asdict(config).items() if value is None}
+    return {name: value for name, value in asdict(config).items() if name not in {*unset, "keep_checkpoints"}}
 
 
 def _after(run: Run, name: str) -> tuple[str, ...]:
