@@ -54,7 +54,7 @@ class EvaluationConfig:
 
     steps: list[Model] = field(default_factory=lambda: ["start", "assistant", "contrastive"])
     languages: list[str] | None = None  # None: the run's
-    sts_rows: int | None = None  # the first so many of each STS file; None: all
+    sts_rows: int | None = None  # at most so many of each STS file, evenly spaced; None: all
     tatoeba_rows: int | None = None  # the first so many lines of each Tatoeba file; None: all
 
 

@@ -69,11 +69,12 @@ def test_pairs_are_scored_and_missing_ones_left_out(tmp_path: Path) -> None:
     assert evaluate_sts(encode_by_length, tmp_path / "none", ["en-de"]) == {}
 
 
-def test_only_the_first_rows_count_where_rows_are_limited(tmp_path: Path) -> None:
-    rows = [*(f"{score}\t{left}\t{right}" for score, left, right in ROWS), "5\ta\tfar too long a sentence for it"]
+def test_limited_rows_are_evenly_spaced(tmp_path: Path) -> None:
+    rows = ["5\ta\ta", "0\ta\ta", "4\ta\tabc", "5\ta\tabcdefgh", "1\ta\tabcdefgh"]
     write_lines(tmp_path / "en-de.tsv", rows)
-    assert evaluate_sts(encode_by_length, tmp_path, ["en-de"], rows=3) == {"en-de": 100.0}
+    assert evaluate_sts(encode_by_length, tmp_path, ["en-de"], rows=3) == {"en-de": 100.0}  # the first, third and last
     assert evaluate_sts(encode_by_length, tmp_path, ["en-de"])["en-de"] < 100
+
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class Report:
     def _introduction(self) -> Iterator[Block]:
         config = next(iter(self.results.cells.values())).cell.config
         rows = config.evaluation.sts_rows
-        part = "test set" if rows is None else f"test set, the first {rows} rows of each language pair"
+        part = "test set" if rows is None else f"test set, {rows} rows of each language pair"
         yield Paragraph(
             f"Distilled from {config.teacher} for English and {', '.join(config.languages)}. Scores are Spearman’s "
             f"ρ × 100 between cosine and human judgement on the STS benchmark’s {part}: within a language (mono) and "

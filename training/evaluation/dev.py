@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from training.errors import EvaluationError
-from training.evaluation.sts import StsRows, find_sts, spearman_of_cosines
+from training.evaluation.sts import find_sts, spearman_of_cosines, spread
 from training.evaluation.vectors import Encode
 
 
@@ -27,7 +27,7 @@ class DevScore:
             raise EvaluationError(
                 f"{folder} has no en-<language>.tsv for {', '.join(languages)}: nothing to validate on"
             )
-        self.pairs = [_spread(read(), rows) for read in readers]
+        self.pairs = [spread(read(), rows) for read in readers]
 
     def __call__(self, encode: Encode) -> float:
         """The score of an encoder as it is now."""
@@ -46,9 +46,3 @@ class DevScore:
 def dev_score(encode: Encode, data: Path, languages: list[str], *, rows: int = 150) -> float:
     """The score once, where nothing is to be kept for the next time."""
     return DevScore(data, languages, rows=rows)(encode)
-
-
-def _spread(rows: StsRows, count: int) -> StsRows:
-    chosen = np.linspace(0, len(rows[0]) - 1, min(count, len(rows[0]))).round().astype(int)
-    gold, left, right = ([column[index] for index in chosen] for column in rows)
-    return gold, left, right

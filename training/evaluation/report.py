@@ -23,7 +23,7 @@ def evaluate(
 ) -> Scores:
     """STSb dev and test (monolingual and against English) and Tatoeba P@1, each with its average.
 
-    Args: sts_rows, tatoeba_rows: the first so many rows of each file; None: all.
+    Args: sts_rows: at most so many of each file, evenly spaced.  tatoeba_rows: the first so many.  None: all.
     """
     encode = each_text_once(encode)
     crosslingual = [f"en-{language}" for language in languages]

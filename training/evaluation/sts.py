@@ -93,14 +93,24 @@ def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float
 
 
 def evaluate_sts(encode: Encode, folder: Path, pairs: Iterable[str], *, rows: int | None = None) -> dict[str, float]:
-    """Score of each of `pairs` that has a file in `folder`, on its first `rows` rows; None: all."""
+    """Score of each of `pairs` that has a file in `folder`, on `rows` rows of it, evenly spaced; None: all."""
     readers = find_sts(folder) if folder.is_dir() else {}
     scores = {}
     for pair in pairs:
         if pair in readers:
-            gold, left, right = readers[pair]()
-            scores[pair] = round(spearman_of_cosines(encode(left[:rows]), encode(right[:rows]), gold[:rows]), 2)
+            gold, left, right = spread(readers[pair](), rows)
+            scores[pair] = round(spearman_of_cosines(encode(left), encode(right), gold), 2)
     return scores
+
+
+def spread(rows: StsRows, count: int | None) -> StsRows:
+    """At most `count` of the rows, evenly spaced: a file's parts (captions, forums, news) are all among them."""
+    size = len(rows[0])
+    if count is None or count >= size:
+        return rows
+    chosen = np.linspace(0, size - 1, count).round().astype(int)
+    gold, left, right = ([column[index] for index in chosen] for column in rows)
+    return gold, left, right
 
 
 def _read(path: Path, layout: str) -> StsRows:
