@@ -25,9 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--config", type=Path, required=True, help="YAML configuration, e.g. training/configs/default.yaml"
     )
     parser.add_argument(
-        "--data", type=Path, required=True, help="folder with parallel/<source>/en-<lang>.tsv[.gz] and eval/"
+        "--data", type=Path, default=Path("data"), help="folder with parallel/<source>/en-<lang>.* and eval/ (data)"
     )
-    parser.add_argument("--out", type=Path, required=True, help="folder for every step's results")
+    parser.add_argument("--out", type=Path, help="folder for every step's results (runs/<name of the configuration>)")
     parser.add_argument("--restart-from", metavar="STEP", help="discard this step and all that follow from it")
     parser.add_argument("--until", metavar="STEP", help="stop after this step")
     options = parser.parse_args(arguments)
@@ -53,16 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_job(options: argparse.Namespace) -> None:
     """All steps, or those up to `--until`, with the output folder to itself."""
-    run = Run(load_config(options.config), options.data, options.out)
+    config = load_config(options.config)
+    run = Run(config, options.data, options.out or Path("runs") / config.name)
     steps = steps_of(run)
     names = [step.name for step in steps]
     if options.until and options.until not in names:
         raise TrainingError(f"there is no step {options.until!r}; steps: {', '.join(names)}")
-    with run_alone(options.out):
+    with run_alone(run.out):
         run_steps(
             steps[: names.index(options.until) + 1] if options.until else steps,
             run.config,
-            options.out,
+            run.out,
             data_fingerprint=run.data_fingerprint(),
             restart_from=options.restart_from,
         )

@@ -124,6 +124,15 @@ def test_a_training_run_measures_sts_and_tatoeba(tmp_path: Path) -> None:
     assert scores["tatoeba_p1"] == {"de": 100.0, "average": 100.0}
 
 
+def test_a_training_run_measures_sts2017_where_it_is(tmp_path: Path) -> None:
+    rows = ["a man plays\ta man plays\t5.0", "a man plays\tthe market fell on it\t0.0", "a man\ta man plays\t3.0"]
+    for pair in ("de-en", "en-fr", "en-en"):
+        write_lines(tmp_path / f"eval/STS2017-extended/STS.{pair}.txt", rows)
+    scores = evaluate(encode_by_length, tmp_path, ["de", "fr"])
+    assert scores["sts2017"].keys() == {"de-en", "en-fr", "average"}
+    assert scores["sts2017_monolingual"].keys() == {"en-en", "average"}
+
+
 def test_a_folder_is_scored_on_all_it_holds(tmp_path: Path) -> None:
     write_sets(tmp_path / "eval")
     scores = evaluate_folder(encode_by_length, tmp_path, Choice(ALL))

@@ -21,18 +21,21 @@ def evaluate(
     sts_rows: int | None = None,
     tatoeba_rows: int | None = None,
 ) -> Scores:
-    """STSb dev and test (monolingual and against English) and Tatoeba P@1, each with its average.
+    """STSb dev and test (monolingual and against English), STS2017 and Tatoeba P@1 where there, each with its average.
 
     Args: sts_rows: at most so many of each file, evenly spaced.  tatoeba_rows: the first so many.  None: all.
     """
     encode = each_text_once(encode)
     crosslingual = [f"en-{language}" for language in languages]
     monolingual = [f"{language}-{language}" for language in ["en", *languages]]
-    dev, test = data / "eval/stsb/dev", data / "eval/stsb/test"
+    dev, test, sts2017 = (data / "eval" / folder for folder in ("stsb/dev", "stsb/test", "STS2017-extended"))
+    reversed_ = [f"{language}-en" for language in languages]  # STS2017 has some pairs the other way round
     scores = {
         "stsb_dev": evaluate_sts(encode, dev, crosslingual, rows=sts_rows),
         "stsb_test": evaluate_sts(encode, test, crosslingual, rows=sts_rows),
         "stsb_test_monolingual": evaluate_sts(encode, test, monolingual, rows=sts_rows),
+        "sts2017": evaluate_sts(encode, sts2017, [*crosslingual, *reversed_], rows=sts_rows),
+        "sts2017_monolingual": evaluate_sts(encode, sts2017, monolingual, rows=sts_rows),
         "tatoeba_p1": evaluate_tatoeba(encode, data / "eval/tatoeba", languages, rows=tatoeba_rows),
     }
     return {name: with_average(values) for name, values in scores.items() if values}
