@@ -3,6 +3,7 @@
 TrainingError
 ├── ConfigError        unknown key, wrong type, impossible value
 ├── CorpusError        missing or empty corpus, a line that is not a pair
+├── FetchError         a corpus that cannot be downloaded
 ├── LeakageError       an evaluation sentence is in the training text
 ├── EvaluationError    no model or evaluation set where one should be, or a malformed line in one
 ├── StepMismatchError  a finished step was made with another configuration
@@ -22,6 +23,10 @@ class ConfigError(TrainingError):
 
 class CorpusError(TrainingError):
     """The parallel text is missing, empty or malformed."""
+
+
+class FetchError(TrainingError):
+    """A corpus cannot be downloaded, or what came is not what it should be."""
 
 
 class LeakageError(TrainingError):

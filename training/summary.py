@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
+from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
 from training.evaluation.sts import read_sts
 from training.files import write_json_atomically
@@ -75,33 +75,24 @@ def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
     return found
 
 
-def catalog() -> dict[str, dict[str, Any]]:
-    """Title, licence and address of every known source."""
-    path = Path(__file__).parent / "corpora" / "catalog.yaml"
-    entries: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return entries
-
-
 def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
-    """Each source with its licence and how many of its pairs are in the corpus."""
-    known = catalog()
-    counts = {source: corpus.count([source]) for source in corpus.sources}
+    """Each source with its licence and how many of its pairs are in the corpus, the largest first."""
+    known = load_catalog()
+    unknown = {"licence": "see the source", "url": ""}
+    counts = sorted(((corpus.count([source]), source) for source in corpus.sources), key=lambda item: -item[0])
     return [
-        {
-            "source": known.get(source, {}).get("title", source),
-            "licence": known.get(source, {}).get("licence", "see the source"),
-            "url": known.get(source, {}).get("url", ""),
-            "pairs": count,
-        }
-        for source, count in sorted(counts.items(), key=lambda item: -item[1])
+        {"source": source, **unknown, "pairs": count}
+        if source not in known
+        else {"source": known[source].title, "licence": known[source].licence, "url": known[source].url, "pairs": count}
+        for count, source in counts
         if count
     ]
 
 
 def parity_texts(corpus: Corpus) -> dict[str, list[str]]:
     """A few texts in every language, from sources that may be passed on freely where there are any."""
-    known = catalog()
-    is_free = np.array([bool(known.get(source, {}).get("permissive")) for source in corpus.sources])
+    known = load_catalog()
+    is_free = np.array([source in known and known[source].permissive for source in corpus.sources])
     texts: dict[str, list[str]] = {"en": []}
     for code, language in enumerate(corpus.languages):
         pairs = np.flatnonzero(corpus.language_code == code)

@@ -48,13 +48,13 @@ def text_members(archive: ZipFile) -> list[ZipInfo]:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Put an archive's files into `folder`, which appears when all of them are there.
+    """Put an archive's files into `folder`, which appears when all are there; until then they lie beside `path`.
 
     Folders inside the archive are left out: a name may stand in one of them only.
 
     Raises: CorpusError: as `open_zip`; a member is a link, or two have one name.
     """
-    temporary = folder.with_name(f".{folder.name}.partial")
+    temporary = path.with_name(f".{path.name}.unpacked")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
@@ -65,6 +65,7 @@ def unpack(path: Path, folder: Path) -> None:
                     raise CorpusError(f"{path} holds a link or two files of one name: {member.filename}")
                 with archive.open(member) as source, target.open("wb") as copy:
                     shutil.copyfileobj(source, copy)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -12,6 +12,7 @@ class SourceConfig:
 
     weight: float = 1.0  # how often its pairs are drawn, against other sources of the same language
     max_pairs: int | None = None  # per language; None: `CorpusConfig.max_pairs`
+    dataset: str | None = None  # where it is fetched from, if not from the catalogue: a hub name of `datasets`
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TextIO
 
+from training.corpora.archives import open_member, open_zip
 from training.errors import CorpusError
 
 Pair = tuple[str, str]  # English, other
@@ -54,6 +55,23 @@ def read_multiway_pairs(path: Path, language: str) -> Iterator[Pair]:
                 raise CorpusError(f"{path} line {number} has {len(columns)} columns, its first line {len(header)}")
             if columns[english].strip() and columns[other].strip():
                 yield columns[english].strip(), columns[other].strip()
+
+
+def read_zipped_tsv_pairs(path: Path, language: str) -> Iterator[Pair]:
+    """Pairs of a zip that holds `<language>.txt`: English, other, and columns that are not read (manythings.org).
+
+    Raises: CorpusError: there is no such file, or a line has one column.
+    """
+    with open_zip(path) as archive:
+        name = f"{language}.txt"
+        if name not in archive.namelist():
+            raise CorpusError(f"{path} holds no {name}; it holds {', '.join(archive.namelist())}")
+        with open_member(archive, name) as lines:
+            for number, line in enumerate(lines, start=1):
+                columns = line.rstrip("\n").split("\t")
+                if len(columns) < 2:
+                    raise CorpusError(f"{path}: {name} line {number} has {len(columns)} columns; a pair has 2")
+                yield columns[0], columns[1]
 
 
 def open_text(path: Path) -> TextIO:

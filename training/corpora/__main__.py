@@ -1,0 +1,88 @@
+"""`crosslet corpora list | fetch`: the corpora that crosslet knows, and how to get them."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from training.config import load_config
+from training.corpora.catalog import load_catalog
+from training.corpora.fetch import ensure_sources, fetch_source, languages_there
+from training.errors import TrainingError
+
+MAX_WIDTH = 34  # of a column
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command. Returns: 0 when done, 2 with one sentence when it cannot be, 130 on Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        if options.command == "list":
+            print(table(options.data))
+        else:
+            _fetch(options)
+    except TrainingError as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; run the same command to go on", file=sys.stderr)
+        return 130
+    except OSError as exc:
+        print(f"error: {exc} (finished files are kept; run the same command to go on)", file=sys.stderr)
+        return 2
+    return 0
+
+
+def table(data: Path | None) -> str:
+    """Each source in a line: name, licence, languages that can be fetched and that a data folder has, title."""
+    rows = [("NAME", "LICENCE", "TO FETCH", "THERE", "WHAT IT IS")]
+    for name, source in load_catalog().items():
+        offered = _short(source.languages) if source.files is not None else "-"
+        there = _short(languages_there(name, source, data)) if data is not None else "?"
+        rows.append((name, source.licence, offered, there, source.title))
+    widths = [min(MAX_WIDTH, max(len(row[column]) for row in rows)) for column in range(4)]
+    lines = ("  ".join(map(_cell, row, [*widths, None])) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _short(languages: list[str]) -> str:
+    return " ".join(languages) if len(languages) < 10 else f"{len(languages)} languages"
+
+
+def _cell(text: str, width: int | None) -> str:
+    if width is None:
+        return text
+    return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
+
+
+def _fetch(options: argparse.Namespace) -> None:
+    languages = [language for language in options.languages.split(",") if language]
+    if options.config is not None:
+        config = load_config(options.config)
+        ensure_sources(replace(config.corpus, fetch=True), languages or config.languages, options.data)
+    elif not options.names or not languages:
+        raise TrainingError("say what to fetch: names and --languages de,fr, or --config CONFIG")
+    for name in options.names:
+        fetch_source(name, languages, options.data)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="crosslet corpora", description="Parallel text and evaluation sets.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    listing = commands.add_parser("list", help="what there is, under which licence, and what of it is there already")
+    listing.add_argument("--data", type=Path, help="data folder to compare with")
+    fetching = commands.add_parser("fetch", help="download and convert; run again to go on")
+    fetching.add_argument("names", nargs="*", metavar="NAME", help="of the catalogue")
+    fetching.add_argument("--languages", default="", metavar="de,fr", help="besides English")
+    fetching.add_argument("--data", type=Path, required=True, help="data folder to fetch into")
+    fetching.add_argument("--config", type=Path, help="fetch what this training configuration reads")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

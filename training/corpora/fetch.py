@@ -1,0 +1,175 @@
+"""Brings corpora of the catalogue into a data folder: downloads, converts, keeps what is there.
+
+DIR/downloads/<source>/...               what was downloaded; may be deleted once converted
+DIR/parallel/<source>/en-<lang>.tsv.gz   parallel text
+DIR/eval/<folder>/...                    evaluation sets, in their own layout
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+from training.corpora.archives import unpack
+from training.corpora.catalog import Source, SourceFiles, load_catalog
+from training.corpora.config import CorpusConfig
+from training.corpora.download import Patience, download
+from training.corpora.hub import read_dataset_pairs
+from training.corpora.moses import read_moses_pairs
+from training.corpora.readers import find_pair_file
+from training.corpora.tmx import read_tmx_pairs
+from training.corpora.tsv import Pair, read_multiway_pairs, read_zipped_tsv_pairs
+from training.errors import CorpusError, FetchError
+from training.files import files_under, partial, write_atomically
+
+PATIENCE = Patience()
+logger = logging.getLogger(__name__)
+READERS: dict[str, Callable[[Path, str], Iterator[Pair]]] = {
+    "moses": read_moses_pairs,
+    "multiway": read_multiway_pairs,
+    "tmx": lambda path, code: read_tmx_pairs(path, code.partition("-")[0]),  # whatever region its tags name
+    "tsv_zip": read_zipped_tsv_pairs,
+}
+
+
+def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> None:
+    """Where the configuration says `fetch`: fetch what its sources lack in these languages and can be downloaded, and
+    the evaluation sets of the catalogue where there are none at all.
+
+    Raises: FetchError, CorpusError: a download or its conversion failed.
+    """
+    if not config.fetch:
+        return
+    catalog = load_catalog()
+    with _alone(data):
+        for name, settings in config.sources.items():
+            source = catalog.get(name)
+            if settings.dataset is not None:
+                for language in _missing(name, languages, data):
+                    _convert(read_dataset_pairs(settings.dataset, language), data, name, language)
+            elif source is not None and source.files is not None:
+                _fetch_parallel(name, source.files, _missing(name, _offered(source, languages), data), data, PATIENCE)
+        if not files_under(data / "eval"):
+            for name, source in catalog.items():
+                if source.kind == "evaluation" and source.files is not None:
+                    _fetch_evaluation(name, source.files, _offered(source, languages), data, PATIENCE)
+
+
+def fetch_source(name: str, languages: list[str], data: Path, *, patience: Patience = PATIENCE) -> None:
+    """Fetch a source of the catalogue in these languages, but those that are there.
+
+    Raises: FetchError: it is not in the catalogue, cannot be downloaded, or lacks one of the languages.
+    """
+    source = load_catalog().get(name)
+    if source is None:
+        raise FetchError(f"{name} is not in the catalogue; `crosslet corpora list` shows what is")
+    if source.files is None:
+        raise FetchError(f"{name} has no archive to download; it is made from {source.url} (docs/corpora.md)")
+    absent = [language for language in languages if language not in source.languages]
+    if absent:
+        raise FetchError(f"{name} has no {', '.join(absent)}; it has {', '.join(source.languages)}")
+    with _alone(data):
+        if source.kind == "evaluation":
+            _fetch_evaluation(name, source.files, languages, data, patience)
+        else:
+            _fetch_parallel(name, source.files, _missing(name, languages, data), data, patience)
+
+
+def languages_there(name: str, source: Source, data: Path) -> list[str]:
+    """The languages in which a data folder has a source."""
+    if source.kind == "parallel":
+        folder = data / "parallel" / name
+        names = {path.name.split(".")[0] for path in folder.iterdir()} if folder.is_dir() else set()
+        sides = {side for pair in names for side in pair.split("-")} - {"en"}
+        return sorted(side for side in sides if find_pair_file(data / "parallel", name, side))
+    if source.files is None:
+        return []
+    return [language for language in source.languages if _evaluation_is_there(source.files, language, data)]
+
+
+def _fetch_parallel(name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience) -> None:
+    for language in languages:
+        (url,) = files.addresses(language)
+        archive = data / "downloads" / name / url.rpartition("/")[2]
+        if not archive.exists():
+            download(url, archive, sha256=_checksum(files, language), patience=patience)
+        try:
+            _convert(READERS[files.format](archive, files.code(language)), data, name, language)
+        except CorpusError as exc:
+            archive.unlink()
+            raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
+
+
+def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience) -> None:
+    folder = data / "eval" / files.folder
+    for language in languages:
+        if _evaluation_is_there(files, language, data):
+            continue
+        for url in files.addresses(language):
+            target = (folder if files.format == "plain" else data / "downloads" / name) / url.rpartition("/")[2]
+            if not target.exists():
+                download(url, target, sha256=_checksum(files, language), patience=patience)
+            if files.format == "unpacked":
+                try:
+                    unpack(target, folder)
+                except CorpusError as exc:
+                    target.unlink()
+                    raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
+
+
+def _evaluation_is_there(files: SourceFiles, language: str, data: Path) -> bool:
+    folder = data / "eval" / files.folder
+    if files.format == "unpacked":
+        return folder.is_dir()
+    return all((folder / url.rpartition("/")[2]).exists() for url in files.addresses(language))
+
+
+def _convert(pairs: Iterable[Pair], data: Path, name: str, language: str) -> None:
+    """Write pairs as `english<TAB>other` lines, the same bytes for the same pairs; a pair with an empty side is none.
+
+    Raises: CorpusError: there is no pair.
+    """
+    path = data / "parallel" / name / f"en-{language}.tsv.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    collapsed = ((" ".join(english.split()), " ".join(other.split())) for english, other in pairs)
+    lines = (f"{english}\t{other}\n".encode() for english, other in collapsed if english and other)
+    try:
+        first = next(lines, None)
+        if first is None:
+            raise CorpusError(f"{name} has no pair in {language}")
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                packed.writelines(chain([first], lines))
+
+        write_atomically(path, write)
+    except BaseException:
+        partial(path).unlink(missing_ok=True)
+        raise
+    logger.info("%s: %s is ready", name, path)
+
+
+def _missing(name: str, languages: list[str], data: Path) -> list[str]:
+    return [language for language in languages if find_pair_file(data / "parallel", name, language) is None]
+
+
+def _offered(source: Source, languages: list[str]) -> list[str]:
+    return [language for language in languages if language in source.languages]
+
+
+def _checksum(files: SourceFiles, language: str) -> str | None:
+    return files.sha256.get(language, files.sha256.get("*"))
+
+
+@contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    """One fetch into a data folder at a time; a second one waits, and then finds the first one's files."""
+    (data / "downloads").mkdir(parents=True, exist_ok=True)
+    with (data / "downloads" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
