@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +7,6 @@ from hypothesis import strategies as st
 
 from tests.training.test_sts import encode_by_length, write_lines
 from training.errors import EvaluationError
-from training.evaluation import vectors
 from training.evaluation.mining import (
     best_margins,
     best_threshold,
@@ -27,23 +25,6 @@ def random_vectors(left: int, right: int, *, seed: int = 0) -> tuple[np.ndarray,
     return generator.standard_normal((left, 16)).astype(np.float32), generator.standard_normal((right, 16)).astype(
         np.float32
     )
-
-
-def test_the_nearest_are_those_of_faiss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "CHUNK_SCORES", 200)
-    left, right = random_vectors(40, 60)
-    index = faiss.IndexFlatIP(16)
-    index.add(unit_rows(right))
-    expected_scores, expected = index.search(unit_rows(left), 4)
-    scores, found = nearest(left, right, 4)
-    assert (found == expected).all()
-    assert scores == pytest.approx(expected_scores, abs=1e-6)
-
-
-def test_of_equally_near_candidates_the_first_comes_first() -> None:
-    candidates = np.array([[0, 1], [1, 0], [2, 0], [3, 0]], dtype=np.float32)
-    assert nearest(np.array([[1, 0]], dtype=np.float32), candidates, 2)[1].tolist() == [[1, 2]]
-    assert nearest(np.array([[1, 0]], dtype=np.float32), candidates, 9)[1].tolist() == [[1, 2, 3, 0]]
 
 
 def test_margins_are_those_of_a_plain_reading_of_the_paper() -> None:

