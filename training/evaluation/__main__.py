@@ -49,7 +49,11 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of an artifact, a checkpoint or a sentence-transformers model, or a hub name",
     )
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="folder with evaluation sets, or DIR/eval"
+        "--data",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of evaluation sets, or one that has them in DIR/eval",
     )
     parser.add_argument(
         "--sets", type=_kinds, default=tuple(KINDS), metavar="KINDS", help=f"some of {','.join(KINDS)}; default: all"

@@ -67,8 +67,9 @@ class TextEncoder:
     """Encodes texts with a `SentenceEncoder` in training.
 
     Texts are batched by length, in float32: a text's vector is the same whatever is encoded with it, but for the last
-    bits of a sum. Args: bf16: multiply in bf16 where the hardware can. That is faster, and a vector then differs a little
-    from batch to batch.
+    bits of a sum.
+
+    Args: bf16: multiply in bf16 where the hardware can, for speed; a vector then differs a little from batch to batch.
     """
 
     def __init__(
