@@ -76,7 +76,6 @@ def test_limited_rows_are_evenly_spaced(tmp_path: Path) -> None:
     assert evaluate_sts(encode_by_length, tmp_path, ["en-de"])["en-de"] < 100
 
 
-
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
