@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics.pairwise import cosine_similarity
 
 from training.errors import EvaluationError
-from training.evaluation.dev import DevScore, dev_score
+from training.evaluation.dev import DevScore
 from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, read_sts, spearman_of_cosines
 
 ROWS = [(5.0, "abc", "def"), (0.0, "a", "long sentence"), (2.5, "abc", "abcdefg")]
@@ -130,6 +130,5 @@ def test_the_dev_score_is_the_mean_over_pairs_of_spearman_on_evenly_spaced_rows(
         expected.append(spearmanr(every_tenth, gold[::10]).statistic * 100)
     score = DevScore(tmp_path, ["de", "fr", "th"], rows=11)
     assert score(encode_by_length) == pytest.approx(np.mean(expected))
-    assert dev_score(encode_by_length, tmp_path, ["de", "fr"], rows=11) == score(encode_by_length)
     with pytest.raises(EvaluationError, match=r"has no en-<language>\.tsv for th: nothing to validate on"):
         DevScore(tmp_path, ["th"])

@@ -41,8 +41,3 @@ class DevScore:
             for gold, left, right in self.pairs
         ]
         return float(np.mean(scores))
-
-
-def dev_score(encode: Encode, data: Path, languages: list[str], *, rows: int = 150) -> float:
-    """The score once, where nothing is to be kept for the next time."""
-    return DevScore(data, languages, rows=rows)(encode)
