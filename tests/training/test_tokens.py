@@ -51,6 +51,20 @@ def test_the_token_store_gives_back_every_text(tokenizer, tmp_path) -> None:
         assert input_ids[row][attention_mask[row].bool()].tolist() == expected[text]
 
 
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_a_store_is_the_same_whatever_is_tokenised_at_once_and_pads_with_the_tokenizers_own_id(
+    tokenizer, tmp_path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr("training.tokens.ENCODE_BATCH", batch)
+    build_token_store(ENGLISH + OTHER, tokenizer, tmp_path, max_length=64, pad_id=77)
+    store = TokenStore.load(tmp_path)
+    assert store.ids.tolist() == [token for text in ENGLISH + OTHER for token in tokenizer.encode(text).ids]
+    assert store.lengths_of(np.array([5, 0])).tolist() == store.lengths[[5, 0]].tolist()
+    input_ids, attention_mask = store.batch(np.arange(6), max_length=64)
+    assert set(input_ids[attention_mask == 0].tolist()) == {77}
+    assert 77 not in input_ids[attention_mask == 1]
+
+
 def test_a_long_text_is_cut_and_keeps_its_last_token() -> None:
     _, tokens = tiny_corpus(20)
     longest = int(tokens.lengths.argmax())

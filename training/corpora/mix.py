@@ -58,7 +58,8 @@ def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Pa
                 dropped = report.dropped[source, language] = Counter()
                 lines = read_pairs(path, language, on_bad_line=config.on_bad_line, dropped=dropped)
                 found = _spool(lines, pair_filter, dropped, out / SPOOL, progress)
-                chosen = _sample(found, settings.max_pairs or config.max_pairs, generator)
+                limit = config.max_pairs if settings.max_pairs is None else settings.max_pairs
+                chosen = _sample(found, limit, generator)
                 for batch in _batches(compress(_spooled(out / SPOOL), chosen)):
                     writer.add(batch, language=language, source=source)
                 report.kept[source, language] = int(chosen.sum())
