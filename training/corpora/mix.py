@@ -22,15 +22,12 @@ from training.corpora.config import CorpusConfig
 from training.corpora.corpus import Corpus
 from training.corpora.filters import PairFilter
 from training.corpora.leakage import EvaluationSentences, check_no_leakage
-from training.corpora.plan import SamplingPlan, language_shares, sampling_plan
 from training.corpora.readers import find_pair_file, read_pairs
 from training.corpora.report import CorpusReport
 from training.corpora.tsv import Pair
 from training.corpora.writer import CorpusWriter
 from training.errors import CorpusError
 from training.files import write_json_atomically
-
-__all__ = ["Corpus", "SamplingPlan", "build_corpus", "check_sources", "language_shares", "sampling_plan"]
 
 logger = logging.getLogger(__name__)
 BATCH_PAIRS = 5_000  # at work at once
