@@ -2,7 +2,7 @@
 
 Memory: a hash of each distinct text and of each pair of the language at work, 24 bytes each at most (`HashIndex`), and
 9 bytes a pair of the file at work: not more than 81 bytes for each pair that passes the filters, however long its
-text, and half of that where languages share their English side. The evaluation sentences come on top.
+text, and less where languages share their English side. The evaluation sentences come on top.
 """
 
 from __future__ import annotations

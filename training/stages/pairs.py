@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.corpora.mix import Corpus
+from training.corpora.corpus import Corpus
 from training.processes import gather_shares, own_share
 from training.sentence import SentenceEncoder
 from training.tokens import TokenStore
