@@ -36,8 +36,9 @@ def save_state(state: dict[str, Any], folder: Path, *, name: str, keep: int = 1)
         digest = _checksum(temporary)
     except BaseException as exc:
         temporary.unlink(missing_ok=True)  # half a state is of no use, and a full disk needs the room
-        if isinstance(exc.__context__, OSError):  # torch hides it behind a RuntimeError about positions in an archive
-            raise exc.__context__ from None
+        cause = exc if isinstance(exc, OSError) else exc.__context__  # torch hides it behind one of its own
+        if isinstance(cause, OSError):
+            raise OSError(cause.errno, cause.strerror, str(folder)) from None
         raise
     path = folder / f"{name}-{digest}.pt"
     temporary.replace(path)

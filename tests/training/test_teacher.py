@@ -1,36 +1,12 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from training import teacher as teacher_module
+from training.embedding_store import EmbeddingStore
 from training.errors import ConfigError
-from training.teacher import EmbeddingStore, embed_missing, is_normalized, load_teacher
-
-
-def vectors(count: int, *, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal((count, 4)).astype(np.float32)
-
-
-def test_a_store_gives_back_what_it_was_given_after_reopening(tmp_path: Path) -> None:
-    EmbeddingStore(tmp_path, dim=4).append(["a", "b"], vectors(2))
-    store = EmbeddingStore(tmp_path, dim=4)
-    store.append(["c"], vectors(1, seed=1))
-    store = EmbeddingStore(tmp_path, dim=4)
-    assert store.rows(["c", "a", "missing"]).tolist() == [2, 0, -1]
-    np.testing.assert_array_equal(store.vectors(), np.concatenate([vectors(2), vectors(1, seed=1)]))
-    assert store.missing(["a", "x", "x", "c"]) == ["x"]
-
-
-@pytest.mark.parametrize(("name", "cut"), [("keys.bin", 5), ("keys.bin", 16), ("vectors.f32", 3), ("vectors.f32", 16)])
-def test_a_write_that_a_kill_cut_short_is_forgotten(tmp_path: Path, name: str, cut: int) -> None:
-    EmbeddingStore(tmp_path, dim=4).append(["a", "b", "c"], vectors(3))
-    path = tmp_path / name
-    path.write_bytes(path.read_bytes()[:-cut])
-    store = EmbeddingStore(tmp_path, dim=4)
-    assert store.missing(["a", "b", "c"]) == ["c"]
-    store.append(["c"], vectors(1, seed=2))
-    np.testing.assert_array_equal(EmbeddingStore(tmp_path, dim=4).vectors()[2:], vectors(1, seed=2))
+from training.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
 
 
 def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(tmp_path: Path) -> None:
@@ -50,3 +26,41 @@ def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(t
 def test_a_teacher_that_is_nowhere_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"model '.*no-such-folder' is neither a folder nor"):
         load_teacher(str(tmp_path / "no-such-folder"), device=torch.device("cpu"))
+
+
+def test_a_folder_s_identity_follows_its_contents(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(b"one")
+    seen = {teacher_identity(str(tmp_path)), teacher_identity(str(tmp_path))}
+    (tmp_path / "weights").write_bytes(b"other")
+    seen.add(teacher_identity(str(tmp_path)))
+    assert len(seen) == 2
+
+
+def test_a_packaged_teacher_s_identity_follows_the_package_s_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    installed = teacher_identity(name)
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    monkeypatch.setattr(teacher_module, "packaged_folder", lambda _: tmp_path)
+    assert teacher_identity(name) != installed
+    assert installed.startswith(f"{name}#")
+
+
+def test_a_hub_teacher_s_identity_is_the_commit_downloaded_last_where_no_hub_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Unreachable:
+        def model_info(self, name: str, timeout: float) -> None:
+            raise ConnectionError("no network")
+
+    monkeypatch.setattr(teacher_module, "HfApi", Unreachable)
+    monkeypatch.setattr(teacher_module, "HF_HUB_CACHE", str(tmp_path))
+    teacher_module._hub_commit.cache_clear()
+    assert teacher_identity("some/model") == "some/model@unknown"
+    refs = tmp_path / "models--some--model" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_text("abc123\n")
+    teacher_module._hub_commit.cache_clear()
+    assert teacher_identity("some/model") == "some/model@abc123"
+    teacher_module._hub_commit.cache_clear()
