@@ -12,7 +12,7 @@ from training.config import load_config
 from training.corpora.fetch import ensure_sources
 from training.errors import PeerError, TrainingError
 from training.pipeline import run_alone, run_steps
-from training.processes import is_main_process, join_processes
+from training.processes import is_main_process, join_processes, on_main_process
 from training.run import Run
 from training.steps import steps_of
 
@@ -61,7 +61,8 @@ def run_job(options: argparse.Namespace) -> None:
     if options.until and options.until not in names:
         raise TrainingError(f"there is no step {options.until!r}; steps: {', '.join(names)}")
     with run_alone(run.out):
-        ensure_sources(config.corpus, config.languages, run.data)  # before the data's fingerprint is taken
+        # before the data's fingerprint is taken
+        on_main_process(lambda: ensure_sources(config.corpus, config.languages, run.data))
         run_steps(
             steps[: names.index(options.until) + 1] if options.until else steps,
             run.config,

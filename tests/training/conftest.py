@@ -5,7 +5,6 @@ from transformers import PreTrainedTokenizerFast
 
 from training.tokenizer import SPECIAL_TOKENS, wrap_tokenizer
 
-
 torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings
 
 

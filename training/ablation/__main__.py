@@ -15,6 +15,7 @@ from training.ablation.report import Report
 from training.ablation.results import Results
 from training.ablation.runner import describe_plan, plan_trials, train_trials
 from training.ablation.spec import load_spec
+from training.corpora.fetch import ensure_sources
 from training.errors import TrainingError
 from training.pipeline import run_alone
 
@@ -55,7 +56,11 @@ def main(arguments: list[str] | None = None) -> int:
 def ablate(options: argparse.Namespace) -> int:
     """Plan, train, report."""
     spec = load_spec(options.spec)
-    trials = plan_trials(read_cells(spec, options.spec), options.data, options.out)
+    cells = read_cells(spec, options.spec)
+    if not options.dry_run and not options.report_only:
+        for cell in cells:
+            ensure_sources(cell.config.corpus, cell.config.languages, options.data)
+    trials = plan_trials(cells, options.data, options.out)
     if options.dry_run:
         print("\n".join(describe_plan(trials)))
         return 0
