@@ -11,10 +11,10 @@ LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train export image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train bench-training export image image-test lock
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SERVICE)/.installed $(DEV)/.installed  ## make both environments (every other target makes what it needs)
 
@@ -40,6 +40,9 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
 	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh $(ARGS)
+
+bench-training: $(DEV)/.installed  ## training speed against sentence-transformers: ARGS="--data DIR"
+	$(DEV)/bin/python -m benchmarks.training $(ARGS)
 
 export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"
 	$(DEV)/bin/python -m export $(ARGS)

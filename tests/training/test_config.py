@@ -59,6 +59,9 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"assistant": {"pairs": 10, "epochs": 1}}, "assistant must have either pairs or epochs"),
         ({"assistant": {"epochs": 0}}, "assistant.epochs is 0"),
         ({"contrastive": {"pairs": 10, "sources": ["talks"]}}, "contrastive.sources has 'talks'"),
+        ({"assistant": {"pairs": 10, "patience": 3}}, "assistant.patience is 3; it needs validate_pairs"),
+        ({"assistant": {"pairs": 10, "batch_tokens": 200}}, "assistant.batch_tokens is 200; it must be at least 256"),
+        ({"assistant": {"pairs": 10, "accumulation": 0}}, "assistant.accumulation is 0; it must be at least 1"),
         ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
     ],
 )

@@ -1,0 +1,52 @@
+"""One step of a large word table with dense and with sparse gradients: `python -m benchmarks.sparse_embeddings`.
+
+A step embeds random tokens of a Zipfian vocabulary, goes backward, clips, moves the weights. Medians of processor time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import numpy as np
+import torch
+from torch import nn
+
+from training.hardware import describe_hardware
+from training.optimizer import Stepper, clip_gradients
+from training.stages.config import StageConfig
+
+WIDTH, TOKENS, STEPS = 384, 128 * 24, 7  # 64 pairs of 24 tokens a side
+
+
+class Words(nn.Module):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Embedding(vocab_size, WIDTH)
+
+
+def step_ms(vocab_size: int, *, is_sparse: bool) -> float:
+    """Median processor time of a step."""
+    model = Words(vocab_size)
+    stepper = Stepper(model, StageConfig(pairs=2, sparse_embeddings=is_sparse))
+    generator = np.random.default_rng(0)
+    times = []
+    for _ in range(STEPS):
+        ids = torch.from_numpy(np.minimum(generator.zipf(1.2, TOKENS), vocab_size) - 1)
+        started = time.process_time()
+        model.word_embeddings(ids).square().mean().backward()
+        clip_gradients(stepper.parameters)
+        stepper.step(1.0)
+        times.append(1_000 * (time.process_time() - started))
+    return statistics.median(times[2:])  # the first ones allocate
+
+
+def main() -> None:
+    print(f"{describe_hardware()}\n\n| V x {WIDTH} | dense, ms | sparse, ms |\n|---|--:|--:|")
+    for vocab_size in (8_000, 32_000, 64_000, 120_000, 250_000):
+        dense, sparse = (step_ms(vocab_size, is_sparse=is_sparse) for is_sparse in (False, True))
+        print(f"| {vocab_size:,} | {dense:.1f} | {sparse:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
