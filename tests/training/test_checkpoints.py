@@ -1,4 +1,5 @@
 import logging
+import resource
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,19 @@ def test_a_state_cut_short_is_damaged(tmp_path: Path) -> None:
 def test_a_write_that_a_kill_cut_short_is_not_seen(tmp_path: Path) -> None:
     save(tmp_path, 10)
     (tmp_path / ".partial").write_bytes(b"half")
+    assert newest(tmp_path) == 10
+
+
+def test_a_full_disk_leaves_the_state_before_and_no_half_one(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))  # what a full disk does to a write
+    try:
+        with pytest.raises(OSError, match=f"{tmp_path}"):
+            save(tmp_path, 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(list(tmp_path.iterdir())) == 1
     assert newest(tmp_path) == 10
 
 
