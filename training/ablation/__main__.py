@@ -65,7 +65,8 @@ def ablate(options: argparse.Namespace) -> int:
         print("\n".join(describe_plan(trials)))
         return 0
     folder = options.out / REPORT
-    command = f"crosslet ablate {options.spec.name} --data DIR --out DIR"  # a reader's folders are his own
+    spec_path = options.spec.name if options.spec.is_absolute() else options.spec  # a reader's folders are his own
+    command = f"crosslet ablate {spec_path} --data DIR --out DIR"
     with run_alone(options.out):
         failures = {} if options.report_only else train_trials(trials, options.out)
         results = Results.of(trials)
