@@ -44,6 +44,10 @@ class Progress:
     best_score: float | None = None  # on the dev set
     stale: int = 0  # dev scores since the best one
 
+    def past(self, step: _Step, pairs: int) -> Progress:
+        """A step of so many pairs further."""
+        return replace(self, step=self.step + 1, pairs=self.pairs + pairs, position=step.after)
+
 
 def train(
     objective: Objective,
@@ -84,10 +88,7 @@ def train(
             norm = clip_gradients(stage.stepper.parameters)
             _check_finite(losses, norm, name=name, step=progress.step)
             stage.stepper.step(factor)
-            before, progress = (
-                progress.pairs,
-                replace(progress, step=progress.step + 1, pairs=progress.pairs + pairs, position=step.after),
-            )
+            before, progress = progress.pairs, progress.past(step, pairs)
             bar.update(pairs)
             is_end = progress.pairs >= len(batches)
             if log:
