@@ -3,22 +3,19 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
+import mteb
 import numpy as np
 import pytest
+from datasets import Dataset, DatasetDict
+from mteb.abstasks.sts import AbsTaskSTS
+from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
+from mteb.models.models_protocols import EncoderProtocol
 from scipy.stats import spearmanr
 
 from service.encoder import load_encoder
 from tests.artifacts import TEXTS, build_artifact
-
-mteb = pytest.importorskip("mteb", reason="the mteb extra is not installed")
-
-from datasets import Dataset, DatasetDict  # noqa: E402
-from mteb.abstasks.sts import AbsTaskSTS  # noqa: E402
-from mteb.abstasks.task_metadata import TaskMetadata  # noqa: E402
-from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining  # noqa: E402
-from mteb.models.models_protocols import EncoderProtocol  # noqa: E402
-
-from training.evaluation.mteb_model import MtebModel  # noqa: E402
+from training.evaluation.mteb_model import MtebModel
 
 SCORES = [5.0, 4.0, 2.5, 1.0, 0.0]
 LEFT, RIGHT = list(TEXTS[:5]), [TEXTS[1], TEXTS[4], TEXTS[0], TEXTS[8], TEXTS[11]]
