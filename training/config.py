@@ -9,7 +9,7 @@ from typing import Literal
 from training.corpora.config import CorpusConfig
 from training.errors import ConfigError
 from training.parsing import build, read_yaml
-from training.stages.config import ContrastiveConfig, StageConfig
+from training.stages.config import AssistantConfig, ContrastiveConfig, StageConfig
 
 Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
 Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
@@ -68,7 +68,7 @@ class RunConfig:
     teacher: str = "sentence-transformers/all-MiniLM-L6-v2"
     base: str | None = None  # the encoder that the assistant starts from: folder or hub name; null: the teacher's
     stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
-    assistant: StageConfig = field(default_factory=StageConfig)
+    assistant: AssistantConfig = field(default_factory=AssistantConfig)
     bottleneck: StageConfig = field(default_factory=StageConfig)
     student_stage: StageConfig = field(default_factory=StageConfig)
     contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)
@@ -129,6 +129,9 @@ def check(config: RunConfig, *, where: str) -> None:
     for name, source in config.corpus.sources.items():
         if source.weight <= 0:
             raise ConfigError(f"{where}: corpus.sources.{name}.weight is {source.weight}; it must be above 0")
+    share = config.assistant.source_share
+    if share is not None and not 0 < share <= 1:
+        raise ConfigError(f"{where}: assistant.source_share is {share}; it must be above 0 and at most 1")
     for name in config.stages:
         _check_stage(config.stage(name), config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
 

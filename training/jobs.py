@@ -105,7 +105,8 @@ def teach_assistant(run: Run, folder: Path) -> None:
     """Stage 1."""
     config = run.config.assistant
     assistant, plan = run.load("start"), run.stage_plan("assistant")
-    objective = assistant_objective(assistant, run.teacher_labels(plan), run.pair_encoder(config))
+    labels, pairs = run.teacher_labels(plan), run.pair_encoder(config)
+    objective = assistant_objective(assistant, labels, pairs, source_share=config.source_share)
     train_and_save(run, "assistant", objective, plan, folder)
 
 

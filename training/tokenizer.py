@@ -31,6 +31,13 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]",
 WORD_START = "▁"
 # Chinese and Japanese run words together: a mark before a sentence's first character would only split its statistics.
 UNSPACED_SCRIPT = r"\p{Han}\p{Hiragana}\p{Katakana}"
+# Arabic writes its article, and the particles before it, onto the noun: cut off, "the dog" and "a dog" share a piece.
+ARABIC_ARTICLE = r"(?:^|(?<=[^\p{Arabic}\s])|\s)(?:[وف]?(?:[بك]?ال|لل))(?=\p{Arabic}{3})"
+ARABIC_SPELLING = {
+    "[\u064b-\u065f\u0670\u0640]": "",  # vowel signs, tatweel
+    "[\u0623\u0625\u0622\u0671]": "\u0627",  # forms of alef
+    "\u0649": "\u064a",  # alef maqsura
+}
 
 
 def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> Tokenizer:
@@ -39,11 +46,13 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
     steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
     if config.lowercase:
         steps += [normalizers.Lowercase(), normalizers.Replace("i\u0307", "i")]  # lower("İ") carries a stray dot
+    steps += [normalizers.Replace(Regex(found), written) for found, written in ARABIC_SPELLING.items()]
     steps.append(normalizers.Replace(Regex(r"\s+"), " "))
     steps.append(normalizers.Strip())
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
+            pre_tokenizers.Split(Regex(ARABIC_ARTICLE), "isolated"),
             pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always"),
             pre_tokenizers.Split(Regex(f"{WORD_START}(?=[{UNSPACED_SCRIPT}])"), "removed"),
             pre_tokenizers.Punctuation(),

@@ -35,6 +35,34 @@ def test_case_width_and_spacing_do_not_change_the_ids(tokenizer) -> None:
     assert tokenizer.encode("ｉｓｔａｎｂｕｌ'da bir adam").ids == plain
 
 
+ARABIC = ["رجل يعزف", "كلب يركض في حديقة", "ذهب إلى آخر"]
+
+
+@pytest.fixture(scope="module")
+def arabic_tokenizer():
+    index = np.arange(3, dtype=np.int32)
+    corpus = Corpus([*ENGLISH, *ARABIC], 3, index, index + 3, ["ar"], ["news"], np.zeros_like(index), index * 0)
+    return train_tokenizer(corpus, TokenizerConfig(vocab_size=120), seed=1)
+
+
+@pytest.mark.parametrize("joined", ["الرجل", "والرجل", "بالرجل", "للرجل"])
+def test_an_arabic_noun_has_the_same_pieces_with_and_without_its_article(arabic_tokenizer, joined: str) -> None:
+    encode = arabic_tokenizer.encode
+    noun, pieces = encode("رجل", add_special_tokens=False).tokens, encode(joined, add_special_tokens=False).tokens
+    assert pieces[-len(noun) :] == noun
+    assert len(pieces) > len(noun)
+    assert encode(f"كلب {joined}").tokens[-len(noun) - 1 : -1] == noun
+
+
+def test_arabic_spelling_variants_have_the_same_ids(arabic_tokenizer) -> None:
+    assert arabic_tokenizer.encode("ذَهَبَ إِلَى آخـــر").ids == arabic_tokenizer.encode("ذهب الى اخر").ids
+
+
+def test_a_short_arabic_word_and_another_script_keep_their_al(arabic_tokenizer) -> None:
+    assert "".join(arabic_tokenizer.encode("الى", add_special_tokens=False).tokens) == "▁الي"
+    assert "".join(arabic_tokenizer.encode("album", add_special_tokens=False).tokens).startswith("▁a")
+
+
 def test_the_transformers_wrapper_gives_the_same_ids(tokenizer, tmp_path) -> None:
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     wrapped = wrap_tokenizer(tmp_path / "tokenizer.json", max_length=32)

@@ -31,6 +31,13 @@ class StageConfig:
 
 
 @dataclass(frozen=True)
+class AssistantConfig(StageConfig):
+    """Stage 1."""
+
+    source_share: float | None = None  # of a batch's English sides that are taught; None: all, as in the paper
+
+
+@dataclass(frozen=True)
 class ContrastiveConfig(StageConfig):
     """Stage 4."""
 

@@ -14,7 +14,7 @@ from training.processes import gather_shares, own_share
 from training.sentence import SentenceEncoder
 from training.tokens import TokenStore
 
-GROUP_TEXTS = 32  # encoded together on a CPU, where padding costs more than a call; a GPU takes all at once
+GROUP_TEXTS = 64  # encoded together on a CPU, where padding costs more than a call; a GPU takes all at once
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,22 @@ class PairEncoder:
     max_length: int
     device: torch.device
 
-    def encode(self, model: SentenceEncoder, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """h(s) and h(t) of each pair: two (B, D) tensors, the whole batch's in every process.
+    def encode(
+        self, model: SentenceEncoder, pairs_B: NDArray[np.int64], *, sources_S: NDArray[np.int64] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """h(s) of `sources_S`, or of each pair, and h(t) of each: (S, D) and (B, D), the whole batch's in every process.
 
         A text that several pairs share is encoded once, by one process, beside others of its length.
         """
-        texts_U, place_2B = np.unique(self._texts(pairs_B), return_inverse=True)
+        english = pairs_B if sources_S is None else sources_S
+        texts = np.concatenate([self.corpus.english[english], self.corpus.other[pairs_B]])
+        texts_U, place_N = np.unique(texts, return_inverse=True)
         by_length_U = np.argsort(self._lengths(texts_U), kind="stable")
         own = texts_U[by_length_U][own_share(len(texts_U))]
         own_UD = self._encode_texts(model, own if len(own) else texts_U[:1])
         embedding_UD = gather_shares(own_UD[: len(own)], len(texts_U))  # no text left for this process: zero gradients
-        row_2B = torch.from_numpy(np.argsort(by_length_U)[place_2B]).to(self.device)
-        source_BD, target_BD = embedding_UD[row_2B].chunk(2)
-        return source_BD, target_BD
+        row_N = torch.from_numpy(np.argsort(by_length_U)[place_N]).to(self.device)
+        return embedding_UD[row_N[: len(english)]], embedding_UD[row_N[len(english) :]]
 
     def own_token_ids(self, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Ids and mask of this process's share of the 2B sentences: two (2B / P, L) tensors.
