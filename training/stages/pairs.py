@@ -37,7 +37,7 @@ class PairEncoder:
     def encode(
         self, model: SentenceEncoder, pairs_B: NDArray[np.int64], *, sources_S: NDArray[np.int64] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """h(s) of `sources_S`, or of each pair, and h(t) of each: (S, D) and (B, D), the whole batch's in every process.
+        """h(s) of `sources_S` (None: of each pair) and h(t) of each: (S, D) and (B, D), the same in every process.
 
         A text that several pairs share is encoded once, by one process, beside others of its length.
         """
