@@ -9,7 +9,7 @@ from typing import Literal
 from training.corpora.config import CorpusConfig
 from training.errors import ConfigError
 from training.parsing import build, read_yaml
-from training.stages.config import AssistantConfig, ContrastiveConfig, StageConfig
+from training.stages.config import ContrastiveConfig, StageConfig
 
 Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
 Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
@@ -25,6 +25,7 @@ class TokenizerConfig:
     alphabet: int = 5_000  # new: single characters kept, most frequent first; rarer ones become [UNK]
     sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
     language_exponent: float = 0.3
+    english_share: float | None = None  # of the sentences; None: English as any other language
     lowercase: bool = True  # new
 
 
@@ -68,7 +69,7 @@ class RunConfig:
     teacher: str = "sentence-transformers/all-MiniLM-L6-v2"
     base: str | None = None  # the encoder that the assistant starts from: folder or hub name; null: the teacher's
     stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
-    assistant: AssistantConfig = field(default_factory=AssistantConfig)
+    assistant: StageConfig = field(default_factory=StageConfig)
     bottleneck: StageConfig = field(default_factory=StageConfig)
     student_stage: StageConfig = field(default_factory=StageConfig)
     contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)
@@ -120,6 +121,9 @@ def check(config: RunConfig, *, where: str) -> None:
     for key, (value, least) in at_least.items():
         if value < least:
             raise ConfigError(f"{where}: {key} is {value}; it must be at least {least}")
+    english = config.tokenizer.english_share
+    if english is not None and not 0 <= english < 1:
+        raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")
     repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
     if repeated:
         raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")
@@ -129,9 +133,6 @@ def check(config: RunConfig, *, where: str) -> None:
     for name, source in config.corpus.sources.items():
         if source.weight <= 0:
             raise ConfigError(f"{where}: corpus.sources.{name}.weight is {source.weight}; it must be above 0")
-    share = config.assistant.source_share
-    if share is not None and not 0 < share <= 1:
-        raise ConfigError(f"{where}: assistant.source_share is {share}; it must be above 0 and at most 1")
     for name in config.stages:
         _check_stage(config.stage(name), config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
 
@@ -159,6 +160,8 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
         raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
     if stage.epochs is not None and stage.epochs <= 0:
         raise ConfigError(f"{where}.epochs is {stage.epochs}; it must be above 0")
+    if stage.source_share is not None and not 0 < stage.source_share <= 1:
+        raise ConfigError(f"{where}.source_share is {stage.source_share}; it must be above 0 and at most 1")
     unknown = [name for name in stage.sources or [] if name not in config.corpus.sources]
     if unknown:
         raise ConfigError(f"{where}.sources has {unknown[0]!r}, which corpus.sources lacks")

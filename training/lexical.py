@@ -89,11 +89,17 @@ def _teacher_parts(piece: str, teacher_tokenizer: PreTrainedTokenizerBase) -> li
     if not word:
         return []
     if word == piece:
-        for inside in ("##" + word, word):  # WordPiece; BPE and Unigram
+        written = ("##" + word, word)  # WordPiece; BPE and Unigram
+        for inside in reversed(written) if _is_han(word[0]) else written:  # BERT makes each Han character a word
             index = teacher_tokenizer.convert_tokens_to_ids(inside)
             if index is not None and index != teacher_tokenizer.unk_token_id:
                 return [index]
     return list(teacher_tokenizer.encode(word, add_special_tokens=False))
+
+
+def _is_han(character: str) -> bool:
+    """Whether BERT's tokenizer cuts the character off from its neighbours."""
+    return "\u4e00" <= character <= "\u9fff" or "\u3400" <= character <= "\u4dbf"
 
 
 def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: float, iterations: int) -> Tensor:

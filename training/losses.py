@@ -1,13 +1,18 @@
 """The losses, one function per equation of Ding et al. 2022. Pure: tensors in, a scalar out.
 
-Shapes: B pairs of a batch, N candidates, L tokens, H hidden, D dims of the sentence embedding.
+Shapes: B pairs of a batch, S of them whose source side is encoded, N candidates, L tokens, H hidden, D dims of the
+sentence embedding.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
+
+Indices = NDArray[np.int64]
 
 
 def embedding_mse(student_BD: Tensor, target_BD: Tensor) -> Tensor:
@@ -34,34 +39,52 @@ def cosine_matrix(left_BD: Tensor, right_ND: Tensor) -> Tensor:
         return F.normalize(left_BD, dim=-1) @ F.normalize(right_ND, dim=-1).T
 
 
-def multilingual_contrastive(teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor) -> Tensor:
+def multilingual_contrastive(
+    teacher_source_BD: Tensor, student_source_SD: Tensor, student_target_BD: Tensor, rows_S: Indices | None = None
+) -> Tensor:
     """Eqs. (5)-(6), soft labels: the student's cross-lingual similarities follow the teacher's monolingual ones.
 
     1/B^2 sum_ij (cos(h_T(s_i), h_T(s_j)) - cos(h_S(s_i), h_S(t_j)))^2; the labels come from the source side only.
+
+    Args: rows_S: the i of `student_source_SD` where it has not all of them; S takes the place of one B.
     """
-    label_BB = cosine_matrix(teacher_source_BD, teacher_source_BD)
-    score_BB = cosine_matrix(student_source_BD, student_target_BD)
-    return (label_BB - score_BB).square().mean()
+    label_SB = cosine_matrix(_rows(teacher_source_BD, rows_S), teacher_source_BD)
+    score_SB = cosine_matrix(student_source_SD, student_target_BD)
+    return (label_SB - score_SB).square().mean()
 
 
-def bool_contrastive(student_source_BD: Tensor, student_target_BD: Tensor) -> Tensor:
+def bool_contrastive(student_source_SD: Tensor, student_target_BD: Tensor, rows_S: Indices | None = None) -> Tensor:
     """Eq. (8), hard labels: 1/B^2 sum_ij ([i = j] - cos(h_S(s_i), h_S(t_j)))^2. Needs no teacher.
 
     A sentence that occurs twice in a batch is its own negative, as in the paper.
+
+    Args: rows_S: as in `multilingual_contrastive`.
     """
-    score_BB = cosine_matrix(student_source_BD, student_target_BD)
-    return (torch.eye(len(score_BB), dtype=score_BB.dtype, device=score_BB.device) - score_BB).square().mean()
+    score_SB = cosine_matrix(student_source_SD, student_target_BD)
+    label_BB = torch.eye(len(student_target_BD), dtype=score_SB.dtype, device=score_SB.device)
+    return (_rows(label_BB, rows_S) - score_SB).square().mean()
 
 
 def cross_entropy_contrastive(
-    teacher_source_BD: Tensor, student_source_BD: Tensor, student_target_BD: Tensor, *, temperature: float
+    teacher_source_BD: Tensor,
+    student_source_SD: Tensor,
+    student_target_BD: Tensor,
+    rows_S: Indices | None = None,
+    *,
+    temperature: float,
 ) -> Tensor:
     """Eq. (9): -sum_ij cos(h_T(s_i), h_T(s_j)) log softmax_j(cos(h_S(s_i), h_S(t_j)) / tau), mean over i.
 
     The teacher's cosines weigh the terms as the paper prints them: not normalised to a distribution, the negative ones
     kept, so the loss has no floor at 0 and may fall below it. Differs: the paper prints the sum over i and j; the mean
     over i (the sum over j stays) keeps the loss's size and gradient from growing with B.
+
+    Args: rows_S: as in `multilingual_contrastive`.
     """
-    weight_BB = cosine_matrix(teacher_source_BD, teacher_source_BD)
-    score_BB = cosine_matrix(student_source_BD, student_target_BD)
-    return -(weight_BB * F.log_softmax(score_BB / temperature, dim=1)).sum(dim=1).mean()
+    weight_SB = cosine_matrix(_rows(teacher_source_BD, rows_S), teacher_source_BD)
+    score_SB = cosine_matrix(student_source_SD, student_target_BD)
+    return -(weight_SB * F.log_softmax(score_SB / temperature, dim=1)).sum(dim=1).mean()
+
+
+def _rows(matrix_BD: Tensor, rows_S: Indices | None) -> Tensor:
+    return matrix_BD if rows_S is None else matrix_BD[rows_S]

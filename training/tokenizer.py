@@ -2,7 +2,8 @@
 
 BPE, not Unigram: at 32k pieces over 19 languages Unigram spent its mass on a bare word-start mark and cut frequent
 words ("▁mộ t" for Vietnamese "một"); BPE keeps them whole, is shorter in most languages and trains in half a minute
-(docs/experiments.md).
+(docs/experiments.md). Words and punctuation are cut as BERT cuts them, and each gets the word-start mark: a word after
+a quote or a hyphen is the piece it is anywhere else, and the teacher's own word wherever the teacher knows it.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(ARABIC_ARTICLE), "isolated"),
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Punctuation(),
             pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always"),
             pre_tokenizers.Split(Regex(f"{WORD_START}(?=[{UNSPACED_SCRIPT}])"), "removed"),
-            pre_tokenizers.Punctuation(),
         ]
     )
     tokenizer.decoder = decoders.Metaspace(replacement=WORD_START)
@@ -77,10 +79,16 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
 
 
 def balanced_sentences(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> list[str]:
-    """At most `config.sentences` texts, English included, spread over languages by temperature."""
+    """At most `config.sentences` texts, English included, spread over languages by temperature.
+
+    More English (`english_share`) keeps more of its words whole, so that they start from the teacher's own embeddings.
+    """
     generator = np.random.default_rng(seed)
     members = {language: corpus.texts_in(language) for language in ("en", *corpus.languages)}
     shares = language_shares({name: len(index) for name, index in members.items()}, config.language_exponent)
+    if config.english_share is not None:
+        rest = (1 - config.english_share) / (1 - shares["en"])
+        shares = {name: config.english_share if name == "en" else share * rest for name, share in shares.items()}
     chosen: list[str] = []
     for name, index in members.items():
         quota = min(len(index), round(config.sentences * shares[name]))

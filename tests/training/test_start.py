@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from transformers import PreTrainedTokenizerFast
 
 from tests.training.tiny import VOCAB_SIZE, tiny_corpus
 from training.lexical import bag_matrix, prior_embeddings, solve_ridge
@@ -50,6 +53,16 @@ def test_prior_embeddings_reuse_what_the_teacher_knows(small_tokenizer) -> None:
     parts = small_tokenizer.encode("guitar", add_special_tokens=False)
     torch.testing.assert_close(prior[5], table[parts].mean(dim=0))
     torch.testing.assert_close(prior[6], table.mean(dim=0))  # a bare mark says nothing
+
+
+def test_a_piece_inside_a_word_is_the_teachers_continuation_but_a_han_character_is_its_word() -> None:
+    pieces = {"[UNK]": 0, "中": 1, "##中": 2, "s": 3, "##s": 4, ".": 5, "##.": 6}
+    teacher = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordPiece(pieces, unk_token="[UNK]")), unk_token="[UNK]"
+    )
+    table = torch.eye(len(pieces))
+    prior = prior_embeddings({"中": 0, "s": 1, "▁s": 2, "▁.": 3}, teacher, table)
+    assert prior.argmax(dim=1).tolist() == [1, 4, 3, 5]
 
 
 def weighted_error(

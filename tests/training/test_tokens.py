@@ -4,7 +4,7 @@ import pytest
 from tests.training.tiny import tiny_corpus
 from training.config import TokenizerConfig
 from training.corpora.corpus import Corpus
-from training.tokenizer import SPECIAL_TOKENS, train_tokenizer, wrap_tokenizer
+from training.tokenizer import SPECIAL_TOKENS, balanced_sentences, train_tokenizer, wrap_tokenizer
 from training.tokens import TokenStore, build_token_store
 
 ENGLISH = ["A man is playing a guitar.", "The woman reads a book.", "Two dogs run in the snow."]
@@ -25,8 +25,29 @@ def test_specials_have_the_first_ids_and_frame_a_text(tokenizer) -> None:
 
 
 def test_no_word_mark_stands_before_chinese_and_japanese(tokenizer) -> None:
-    assert "▁" not in "".join(tokenizer.encode(OTHER[0]).tokens + tokenizer.encode(OTHER[2]).tokens)
+    tokens = tokenizer.encode(OTHER[0]).tokens + tokenizer.encode(OTHER[2]).tokens
+    assert [token for token in tokens if "▁" in token] == ["▁。", "▁。"]
     assert "▁" in "".join(tokenizer.encode(ENGLISH[0]).tokens)
+
+
+@pytest.mark.parametrize("text", ["(guitar)", "“guitar”", "man-guitar", "guitar,", "don'guitar"])
+def test_a_word_beside_punctuation_has_the_pieces_it_has_anywhere_else(tokenizer, text: str) -> None:
+    word = tokenizer.encode("guitar", add_special_tokens=False).ids
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    assert any(ids[start : start + len(word)] == word for start in range(len(ids)))
+
+
+def test_more_english_in_the_sample_leaves_less_of_the_others() -> None:
+    corpus, _ = tiny_corpus(40)
+    english = set(corpus.texts_in("en").tolist())
+
+    def share(**changes: float) -> float:
+        sentences = balanced_sentences(corpus, TokenizerConfig(sentences=40, **changes), seed=1)
+        return sum(corpus.texts.index(text) in english for text in sentences) / len(sentences)
+
+    assert share(english_share=0.75) == pytest.approx(0.75)
+    assert share(english_share=0.0) == 0.0
+    assert 0 < share() < 0.5
 
 
 def test_case_width_and_spacing_do_not_change_the_ids(tokenizer) -> None:

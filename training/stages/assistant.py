@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,17 +17,13 @@ def assistant_objective(
 ) -> Objective:
     """||h_T(s) - h_A(s)||^2 + ||h_T(s) - h_A(t)||^2: the teacher is monolingual, so both targets are h_T(s).
 
-    Args: source_share: of the English sides, how many are encoded; the mean over them then weighs as much less. The
-        assistant starts out close to the teacher on English, so most of the time goes to the other side. Not in the
-        paper, which is None: all.
+    Args: source_share: of a batch's English sides, how many are encoded: their mean stands for all. An assistant that
+        starts from the teacher is close to it on English, so time is better spent on targets. Not in the paper.
     """
-    share = 1.0 if source_share is None else source_share
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
-        label_BD = pairs.labels(teacher, batch_B)
-        taught_S = np.random.default_rng(batch_B).permutation(len(batch_B))[: max(1, round(share * len(batch_B)))]
+        label_BD, taught_S = pairs.labels(teacher, batch_B), pairs.taught_sources(batch_B, source_share)
         source_SD, target_BD = pairs.encode(assistant, batch_B, sources_S=batch_B[taught_S])
-        source = embedding_mse(source_SD, label_BD[torch.from_numpy(taught_S)])
-        return {"source": share * source, "target": embedding_mse(target_BD, label_BD)}
+        return {"source": embedding_mse(source_SD, label_BD[taught_S]), "target": embedding_mse(target_BD, label_BD)}
 
     return Objective(assistant, losses)

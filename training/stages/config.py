@@ -25,16 +25,10 @@ class StageConfig:
     max_length: int = 64  # tokens while training
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
     bf16: bool = True  # where the hardware multiplies it; false: float32 everywhere
+    source_share: float | None = None  # stages 1 and 4: of a batch's English sides that are taught; None: all
     validate_pairs: int | None = None  # a dev score every so many pairs, and at the end; None: no dev score
     patience: int | None = None  # dev scores without a better one before the stage ends, with its best model
     keep_checkpoints: int = 1  # of a stage that runs: the newest; more can stand in for a damaged one
-
-
-@dataclass(frozen=True)
-class AssistantConfig(StageConfig):
-    """Stage 1."""
-
-    source_share: float | None = None  # of a batch's English sides that are taught; None: all, as in the paper
 
 
 @dataclass(frozen=True)

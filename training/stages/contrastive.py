@@ -16,21 +16,27 @@ from training.stages.pairs import PairEncoder, TeacherLabels
 def contrastive_objective(
     student: SentenceEncoder, teacher: TeacherLabels, pairs: PairEncoder, config: ContrastiveConfig
 ) -> Objective:
-    """l_CL + l_KD; the teacher's labels are its own, monolingual, source-side embeddings."""
+    """l_CL + l_KD; the teacher's labels are its own, monolingual, source-side embeddings.
 
-    def contrast(label_BD: Tensor, source_BD: Tensor, target_BD: Tensor) -> Tensor:
+    With `source_share`, l_CL compares the English sides that are taught with every target of the batch.
+    """
+
+    def contrast(label_BD: Tensor, source_SD: Tensor, target_BD: Tensor, rows_S: NDArray[np.int64]) -> Tensor:
         if config.objective == "soft":
-            return multilingual_contrastive(label_BD, source_BD, target_BD)
+            return multilingual_contrastive(label_BD, source_SD, target_BD, rows_S)
         if config.objective == "bool":
-            return bool_contrastive(source_BD, target_BD)
-        return cross_entropy_contrastive(label_BD, source_BD, target_BD, temperature=config.temperature)
+            return bool_contrastive(source_SD, target_BD, rows_S)
+        return cross_entropy_contrastive(label_BD, source_SD, target_BD, rows_S, temperature=config.temperature)
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
-        label_BD = pairs.labels(teacher, batch_B)
-        source_BD, target_BD = pairs.encode(student, batch_B)
-        parts = {"source": embedding_mse(source_BD, label_BD), "target": embedding_mse(target_BD, label_BD)}
+        label_BD, taught_S = pairs.labels(teacher, batch_B), pairs.taught_sources(batch_B, config.source_share)
+        source_SD, target_BD = pairs.encode(student, batch_B, sources_S=batch_B[taught_S])
+        parts = {
+            "source": embedding_mse(source_SD, label_BD[taught_S]),
+            "target": embedding_mse(target_BD, label_BD),
+        }
         if config.objective != "none":
-            parts["contrastive"] = config.mcl_weight * contrast(label_BD, source_BD, target_BD)
+            parts["contrastive"] = config.mcl_weight * contrast(label_BD, source_SD, target_BD, taught_S)
         return parts
 
     return Objective(student, losses)

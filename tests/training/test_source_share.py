@@ -1,12 +1,14 @@
-"""Stage 1 with part of the English sides."""
+"""Stages 1 and 4 with part of the English sides."""
 
 import numpy as np
 import pytest
 import torch
 
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
-from training.losses import embedding_mse
+from training.losses import cosine_matrix, embedding_mse
 from training.stages.assistant import assistant_objective
+from training.stages.config import ContrastiveConfig
+from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
 
 BATCH = np.arange(8)
@@ -30,7 +32,7 @@ def test_all_english_sides_give_the_papers_loss(parts) -> None:
         torch.testing.assert_close(losses["target"], embedding_mse(target_BD, label_BD))
 
 
-def test_a_share_is_weighed_by_its_size_leaves_targets_whole_and_covers_all_in_time(parts) -> None:
+def test_a_share_stands_for_all_english_sides_and_leaves_targets_whole(parts) -> None:
     model, teacher, pairs = parts
     whole = assistant_objective(model, teacher, pairs)
     part = assistant_objective(model, teacher, pairs, source_share=0.25)
@@ -40,10 +42,28 @@ def test_a_share_is_weighed_by_its_size_leaves_targets_whole_and_covers_all_in_t
     with torch.no_grad():
         mean = np.mean([part.losses(batch)["source"].item() for batch in batches])
         expected = np.mean([whole.losses(batch)["source"].item() for batch in batches])
-    assert mean == pytest.approx(0.25 * expected, rel=0.1)
+    assert mean == pytest.approx(expected, rel=0.1)
 
 
 def test_the_same_batch_teaches_the_same_english_sides(parts) -> None:
     model, teacher, pairs = parts
     objective = assistant_objective(model, teacher, pairs, source_share=0.25)
     assert objective.losses(BATCH)["source"].item() == objective.losses(BATCH)["source"].item()
+
+
+@pytest.mark.parametrize("objective", ["soft", "bool", "ce"])
+def test_contrast_of_a_share_is_the_whole_ones_rows_of_what_is_taught(parts, objective: str) -> None:
+    model, teacher, pairs = parts
+    part = ContrastiveConfig(pairs=1, objective=objective, source_share=0.5)
+    taught_S = pairs.taught_sources(BATCH, 0.5)
+    assert sorted(taught_S.tolist()) != sorted(pairs.taught_sources(BATCH + 8, 0.5).tolist())
+    source_BD, target_BD = pairs.encode(model, BATCH)
+    label_BB = cosine_matrix(pairs.labels(teacher, BATCH), pairs.labels(teacher, BATCH))[taught_S]
+    score_BB = cosine_matrix(source_BD, target_BD)[taught_S]
+    expected = {
+        "soft": (label_BB - score_BB).square().mean(),
+        "bool": (torch.eye(8)[taught_S] - score_BB).square().mean(),
+        "ce": -(label_BB * torch.log_softmax(score_BB / part.temperature, dim=1)).sum(dim=1).mean(),
+    }
+    given = contrastive_objective(model, teacher, pairs, part).losses(BATCH)["contrastive"]
+    torch.testing.assert_close(given, expected[objective])
