@@ -94,3 +94,11 @@ def test_the_shipped_spec_has_the_cells_of_the_paper() -> None:
     assert {cell.config.student.bottleneck_size for cell in cells.values()} == {64, 128}
     assert {cell.config.student.unit_layers for cell in cells.values()} == {1, 3, 6}
     assert cells["full"].config.student.unit_layers * cells["full"].config.student.recurrences == 6
+
+
+def test_the_shipped_growth_spec_differs_from_the_default_run_only_where_it_says() -> None:
+    cells = cells_of(SHIPPED.with_name("growth.yaml"))
+    short, longer = cells["36k-pairs"].config, cells["144k-pairs"].config
+    assert (short.assistant.pairs, longer.assistant.pairs) == (24_000, 96_000)
+    assert (short.corpus, short.tokenizer, short.student) == (longer.corpus, longer.tokenizer, longer.student)
+    assert cells["36k-pairs-seed-2"].config.assistant.seed == 2

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from training.errors import EvaluationError
 from training.evaluation.encoders import load_model
+from training.evaluation.failures import failures_markdown
 from training.evaluation.report import markdown
-from training.evaluation.sets import KINDS, Choice, evaluate_folder
+from training.evaluation.sets import KINDS, Choice, evaluate_folder, find_failures
 from training.files import write_json_atomically
 
 
@@ -27,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
         languages = options.languages or model.languages
         choice = Choice(options.sets, tuple(languages) if languages else None, options.threshold)
         scores = evaluate_folder(model.encode, options.data, choice)
+        failures = find_failures(model.encode, options.data, choice, options.failures) if options.failures else []
         if options.out:
             write_json_atomically(options.out, scores)
     except (EvaluationError, OSError) as exc:
@@ -36,6 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return 130
     print(markdown(scores) if options.markdown else json.dumps(scores, indent=1))
+    if failures:
+        print(f"\n{failures_markdown(failures)}")
     return 0
 
 
@@ -65,6 +69,9 @@ def _parser() -> argparse.ArgumentParser:
         "--threshold", type=float, help="margin from which mining keeps a pair; default: chosen on the other half"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the scores there too, as JSON")
+    parser.add_argument(
+        "--failures", type=int, default=0, metavar="N", help="then show the N worst errors of each bitext set"
+    )
     parser.add_argument("--markdown", action="store_true", help="print tables")
     return parser
 

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from training.errors import EvaluationError
-from training.evaluation.bitext import evaluate_bitext, find_bitext
+from training.evaluation.bitext import Bitext, evaluate_bitext, find_bitext
+from training.evaluation.failures import Failure, worst_failures
 from training.evaluation.lines import folders_under
 from training.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
 from training.evaluation.report import Scores, with_average
@@ -44,9 +45,7 @@ def evaluate_folder(encode: Encode, data: Path, choice: Choice) -> Scores:
 
     Raises: EvaluationError: there is no such folder, no set in it, or a malformed line in one.
     """
-    if not data.is_dir():
-        raise EvaluationError(f"there is no folder {data}")
-    root = data / "eval" if (data / "eval").is_dir() else data
+    root = _root(data)
     encode = each_text_once(encode)
     scores: Scores = {}
     for folder in folders_under(root):
@@ -66,6 +65,24 @@ def evaluate_folder(encode: Encode, data: Path, choice: Choice) -> Scores:
     return scores
 
 
+def find_failures(encode: Encode, data: Path, choice: Choice, count: int) -> list[Failure]:
+    """The worst retrieval errors in every chosen bitext set below `data`.
+
+    Raises: EvaluationError: there is no such folder.
+    """
+    return [
+        failure
+        for folder in folders_under(_root(data))
+        for failure in worst_failures(encode, _chosen_bitext(folder, choice), count)
+    ]
+
+
+def _root(data: Path) -> Path:
+    if not data.is_dir():
+        raise EvaluationError(f"there is no folder {data}")
+    return data / "eval" if (data / "eval").is_dir() else data
+
+
 def _sts(encode: Encode, folder: Path, choice: Choice) -> Scores:
     pairs = [pair for pair in find_sts(folder) if choice.allows(languages_of(pair))]
     crosslingual = [pair for pair in pairs if not is_monolingual(pair)]
@@ -77,8 +94,12 @@ def _sts(encode: Encode, folder: Path, choice: Choice) -> Scores:
 
 
 def _bitext(encode: Encode, folder: Path, choice: Choice) -> Scores:
-    found = {label: bitext for label, bitext in find_bitext(folder).items() if choice.allows(bitext.languages)}
-    return {f"_{metric}": with_average(values) for metric, values in evaluate_bitext(encode, found).items()}
+    scores = evaluate_bitext(encode, _chosen_bitext(folder, choice))
+    return {f"_{metric}": with_average(values) for metric, values in scores.items()}
+
+
+def _chosen_bitext(folder: Path, choice: Choice) -> dict[str, Bitext]:
+    return {label: bitext for label, bitext in find_bitext(folder).items() if choice.allows(bitext.languages)}
 
 
 def _mining(encode: Encode, folder: Path, choice: Choice) -> Scores:
