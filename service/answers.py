@@ -77,13 +77,12 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
     found = max(exc.errors(), key=lambda error: len(error["loc"]))  # the deepest: most telling in a union
     if found["type"] == "json_invalid":
         return error_response(request.url.path, MalformedBody("the body is not valid JSON"))
-    if found["type"] == "value_error" and len(found["loc"]) == 1:  # a rule over several fields
-        return error_response(request.url.path, InvalidInput(str(found["msg"]).removeprefix("Value error, ")))
-    if found["loc"] == ("body",):
+    place, message = _place(found["loc"]), str(found["msg"]).removeprefix("Value error, ")
+    if place:
+        message = f"{place}: {message}"
+    elif found["type"] != "value_error":  # which is a rule over several fields, and names them
         message = "the body must be a JSON object, sent with content-type: application/json"
-        return error_response(request.url.path, InvalidInput(message))
-    message = str(found["msg"]).removeprefix("Value error, ")
-    return error_response(request.url.path, InvalidInput(f"{_place(found['loc'])}: {message}"))
+    return error_response(request.url.path, InvalidInput(message))
 
 
 async def on_http_error(request: Request, exc: Exception) -> Response:
@@ -112,4 +111,4 @@ def _place(location: tuple[int | str, ...]) -> str:
             place += f"[{part}]"
         elif part.isidentifier() and part not in {"str", "int"}:
             place += f".{part}" if place else part
-    return place[:LONGEST_PLACE] or "request"
+    return place[:LONGEST_PLACE]

@@ -8,13 +8,14 @@ from fastapi import FastAPI, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import RedirectResponse
 
 from service.answers import on_http_error, on_service_error, on_validation_error
 from service.bodies import BodyLimit
 from service.errors import ServiceError
 from service.requests import RequestLog
-from service.routes import documents, embed, health, openai, search, similarity
+from service.routes import documents, embed, health, openai, root, search, similarity
 from service.runtime import Runtime
 from service.security import BEARER, KeyCheck
 from service.version import VERSION
@@ -43,7 +44,7 @@ def create_app(runtime: Runtime) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.runtime = runtime
-    for module in (embed, similarity, search, documents, openai):
+    for module in (embed, similarity, search, documents, openai, root):
         app.include_router(module.router, dependencies=[BEARER])
     app.include_router(health.router)
     app.add_api_route("/", _to_docs, include_in_schema=False)
@@ -57,7 +58,7 @@ def create_app(runtime: Runtime) -> FastAPI:
 def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     settings = runtime.settings
     full, read = settings.keys()
-    # Last added, first reached: log -> key -> body -> routes. A body is read only for a known key.
+    # Last added, first reached: log -> gzip -> key -> body -> routes. A body is read only for a known key.
     app.add_middleware(
         BodyLimit,
         max_body_bytes=settings.max_body_bytes,
@@ -65,6 +66,9 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
         body_timeout_s=settings.body_timeout_s,
     )
     app.add_middleware(KeyCheck, full=full, read=read, metrics_open=settings.metrics_open)
+    if settings.gzip_min_bytes:
+        # Level 1: vectors are random decimals; a higher level takes much more time and hardly makes them smaller.
+        app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
     app.add_middleware(RequestLog, metrics=runtime.metrics)
 
 

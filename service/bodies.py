@@ -1,6 +1,7 @@
 """Reads request bodies within limits, before anything else looks at them. Knows bytes; knows no JSON.
 
-Differs from a check in each route: chunked bodies count too, and all requests together stay under one budget.
+Differs from a check in each route: chunked bodies count too, and all requests together stay under one budget. Of a
+compressed body, the bytes it stands for are counted.
 """
 
 import asyncio
@@ -9,7 +10,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import error_response
-from service.errors import BodyTimeout, ClientGone, Overloaded, TooLarge
+from service.decompression import Decoder, decoder_of
+from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
 
 RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
 
@@ -37,7 +39,7 @@ class BodyLimit:
             await self._read(scope, receive, chunks)
             chunks[:] = [b"".join(chunks)]  # in memory once, not twice, while the application works
             await self._app(scope, _Replay(chunks[0], receive), send)
-        except (BodyTimeout, TooLarge, Overloaded) as exc:
+        except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
             # The connection stays open: closed under a client that still sends, the answer would be lost to it. The
             # server throws the rest of the body away as it arrives.
             await error_response(scope["path"], exc)(scope, receive, send)
@@ -48,29 +50,33 @@ class BodyLimit:
             chunks.clear()
 
     async def _read(self, scope: Scope, receive: Receive, chunks: list[bytes]) -> None:
-        declared = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        decoder = decoder_of(headers.get("content-encoding", ""))
+        declared = headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > self._max_body_bytes:
             raise self._too_large(f"{declared} bytes")
         try:
             async with asyncio.timeout(self._body_timeout_s):
-                await self._read_chunks(receive, chunks)
+                await self._read_chunks(receive, decoder, chunks)
         except TimeoutError as exc:
             raise BodyTimeout(
                 f"the body did not arrive whole in {self._body_timeout_s:g} s (CROSSLET_BODY_TIMEOUT_S)"
             ) from exc
 
-    async def _read_chunks(self, receive: Receive, chunks: list[bytes]) -> None:
+    async def _read_chunks(self, receive: Receive, decoder: Decoder, chunks: list[bytes]) -> None:
         size_bytes, more = 0, True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientGone("the client left while sending its body")
-            chunk: bytes = message.get("body", b"")
+            room_bytes = self._max_body_bytes - size_bytes
+            chunk = decoder.add(message.get("body", b""), at_most_bytes=room_bytes + 1)  # + 1: to see what is over it
             more = message.get("more_body", False)
             size_bytes += len(chunk)
             if size_bytes > self._max_body_bytes:
                 raise self._too_large(f"more than {self._max_body_bytes} bytes")
             self._hold(chunk, chunks)
+        decoder.end()
 
     def _hold(self, chunk: bytes, chunks: list[bytes]) -> None:
         wanted = self._inflight_bytes + len(chunk)

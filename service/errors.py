@@ -14,6 +14,7 @@ CrossletError
     │   └── Forbidden       403  a read-only key on a write
     ├── NotFound            404  unknown document id or route
     ├── TooLarge            413  the body is over the limit
+    ├── UnknownEncoding     415  the body is compressed in another way than gzip
     ├── Overloaded          429  the queue is full; carries Retry-After
     ├── NotReady            503  starting or shutting down
     ├── StorageFull         507  the disk or the configured budget is full
@@ -76,6 +77,10 @@ class TooLarge(ServiceError):
     """The request body is larger than the limit."""
 
 
+class UnknownEncoding(ServiceError):
+    """The request body is compressed in a way the service does not read."""
+
+
 class Overloaded(ServiceError):
     """The queue has no room for the request's texts now."""
 
@@ -117,6 +122,7 @@ HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     Forbidden: HttpMapping(403, "Unauthorized"),
     NotFound: HttpMapping(404, "NotFound"),
     TooLarge: HttpMapping(413, "TooLarge"),
+    UnknownEncoding: HttpMapping(415, "Validation"),
     Overloaded: HttpMapping(429, "Overloaded"),
     NotReady: HttpMapping(503, "NotReady"),
     StorageFull: HttpMapping(507, "Backend"),

@@ -62,7 +62,8 @@ class RequestLog:
 
     def _record(self, scope: Scope, facts: RequestFacts) -> None:
         took_s = time.monotonic() - facts.started_at
-        route = getattr(scope.get("route"), "path", "unmatched")  # the template: ids stay out of the labels
+        # The template, so that ids stay out of the labels. A mount has none, but it leaves its path as the root.
+        route = getattr(scope.get("route"), "path", None) or scope.get("root_path") or "unmatched"
         self._metrics.requests.labels(route, str(facts.status)).inc()
         self._metrics.request_duration.labels(route).observe(took_s)
         level = logging.DEBUG if route in QUIET_ROUTES and facts.status < 500 else logging.INFO

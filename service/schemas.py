@@ -30,19 +30,44 @@ class Strict(BaseModel):
         return given
 
 
-class EmbedRequest(BaseModel):
-    """Texts to turn into unit vectors (text-embeddings-inference's request)."""
+class ReadingOptions(BaseModel):
+    """How a text is read, in the fields of text-embeddings-inference (EmbedRequest in its router/src/http/types.rs).
+
+    What this model cannot do is refused: ignored, it would give other vectors than the client asked for.
+    """
 
     model_config = IGNORE
 
-    inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
-    normalize: bool | None = Field(
-        True, description="Only true (or null): the model gives vectors of norm 1 and no others.", examples=[True]
-    )
     truncate: bool | None = Field(
         True,
         description="Cut texts that are longer than the model reads (see x-truncated); false refuses them with 422.",
         examples=[True],
+    )
+    truncation_direction: Literal["right", "Right", "left", "Left"] | None = Field(
+        None, description="Only right (or null): a text that is cut keeps its beginning.", examples=["right"]
+    )
+    prompt_name: str | None = Field(None, description="Only null: the model has no prompts.", examples=[None])
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.truncation_direction in {"left", "Left"}:
+            raise ValueError("truncation_direction is left; this model reads the beginning of a text, leave it out")
+        if self.prompt_name is not None:
+            raise ValueError("prompt_name is set; this model has no prompts, leave it out")
+        return self
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether a text that is too long is cut; null means the default."""
+        return self.truncate is not False
+
+
+class EmbedRequest(ReadingOptions):
+    """Texts to turn into unit vectors (text-embeddings-inference's request)."""
+
+    inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
+    normalize: bool | None = Field(
+        True, description="Only true (or null): the model gives vectors of norm 1 and no others.", examples=[True]
     )
     dimensions: int | None = Field(
         None,
@@ -101,6 +126,20 @@ class SimilarityRequest(BaseModel):
         description="{source_sentence, sentences} or {pairs} for a list of cosines, {left, right} for their matrix.",
         examples=[{"source_sentence": GUITAR[0], "sentences": GUITAR[1:]}, {"pairs": [GUITAR]}],
     )
+    parameters: ReadingOptions | None = Field(
+        None, description="How the texts are read; null is the default.", examples=[{"truncate": True}]
+    )
+
+
+def _task(body: object) -> str:
+    inputs = body.get("inputs") if isinstance(body, dict) else getattr(body, "inputs", None)
+    return "to-compare" if isinstance(inputs, dict | BaseModel) else "to-embed"
+
+
+# Of POST /. The tags are no identifiers: messages leave them out of a field's place.
+RootRequest = Annotated[
+    Annotated[EmbedRequest, Tag("to-embed")] | Annotated[SimilarityRequest, Tag("to-compare")], Discriminator(_task)
+]
 
 
 class Limits(BaseModel):
@@ -132,6 +171,12 @@ class InfoResponse(BaseModel):
     languages: list[str] = Field(description="ISO codes it was trained on.", examples=[["de", "en"]])
     precision: str = Field(description="int8 or fp32.", examples=["int8"])
     parameters: int = Field(description="Number of its weights.", examples=[10_000_000])
+    model_id: str = Field(description="The name again, as text-embeddings-inference says it.", examples=["default"])
+    max_input_length: int = Field(description="max_length again, as it says it.", examples=[128])
+    max_client_batch_size: int = Field(
+        description="limits.max_texts again, as it says it: its clients split their requests by this.", examples=[512]
+    )
+    auto_truncate: Literal[True] = Field(description="Long texts are cut unless truncate is false.", examples=[True])
     limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
     index: IndexInfo = Field(
         description="Where documents are searched, and how many.",

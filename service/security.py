@@ -38,13 +38,15 @@ class KeyCheck:
 
     def _refusal(self, scope: Scope) -> ServiceError | None:
         path: str = scope["path"]
-        if not (self._full or self._read) or path in self._open or path.startswith(OPEN_PREFIX):
+        reads = scope["method"] in READ_METHODS
+        is_open = reads and (path in self._open or path.startswith(OPEN_PREFIX))  # POST / embeds: not open
+        if not (self._full or self._read) or is_open:
             return None
         scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
         digest = _digest(key.strip())
         if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
             return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
-        writes = path.startswith("/documents") and scope["method"] not in READ_METHODS
+        writes = path.startswith("/documents") and not reads
         if writes and not _is_among(digest, self._full):
             return Forbidden("this key may read and search, not change documents (CROSSLET_READ_API_KEYS)")
         return None

@@ -43,6 +43,9 @@ class Settings(BaseSettings):
     body_timeout_s: float = Field(
         default=30.0, gt=0, description="Most seconds for a body to arrive whole; after it: 408."
     )
+    gzip_min_bytes: int = Field(
+        default=0, ge=0, description="Smallest answer sent as gzip to clients that accept it; 0 = none is."
+    )
     max_top_k: int = Field(default=1000, ge=1, description="Largest top_k of a search, and largest page of documents.")
     max_results: int = Field(
         default=10_000, ge=1, description="Most results in one answer: queries times top_k; above it: 422."

@@ -15,6 +15,7 @@ DESCRIPTIONS: dict[int | str, str] = {
     404: "No such document.",
     408: "The body did not arrive within CROSSLET_BODY_TIMEOUT_S.",
     413: "The body is over CROSSLET_MAX_BODY_BYTES.",
+    415: "The body is compressed in another way than gzip.",
     422: "A field is invalid, or a text is too long and `truncate` is false.",
     429: "The queue is full; Retry-After says when to come back.",
     500: "A bug, or the model raised; the log has the request id.",
@@ -23,7 +24,7 @@ DESCRIPTIONS: dict[int | str, str] = {
     "default": "Any other error has this body, too.",
 }
 ALWAYS: tuple[int | str, ...] = (500, "default")
-BODY_ERRORS = (400, 401, 408, 413, 422, 429)
+BODY_ERRORS = (400, 401, 408, 413, 415, 422, 429)
 INFERENCE_ERRORS = (*BODY_ERRORS, 503)
 EVERY_ANSWER = {"x-request-id": "The request's id: yours if you sent one."}
 ERROR_HEADERS: dict[int | str, dict[str, str]] = {

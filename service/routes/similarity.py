@@ -30,7 +30,8 @@ Floats = npt.NDArray[np.float32]
 async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> Response:
     """Cosines in [-1, 1]: one sentence against many, pairs, or every text on the left against each on the right."""
     inputs = body.inputs
-    batch = await embedder.embed(_texts(inputs), name="inputs", place=partial(_place, inputs))
+    may_cut = body.parameters is None or body.parameters.may_cut
+    batch = await embedder.embed(_texts(inputs), name="inputs", place=partial(_place, inputs), truncate=may_cut)
     if isinstance(inputs, PairSimilarity):
         scores = _paired(batch.embeddings[0::2], batch.embeddings[1::2])
     elif isinstance(inputs, SourceSimilarity):

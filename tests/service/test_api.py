@@ -170,6 +170,67 @@ def test_no_json_body_makes_the_server_fail(client: TestClient, route: str, body
     assert client.request(method, route, json=body).status_code in {200, 422, 400}
 
 
+@pytest.mark.parametrize("inputs", ["hallo", list(TEXTS)])
+def test_the_root_embeds_as_clients_with_only_a_base_url_expect(client: TestClient, inputs: object) -> None:
+    assert client.post("/", json={"inputs": inputs}).json() == client.post("/embed", json={"inputs": inputs}).json()
+
+
+def test_the_root_compares_where_the_inputs_are_an_object(client: TestClient) -> None:
+    body = {"inputs": {"source_sentence": TEXTS[0], "sentences": list(TEXTS[1:3])}}
+    assert client.post("/", json=body).json() == client.post("/similarity", json=body).json()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"inputs": ["a", ""]}, "inputs[1] is empty"),
+        ({"inputs": ["a", 3]}, "inputs[1]: "),
+        ({"inputs": {"pairs": [["a", "b"], ["c", 3]]}}, "inputs.pairs[1][1]: "),
+        ({"inputs": "a", "normalize": False}, "normalize is false"),
+        (
+            {"inputs": {"left": ["a"], "right": ["b"]}, "parameters": {"prompt_name": "query"}},
+            "parameters: prompt_name",
+        ),
+        ({}, "inputs: "),
+        ([], "the body must be a JSON object"),
+    ],
+)
+def test_errors_of_the_root_name_the_field_as_the_other_routes_do(
+    client: TestClient, body: object, message: str
+) -> None:
+    response = client.post("/", json=body)
+    assert_refused(response, 422, "Validation")
+    assert response.json()["error"].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"truncation_direction": "Left"}, ["truncation_direction is left"]),
+        ({"truncation_direction": "left"}, ["truncation_direction is left"]),
+        ({"truncation_direction": "up"}, ["truncation_direction"]),
+        ({"prompt_name": "query"}, ["prompt_name is set; this model has no prompts"]),
+    ],
+)
+def test_what_the_model_cannot_do_is_refused_and_not_ignored(
+    client: TestClient, options: dict[str, str], words: list[str]
+) -> None:
+    assert_refused(client.post("/embed", json={"inputs": "a"} | options), 422, "Validation", *words)
+    compared = {"inputs": {"source_sentence": "a", "sentences": ["b"]}, "parameters": options}
+    assert_refused(client.post("/similarity", json=compared), 422, "Validation", *words)
+
+
+def test_what_teis_clients_send_by_default_is_taken(client: TestClient) -> None:
+    plain = client.post("/embed", json={"inputs": LONG}).json()
+    options = {"truncation_direction": "Right", "prompt_name": None, "normalize": True, "truncate": True}
+    assert client.post("/embed", json={"inputs": LONG} | options).json() == plain
+
+
+def test_similarity_can_forbid_the_cut(client: TestClient) -> None:
+    body = {"inputs": {"source_sentence": "a", "sentences": [LONG]}, "parameters": {"truncate": False}}
+    assert_refused(client.post("/similarity", json=body), 422, "Tokenizer", "inputs.sentences[0] has ")
+
+
 # --- /similarity
 
 
@@ -435,6 +496,31 @@ def test_openai_errors_have_openais_shape(client: TestClient, input_: object) ->
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
+# --- compression
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "gzip, deflate, br"])
+def test_a_large_answer_is_gzip_where_that_is_on_and_accepted(serve: Serve, accepted: str) -> None:
+    plain, packing = serve(), serve(gzip_min_bytes=1000)
+    body = {"inputs": list(TEXTS)}
+    packed = packing.post("/embed", json=body, headers={"accept-encoding": accepted})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.headers["vary"] == "Accept-Encoding"
+    assert int(packed.headers["x-tokens"]) > 0
+    assert packed.json() == plain.post("/embed", json=body).json()
+    assert int(packed.headers["content-length"]) < len(packed.content)
+
+
+def test_an_answer_is_not_gzip_where_that_is_off_or_small_or_not_asked_for(serve: Serve) -> None:
+    body = {"inputs": list(TEXTS)}
+    off = serve().post("/embed", json=body, headers={"accept-encoding": "gzip"})
+    packing = serve(gzip_min_bytes=1000)
+    small = packing.post("/embed", json={"inputs": "a"}, headers={"accept-encoding": "gzip"})
+    unasked = packing.post("/embed", json=body, headers={"accept-encoding": "identity"})
+    assert len(off.content) > 1000
+    assert [one.headers.get("content-encoding") for one in (off, small, unasked)] == [None] * 3
+
+
 # --- operation
 
 
@@ -444,6 +530,8 @@ def test_probes_and_info_answer(client: TestClient) -> None:
     info = client.get("/info").json()
     assert (info["model"], info["dim"], info["max_length"]) == ("tiny", DIM, MAX_LENGTH)
     assert info["limits"]["max_texts"] == 512
+    # By these, clients of text-embeddings-inference size their requests (continuedev/continue: HuggingFaceTEI.ts).
+    assert (info["model_id"], info["max_client_batch_size"], info["max_input_length"]) == ("tiny", 512, MAX_LENGTH)
 
 
 def test_metrics_count_what_happened(client: TestClient) -> None:
@@ -464,6 +552,7 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
     ):
         assert line in lines
     text = "\n".join(lines)
+    assert "_created" not in text
     assert 'crosslet_build_info{fingerprint="' in text
     assert float(text.split("\ncrosslet_process_resident_bytes ")[1].split()[0]) > 1e7
 
@@ -570,6 +659,15 @@ def test_the_documentation_page_needs_no_other_host(client: TestClient) -> None:
     for part in page.split('"'):
         if part.startswith("/docs/static"):
             assert client.get(part).status_code == 200
+
+
+def test_static_files_count_under_their_mount(client: TestClient) -> None:
+    assert client.get("/docs/static/swagger-ui.css").status_code == 200
+    assert client.get("/docs/static/nope").status_code == 404
+    assert client.get("/nope").status_code == 404
+    lines = client.get("/metrics").text.splitlines()
+    for route, status in (("/docs/static", 200), ("/docs/static", 404), ("unmatched", 404)):
+        assert f'crosslet_requests_total{{route="{route}",status="{status}"}} 1.0' in lines
 
 
 def test_an_unknown_route_and_a_wrong_method_have_the_one_error_body(client: TestClient) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import json
 import tracemalloc
 from collections.abc import Iterator
@@ -39,6 +40,45 @@ def test_a_body_at_the_limit_is_read(serve: Serve) -> None:
     body = b'{"inputs": "hallo"}'
     client = serve(max_body_bytes=len(body))
     assert client.post("/embed", content=body, headers={"content-type": "application/json"}).status_code == 200
+
+
+JSON = {"content-type": "application/json"}
+
+
+def test_a_gzip_body_is_read_as_what_it_stands_for(serve: Serve) -> None:
+    client = serve()
+    packed = gzip.compress(b'{"inputs": "hallo"}')
+    response = client.post("/embed", content=packed, headers=JSON | {"content-encoding": "gzip"})
+    assert response.json() == client.post("/embed", json={"inputs": "hallo"}).json()
+
+
+def test_of_a_gzip_body_the_bytes_it_stands_for_are_limited(serve: Serve) -> None:
+    client = serve(max_body_bytes=1000)
+    for size, status in ((1000, 400), (1001, 413), (100_000_000, 413)):  # 400: read, and no JSON
+        packed = gzip.compress(bytes(size))
+        for content in (packed, iter([packed])):  # with its length declared, and chunked
+            if len(packed) > 1000 and content is packed:
+                continue  # refused by its declared length already
+            response = client.post("/embed", content=content, headers=JSON | {"content-encoding": "gzip"})
+            assert response.status_code == status, response.text
+    assert "more than 1000 bytes" in response.json()["error"]
+    assert "1000 (CROSSLET_MAX_BODY_BYTES)" in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content", "status"),
+    [
+        ("gzip", b'{"inputs": "hallo"}', 400),
+        ("gzip", gzip.compress(b'{"inputs": "hallo"}')[:-4], 400),
+        ("br", b"", 415),
+    ],
+)
+def test_a_body_in_another_encoding_than_it_says_is_a_typed_error(
+    serve: Serve, encoding: str, content: bytes, status: int
+) -> None:
+    response = serve().post("/embed", content=content, headers=JSON | {"content-encoding": encoding})
+    assert response.status_code == status
+    assert response.json()["error_type"] == "Validation"
 
 
 class Exchange:
@@ -133,6 +173,21 @@ def test_a_body_that_stops_half_way_is_408_and_frees_what_it_sent() -> None:
         assert whole.status == 200
 
     asyncio.run(scenario())
+
+
+def test_a_gzip_bomb_takes_the_limit_of_memory_and_no_more() -> None:
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("reached the application")
+
+    bomb = gzip.compress(bytes(200_000_000))
+    exchange = Exchange([{"type": "http.request", "body": bomb, "more_body": False}])
+    limit = BodyLimit(never, max_body_bytes=1_000_000, max_inflight_bytes=1_000_000, body_timeout_s=30)
+    tracemalloc.start()
+    asyncio.run(limit(SCOPE | {"headers": [(b"content-encoding", b"gzip")]}, exchange.receive, exchange.send))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert exchange.status == 413
+    assert peak_bytes < 3_000_000
 
 
 def test_the_body_is_in_memory_once_while_the_application_works() -> None:
