@@ -1,14 +1,9 @@
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-with warnings.catch_warnings():
-    # starlette's client would rather have httpx2; with httpx, which real clients of the service use, it works as well.
-    warnings.simplefilter("ignore")
-    from fastapi.testclient import TestClient
+from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.runtime import load_runtime
