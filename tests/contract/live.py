@@ -15,14 +15,15 @@ READY_TIMEOUT_S = 60
 
 
 @contextmanager
-def live_service(model: Path, data: Path) -> Iterator[httpx.Client]:
+def live_service(model: Path, data: Path, **settings: object) -> Iterator[httpx.Client]:
     """`python -m service` on `model`, its documents under `data`; killed with SIGKILL on leaving, as a crash would."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    settings = {"CROSSLET_MODEL": str(model), "CROSSLET_DATA": str(data), "CROSSLET_PORT": str(port)}
+    given = {"model": model, "data": data, "port": port} | settings
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
-    process = subprocess.Popen([sys.executable, "-m", "service"], env=inherited | settings)
+    environment = inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in given.items()}
+    process = subprocess.Popen([sys.executable, "-m", "service"], env=environment)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
             wait_until_ready(client, process)

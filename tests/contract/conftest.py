@@ -1,0 +1,38 @@
+"""The services that the contract tests' clients talk to, started once for all of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import tokenizers
+
+from tests.artifacts import build_artifact, write_manifest
+from tests.contract.live import live_service
+
+BUNDLED = Path(__file__).parents[2] / "models" / "default"
+KEY = "sesame"
+UNSPEAKABLE = "kaputt"  # a text on which the guarded service's model raises
+MAX_BODY_BYTES = 2000
+
+
+@pytest.fixture(scope="session")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service with the bundled model and the default settings."""
+    with live_service(BUNDLED, tmp_path_factory.mktemp("bundled")) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A service with a key, room for one body in memory, and a model that raises on `UNSPEAKABLE`."""
+    model = tmp_path_factory.mktemp("guarded") / "model"
+    build_artifact(model)
+    tokenizer = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
+    tokenizer.add_tokens([UNSPEAKABLE])  # an id beyond the rows of the graph's embedding matrix
+    tokenizer.save(str(model / "tokenizer.json"))
+    write_manifest(model)
+    limits = {"max_texts": 4, "max_body_bytes": MAX_BODY_BYTES, "max_inflight_bytes": MAX_BODY_BYTES}
+    with live_service(model, model.parent / "data", api_keys=KEY, body_timeout_s=600, **limits) as client:
+        client.headers["authorization"] = f"Bearer {KEY}"
+        yield client

@@ -1,0 +1,190 @@
+"""OpenAI's own client against a live service: only the base URL is another."""
+
+import asyncio
+import base64
+import json
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+import httpx
+import httpx2
+import numpy as np
+import numpy.typing as npt
+import openai
+import pytest
+
+from tests.contract.conftest import BUNDLED, KEY, MAX_BODY_BYTES, UNSPEAKABLE
+
+TEXTS = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "一个男人正在弹吉他。", "رجل يعزف على الجيتار."]
+
+
+class Connect(Protocol):
+    """Makes OpenAI's client of a service; the test closes it."""
+
+    def __call__(self, service: httpx.Client, **options: Any) -> openai.OpenAI: ...
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    with ExitStack() as clients:
+
+        def make(service: httpx.Client, **options: Any) -> openai.OpenAI:
+            http_client = httpx2.Client(trust_env=False, timeout=60, event_hooks=options.pop("event_hooks", {}))
+            given = {"base_url": f"{service.base_url}/v1", "api_key": "unused", "max_retries": 0} | options
+            return clients.enter_context(openai.OpenAI(http_client=http_client, **given))
+
+        yield make
+
+
+def embedded(service: httpx.Client, texts: list[str]) -> npt.NDArray[np.float32]:
+    """The vectors as POST /embed gives them."""
+    return np.asarray(service.post("/embed", json={"inputs": texts}).json(), np.float32)
+
+
+def vectors(response: openai.types.CreateEmbeddingResponse) -> npt.NDArray[np.float32]:
+    assert [one.index for one in response.data] == list(range(len(response.data)))
+    return np.asarray([one.embedding for one in response.data], np.float32)
+
+
+@pytest.mark.parametrize("count", [1, len(TEXTS)])
+def test_texts_get_the_vectors_of_embed(connect: Connect, bundled: httpx.Client, count: int) -> None:
+    given = TEXTS[0] if count == 1 else TEXTS
+    response = connect(bundled).embeddings.create(model="any", input=given)
+    assert np.array_equal(vectors(response), embedded(bundled, TEXTS[:count]))
+    assert response.model == bundled.get("/info").json()["model"]
+    assert response.object == "list"
+
+
+def test_the_usage_is_what_the_model_read(connect: Connect, bundled: httpx.Client) -> None:
+    usage = connect(bundled).embeddings.create(model="any", input=TEXTS).usage
+    tokens = int(bundled.post("/embed", json={"inputs": TEXTS}).headers["x-tokens"])
+    assert (usage.prompt_tokens, usage.total_tokens) == (tokens, tokens)
+
+
+def test_token_ids_get_the_vectors_of_their_texts(connect: Connect, bundled: httpx.Client) -> None:
+    parity = json.loads((BUNDLED / "parity.json").read_text(encoding="utf-8"))
+    texts, ids = parity["texts"][:3], parity["input_ids"][:3]
+    create = connect(bundled).embeddings.create
+    assert np.array_equal(vectors(create(model="any", input=ids)), embedded(bundled, texts))
+    assert np.array_equal(vectors(create(model="any", input=ids[0])), embedded(bundled, texts[:1]))
+
+
+def test_the_client_asks_for_base64_by_itself_and_reads_the_same_as_in_decimals(
+    connect: Connect, bundled: httpx.Client
+) -> None:
+    client = connect(bundled)
+    raw = client.embeddings.with_raw_response.create(model="any", input=TEXTS)
+    assert json.loads(raw.http_request.content)["encoding_format"] == "base64"
+    floats = client.embeddings.create(model="any", input=TEXTS, encoding_format="float")
+    assert np.array_equal(vectors(raw.parse()), vectors(floats))
+
+
+@pytest.mark.parametrize("encoding_format", ["float", "base64"])
+def test_fewer_dimensions_are_the_first_ones_at_norm_1(
+    connect: Connect, bundled: httpx.Client, encoding_format: str
+) -> None:
+    whole_BD = embedded(bundled, TEXTS).astype(np.float64)
+    cut = connect(bundled).embeddings.with_raw_response.create(
+        model="any", input=TEXTS, dimensions=100, encoding_format=encoding_format
+    )
+    data = json.loads(cut.http_response.content)["data"]
+    if encoding_format == "base64":  # asked for by name, the client hands it on as it is
+        cut_BD = np.stack([np.frombuffer(base64.b64decode(one["embedding"]), "<f4") for one in data])
+    else:
+        cut_BD = np.asarray([one["embedding"] for one in data])
+    np.testing.assert_allclose(
+        cut_BD, whole_BD[:, :100] / np.linalg.norm(whole_BD[:, :100], axis=1, keepdims=True), atol=1e-6
+    )
+
+
+def test_32_calls_at_once_get_each_their_own_vector(bundled: httpx.Client) -> None:
+    texts = [f"{TEXTS[number % len(TEXTS)]} {number}" for number in range(32)]
+
+    async def ask() -> list[openai.types.CreateEmbeddingResponse]:
+        http_client = httpx2.AsyncClient(trust_env=False, timeout=120)
+        async with openai.AsyncOpenAI(
+            base_url=f"{bundled.base_url}/v1", api_key="unused", max_retries=0, http_client=http_client
+        ) as client:
+            return await asyncio.gather(*(client.embeddings.create(model="any", input=text) for text in texts))
+
+    together = np.concatenate([vectors(response) for response in asyncio.run(ask())])
+    assert np.array_equal(together, embedded(bundled, texts))
+
+
+def test_the_clients_key_is_the_services(connect: Connect, guarded: httpx.Client) -> None:
+    response = connect(guarded, api_key=KEY).embeddings.create(model="any", input="hallo")
+    assert np.array_equal(vectors(response), embedded(guarded, ["hallo"]))
+    with pytest.raises(openai.AuthenticationError, match="CROSSLET_API_KEYS") as caught:
+        connect(guarded, api_key="wrong").embeddings.create(model="any", input="hallo")
+    assert caught.value.type == "authentication_error"
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "status", "words"),
+    [
+        ({"input": "a", "extra_headers": {"content-encoding": "gzip"}}, openai.BadRequestError, 400, "gzip"),
+        ({"input": "x" * MAX_BODY_BYTES}, openai.APIStatusError, 413, "CROSSLET_MAX_BODY_BYTES"),
+        ({"input": ["a", ""]}, openai.UnprocessableEntityError, 422, r"input\[1\] is empty"),
+        ({"input": ["a"] * 5}, openai.UnprocessableEntityError, 422, "CROSSLET_MAX_TEXTS"),
+        ({"input": "a", "dimensions": 10_000}, openai.UnprocessableEntityError, 422, "10000; the model has 16"),
+        ({"input": [1, 10**6]}, openai.UnprocessableEntityError, 422, "outside the vocabulary"),
+        ({"input": UNSPEAKABLE}, openai.InternalServerError, 500, "the model failed"),
+    ],
+)
+def test_each_status_is_the_clients_own_error(
+    connect: Connect,
+    guarded: httpx.Client,
+    request_: dict[str, Any],
+    error: type[openai.APIStatusError],
+    status: int,
+    words: str,
+) -> None:
+    client = connect(guarded, api_key=KEY)
+    with pytest.raises(error, match=words) as caught:
+        client.embeddings.create(model="any", **request_)
+    assert caught.value.status_code == status
+    assert caught.value.type == ("server_error" if status == 500 else "invalid_request_error")
+    assert client.embeddings.create(model="any", input="hallo").data  # the next request is none the worse
+
+
+def full_memory(service: httpx.Client) -> socket.socket:
+    """A connection whose unfinished body takes the memory for all bodies, until it is closed."""
+    host, port = service.base_url.host, service.base_url.port
+    assert port is not None
+    holder = socket.create_connection((host, port))
+    head = f"POST /embed HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n"
+    holder.sendall(f"{head}content-length: {MAX_BODY_BYTES}\r\n\r\n".encode() + b" " * (MAX_BODY_BYTES - 1))
+    for _ in range(600):
+        if service.post("/embed", json={"inputs": "hallo"}).status_code == 429:
+            return holder
+        time.sleep(0.1)
+    raise AssertionError("the memory for bodies never was full")
+
+
+def test_a_full_service_is_the_clients_rate_limit_error(connect: Connect, guarded: httpx.Client) -> None:
+    with full_memory(guarded), pytest.raises(openai.RateLimitError, match="CROSSLET_MAX_INFLIGHT_BYTES") as caught:
+        connect(guarded, api_key=KEY).embeddings.create(model="any", input="hallo")
+    assert caught.value.type == "rate_limit_error"
+    assert int(caught.value.response.headers["retry-after"]) >= 1
+
+
+def test_the_client_comes_back_when_retry_after_says_and_succeeds(
+    connect: Connect, guarded: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    statuses: list[int] = []
+    holder = full_memory(guarded)
+
+    def free_the_memory(response: httpx2.Response) -> None:
+        statuses.append(response.status_code)
+        holder.close()
+
+    client = connect(guarded, api_key=KEY, max_retries=9, event_hooks={"response": [free_the_memory]})
+    with caplog.at_level(logging.INFO, logger="openai"):
+        response = client.embeddings.create(model="any", input="hallo")
+    assert np.array_equal(vectors(response), embedded(guarded, ["hallo"]))
+    assert (statuses[0], statuses[-1]) == (429, 200)
+    assert "Retrying request in 1.000000 seconds" in caplog.text  # the header's second, not the client's own guess
