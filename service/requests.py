@@ -1,5 +1,6 @@
 """Gives each request an id, one log line and its place in the metrics. Knows HTTP; never looks into a body."""
 
+import asyncio
 import logging
 import re
 import time
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.answers import internal_error_response
+from service.answers import error_response, internal_error_response
+from service.errors import NotReady
 from service.metrics import Metrics
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -53,6 +55,10 @@ class RequestLog:
 
         try:
             await self._app(scope, receive, observed_send)
+        except asyncio.CancelledError:  # the server cancels requests for one reason, and nothing above needs to know
+            if facts.status == 499:
+                error = NotReady("the service ended before the answer was ready (CROSSLET_SHUTDOWN_TIMEOUT_S)")
+                await error_response(scope["path"], error)(scope, receive, observed_send)
         except Exception:
             logger.exception("unexpected error", extra={"request_id": facts.request_id})
             if facts.status == 499:

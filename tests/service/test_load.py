@@ -116,6 +116,24 @@ def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model: Path,
     asyncio.run(scenario())
 
 
+def test_a_request_that_a_shutdown_does_not_wait_for_is_told_so(tiny_model: Path, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+        async with connect(runtime) as client:
+            request = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo", "a", "b"]}))
+            await until_queued(runtime, 2)
+            request.cancel()  # as the server does when CROSSLET_SHUTDOWN_TIMEOUT_S is over
+            response = await request
+        assert response.status_code == 503
+        assert response.json()["error_type"] == "NotReady"
+        assert "CROSSLET_SHUTDOWN_TIMEOUT_S" in response.json()["error"]
+        assert runtime.pool.depth == 0
+        encoder.gate.set()
+        await asyncio.to_thread(runtime.close)
+
+    asyncio.run(scenario())
+
+
 def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Path, tmp_path: Path) -> None:
     async def scenario() -> None:
         runtime, encoder = gated_runtime(tiny_model, tmp_path)
