@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 
 from service.encoder import TextInput
 from service.errors import ClientGone, InvalidInput, TextTooLong
-from service.pool import EncodedBatch, InputError
+from service.fair_queue import EncodedBatch, InputError
 from service.requests import RequestFacts
 from service.runtime import Runtime
 

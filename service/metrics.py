@@ -1,7 +1,7 @@
 """Every metric of the service, by name. Knows Prometheus; knows nothing about what it counts."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prometheus_client import (
@@ -12,8 +12,11 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from service.artifact import Manifest
+from service.cache import VectorCache
 from service.version import VERSION
 
 # The buckets of OpenTelemetry's HTTP durations, in seconds.
@@ -45,7 +48,7 @@ class Metrics:
         )
         self.inference_duration = Histogram(
             "crosslet_inference_duration_seconds",
-            "Worker time of a request: tokenising and inference, summed over its texts.",
+            "Worker time of a request: tokenising and inference, summed over its distinct texts.",
             buckets=BUCKETS_S,
             registry=registry,
         )
@@ -58,12 +61,20 @@ class Metrics:
         build.labels(VERSION, manifest.name, manifest.fingerprint).set(1)
 
     def watch(
-        self, *, queue_depth: Callable[[], int], documents: Callable[[], int], index_bytes: Callable[[], int]
+        self,
+        *,
+        queue_depth: Callable[[], int],
+        documents: Callable[[], int],
+        index_bytes: Callable[[], int],
+        cache: VectorCache,
     ) -> None:
-        """Read these three when they are asked for. Call once."""
-        self._gauge("crosslet_queue_depth", "Texts that wait for a worker.", queue_depth)
+        """Read these when they are asked for. Call once."""
+        self._gauge("crosslet_queue_depth", "Accepted texts that wait.", queue_depth)
         self._gauge("crosslet_index_documents", "Documents in the index.", documents)
         self._gauge("crosslet_index_bytes", "Memory of the index.", index_bytes)
+        self._gauge("crosslet_cache_bytes", "Memory of the vectors of recent texts.", lambda: cache.size_bytes)
+        self._count("crosslet_cache_hits", "Texts whose vector was kept.", lambda: cache.hits)
+        self._count("crosslet_cache_misses", "Texts whose vector was not kept.", lambda: cache.misses)
 
     def exposition(self) -> bytes:
         """The text that Prometheus reads."""
@@ -71,6 +82,22 @@ class Metrics:
 
     def _gauge(self, name: str, description: str, read: Callable[[], int]) -> None:
         Gauge(name, description, registry=self._registry).set_function(read)
+
+    def _count(self, name: str, description: str, read: Callable[[], int]) -> None:
+        self._registry.register(_Counted(name, description, read))
+
+
+class _Counted(Collector):
+    """A counter that somebody else counts; exposed as <name>_total."""
+
+    def __init__(self, name: str, description: str, read: Callable[[], int]) -> None:
+        self._name = name
+        self._description = description
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        """Its value now."""
+        yield CounterMetricFamily(self._name, self._description, value=self._read())
 
 
 def resident_bytes() -> int:

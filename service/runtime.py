@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from service.artifact import Manifest
+from service.cache import VectorCache
 from service.cpus import usable_cpus
 from service.encoder import load_encoder
 from service.index.collection import Collection
@@ -98,14 +99,20 @@ def load_runtime(settings: Settings) -> Runtime:
     )
     collection = load_collection(settings, manifest)
     logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
+    cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     pool = EncoderPool(
-        encoder.encode, workers=settings.workers or usable_cpus(), max_queue_texts=settings.max_queue_texts
+        encoder.encode,
+        workers=settings.workers or usable_cpus(),
+        max_queue_texts=settings.max_queue_texts,
+        request_timeout_s=settings.request_timeout_s,
+        cache=cache,
     )
     metrics = Metrics(manifest)
     metrics.watch(
         queue_depth=lambda: pool.depth,
         documents=lambda: len(collection),
         index_bytes=lambda: collection.size_bytes,
+        cache=cache,
     )
     logger.info("runtime loaded", extra={"workers": pool.workers, "resident_bytes": resident_bytes()})
     return Runtime(settings=settings, manifest=manifest, pool=pool, collection=collection, metrics=metrics)

@@ -34,6 +34,12 @@ class Settings(BaseSettings):
         description="Longest text in characters: a text is tokenised whole before it is cut; above it: 422.",
     )
     max_queue_texts: int = Field(default=4096, ge=1, description="Most texts waiting for a worker; above it: 429.")
+    request_timeout_s: float = Field(
+        default=30.0, gt=0, description="Most seconds a request's texts wait for a worker; after it: 429."
+    )
+    cache_bytes: int = Field(
+        default=0, ge=0, description="Most memory for the vectors of recent texts, kept by hash; 0 = none is kept."
+    )
     max_body_bytes: int = Field(default=4_000_000, ge=1, description="Largest request body; above it: 413.")
     max_inflight_bytes: int = Field(
         default=64_000_000,

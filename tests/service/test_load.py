@@ -138,7 +138,9 @@ def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Path, tmp
     async def scenario() -> None:
         runtime, encoder = gated_runtime(tiny_model, tmp_path)
         async with connect(runtime) as client:
-            large = asyncio.create_task(client.post("/embed", json={"inputs": ["hallo " * 20] * 500}))
+            large = asyncio.create_task(
+                client.post("/embed", json={"inputs": [f"hallo {number} " * 20 for number in range(500)]})
+            )
             await until_queued(runtime, 499)
             small = asyncio.create_task(client.post("/embed", json={"inputs": "hallo"}))
             await until_queued(runtime, 500)

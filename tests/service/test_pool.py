@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.cache import VectorCache
 from service.encoder import Encoded, Encoder, TextInput, load_encoder
 from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded
-from service.pool import EncoderPool, FairQueue, InputError, Job
+from service.fair_queue import EncodedBatch, FairQueue, InputError, Job, Work
+from service.pool import EncoderPool
 
 LANGUAGES = st.text(
     alphabet=st.characters(blacklist_categories=["Cs"]) | st.sampled_from("güneşçığ吉他مرحبا Привет😀\x00\u202e"),
@@ -37,9 +39,11 @@ class Gate:
 
     def __init__(self) -> None:
         self.opened = threading.Event()
+        self.entered = threading.Event()
         self.seen: list[TextInput] = []
 
     def encode(self, text: TextInput, truncate: bool) -> Encoded:
+        self.entered.set()
         assert self.opened.wait(10)
         self.seen.append(text)
         if text == "bad":
@@ -183,33 +187,177 @@ def test_texts_that_wait_without_progress_are_trouble() -> None:
     asyncio.run(scenario())
 
 
+def distinct_jobs(sizes: list[int]) -> list[Job]:
+    return [
+        Job([f"{number}.{position}" for position in range(size)], True, finished=lambda: None)
+        for number, size in enumerate(sizes)
+    ]
+
+
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_no_request_waits_for_more_than_one_text_of_each_other_per_own_text(sizes: list[int]) -> None:
     queue = FairQueue()
-    jobs = [Job(["x"] * size, True, finished=lambda: None) for size in sizes]
+    jobs = distinct_jobs(sizes)
     for job in jobs:
         queue.push(job)
-    order = []
+    order: list[Job] = []
     while queue.depth:
-        order.append(queue.pop()[0])
+        order.extend(queue.pop().positions)
     assert len(order) == sum(sizes)
     for job, size in zip(jobs, sizes, strict=True):
         last = max(position for position, popped in enumerate(order) if popped is job)
         assert last < sum(min(other, size) for other in sizes)
 
 
-@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6), taken=st.integers(0, 20), data=st.data())
-def test_the_depth_is_what_can_still_be_popped(sizes: list[int], taken: int, data: st.DataObject) -> None:
+@given(
+    requests=st.lists(st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=9), min_size=1, max_size=6),
+    steps=st.lists(st.tuples(st.sampled_from(["pop", "finish", "drop"]), st.integers(0, 5)), max_size=40),
+)
+def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]], steps: list[tuple[str, int]]) -> None:
     queue = FairQueue()
-    jobs = [Job(["x"] * size, True, finished=lambda: None) for size in sizes]
+    jobs = [Job(list(texts), True, finished=lambda: None) for texts in requests]
     for job in jobs:
         queue.push(job)
-    for _ in range(min(taken, queue.depth)):
-        queue.pop()
-    queue.discard(data.draw(st.sampled_from(jobs)))
-    expected = queue.depth
-    popped = 0
-    while queue.depth:
-        queue.pop()
-        popped += 1
-    assert popped == expected
+    alive = dict.fromkeys(jobs)
+    started: list[Work] = []
+    for step, number in steps:
+        if step == "pop" and queue.unstarted:
+            started.append(queue.pop())
+        elif step == "finish" and started:
+            for job in queue.finish(started.pop(number % len(started))):
+                if not job.works:
+                    del alive[job]
+        elif step == "drop" and jobs[number % len(jobs)] in alive:
+            queue.drop(jobs[number % len(jobs)])
+            del alive[jobs[number % len(jobs)]]
+        works = {work for job in alive for work in job.works}
+        assert queue.unstarted == sum(not work.is_started for work in works)
+        assert queue.depth == sum(work.waiting for work in works)
+    left = 0
+    while queue.unstarted:
+        work = queue.pop()
+        assert not set(work.positions) - set(alive)
+        queue.finish(work)
+        left += 1
+    for work in started:
+        queue.finish(work)
+    assert queue.depth == 0
+    assert not any(job.works for job in alive)
+
+
+def test_equal_texts_of_one_request_and_of_several_are_computed_once() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        busy = asyncio.create_task(pool.encode(["busy"]))
+        await until(gate.entered.is_set)
+        waiting = [asyncio.create_task(pool.encode(texts)) for texts in (["a", "bb", "a"], ["bb", "a"], ["busy", "a"])]
+        await until(lambda: pool.depth == 7)
+        gate.opened.set()
+        first, second, third = await asyncio.gather(*waiting)
+        await busy
+        pool.close()
+        assert gate.seen == ["busy", "a", "bb"]
+        assert first.embeddings[:, 0].tolist() == [1, 2, 1]
+        assert second.embeddings[:, 0].tolist() == [2, 1]
+        assert third.embeddings[:, 0].tolist() == [4, 1]
+        assert (first.tokens, second.tokens, third.tokens) == (3, 2, 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_text_that_may_be_cut_is_not_mixed_with_one_that_may_not(pool: EncoderPool) -> None:
+    async def scenario() -> None:
+        text = "guitar " * 50
+        cut, refused = await asyncio.gather(
+            pool.encode([text]), pool.encode([text], truncate=False), return_exceptions=True
+        )
+        assert isinstance(cut, EncodedBatch)
+        assert cut.truncated == (0,)
+        assert isinstance(refused, InputError)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("sharing", [["x", "y"], ["y", "x", "y"]])
+def test_a_request_that_leaves_takes_nothing_from_others_with_the_same_texts(sharing: list[str]) -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        busy = asyncio.create_task(pool.encode(["busy"]))
+        await until(gate.entered.is_set)
+        leaving = asyncio.create_task(pool.encode(["x", "only", "y"]))
+        await until(lambda: pool.depth == 3)
+        staying = asyncio.create_task(pool.encode(sharing))
+        await until(lambda: pool.depth == 3 + len(sharing))
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        assert pool.depth == len(sharing)
+        gate.opened.set()
+        assert len((await staying).embeddings) == len(sharing)
+        await busy
+        pool.close()
+        assert sorted(map(str, gate.seen)) == ["busy", "x", "y"]
+
+    asyncio.run(scenario())
+
+
+def test_a_failing_text_fails_each_request_that_has_it_and_names_its_place_there() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        requests = [["ok", "bad"], ["bad", "ok"], ["ok", "fine"]]
+        tasks = [asyncio.create_task(pool.encode(texts)) for texts in requests]
+        await until(lambda: pool.depth == 5)
+        gate.opened.set()
+        first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+        pool.close()
+        assert isinstance(first, InputError)
+        assert isinstance(second, InputError)
+        assert (first.position, second.position) == (1, 0)
+        assert isinstance(third, EncodedBatch)
+        assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
+def test_texts_that_wait_too_long_are_given_up_with_the_setting_named() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = EncoderPool(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=0.05)
+        pool.start()
+        begun = asyncio.create_task(pool.encode(["begun"]))
+        await until(gate.entered.is_set)
+        with pytest.raises(Overloaded, match=r"3 of the request's 3 .* 0\.05 s \(CROSSLET_REQUEST_T") as caught:
+            await pool.encode(["late", "later", "latest"])
+        assert caught.value.retry_after_s >= 1
+        assert pool.depth == 0
+        assert not begun.done()
+        gate.opened.set()
+        assert len((await begun).embeddings) == 1  # a worker had it: it is not thrown away
+        pool.close()
+        assert gate.seen == ["begun"]
+
+    asyncio.run(scenario())
+
+
+def test_a_kept_vector_is_answered_without_a_worker_and_is_the_same_to_the_bit(encoder: Encoder) -> None:
+    async def scenario() -> None:
+        cache = VectorCache(10**6, fingerprint="f", dim=16)
+        seen: list[TextInput] = []
+
+        def encode(text: TextInput, truncate: bool) -> Encoded:
+            seen.append(text)
+            return encoder.encode(text, truncate)
+
+        pool = EncoderPool(encode, workers=1, max_queue_texts=10, cache=cache)
+        pool.start()
+        first = await pool.encode(["guitar", "guitar " * 50])
+        again = await pool.encode(["guitar " * 50, "gitarre", "guitar"])
+        pool.close()
+        assert seen == ["guitar", "guitar " * 50, "gitarre"]
+        assert again.embeddings[[2, 0]].tobytes() == first.embeddings.tobytes()
+        assert again.truncated == (0,)
+        assert (cache.hits, cache.misses) == (2, 3)
+
+    asyncio.run(scenario())

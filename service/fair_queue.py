@@ -1,0 +1,175 @@
+"""Queues the texts of requests, fairly and each distinct one once. Knows texts and who waits for them; runs nothing.
+
+B texts of a request, D dims
+"""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from service.encoder import Encoded, TextInput
+from service.errors import ServiceError
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """The vectors of one request, in its order, and what they cost.
+
+    embeddings: (B, D) float32.  tokens: read by the model, over all texts, equal ones counted each.
+    truncated: positions of the cut texts.  queue_s: from admission to the first text's start.
+    inference_s: time in workers, summed over the distinct texts; one shared with other requests counts in each.
+    """
+
+    embeddings: npt.NDArray[np.float32]
+    tokens: int
+    truncated: tuple[int, ...]
+    queue_s: float
+    inference_s: float
+
+
+class InputError(Exception):
+    """One text of a request failed; carries its position so that the request can name it."""
+
+    def __init__(self, position: int, cause: ServiceError) -> None:
+        super().__init__(str(cause))
+        self.position = position
+        self.cause = cause
+
+
+class Work:
+    """One text that is computed once for all who wait for it: requests, and positions in each."""
+
+    __slots__ = ("is_started", "positions", "text", "truncate", "wanted")
+
+    def __init__(self, text: TextInput, truncate: bool) -> None:
+        self.text = text
+        self.truncate = truncate
+        self.positions: dict[Job, list[int]] = {}
+        self.wanted = 0  # how many positions that are
+        self.is_started = False
+
+    @property
+    def waiting(self) -> int:
+        """How many texts wait for it: one of them is in the worker's hands once it is started."""
+        return max(0, self.wanted - self.is_started)
+
+
+class Job:
+    """The texts of one request on their way through the pool. Changed only under the pool's lock."""
+
+    def __init__(self, texts: Sequence[TextInput], truncate: bool, finished: Callable[[], object]) -> None:
+        self.texts = texts
+        self.truncate = truncate
+        self.finished = finished  # called once, from a worker thread
+        self.results: list[Encoded | None] = [None] * len(texts)
+        self.error: Exception | None = None
+        self.works: dict[Work, None] = {}  # the distinct texts that had no result when it was admitted
+        self.to_start: deque[Work] = deque()  # those that no worker had taken, in order
+        self.admitted_at = time.monotonic()
+        self.started_at: float | None = None
+        self.inference_s = 0.0
+
+    @property
+    def missing(self) -> list[int]:
+        """The positions without a result."""
+        return [position for position, result in enumerate(self.results) if result is None]
+
+    def begin(self, now: float) -> None:
+        """Note when a worker took its first text."""
+        if self.started_at is None:
+            self.started_at = now
+
+    def batch(self) -> EncodedBatch:
+        """The result; every text is done."""
+        encoded = [result for result in self.results if result is not None]
+        return EncodedBatch(
+            embeddings=np.stack([one.vector for one in encoded]),
+            tokens=sum(one.tokens for one in encoded),
+            truncated=tuple(position for position, one in enumerate(encoded) if one.truncated),
+            queue_s=0.0 if self.started_at is None else self.started_at - self.admitted_at,
+            inference_s=self.inference_s,
+        )
+
+
+class FairQueue:
+    """Hands out one text of each job in turn, so that a large request does not hold up a small one.
+
+    A text that is in the queue or with a worker already is not queued again: who asks for it joins. Only a text that
+    another one's turn has started is ever computed earlier than its own turn.
+    """
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[Job, None] = OrderedDict()
+        self._works: dict[tuple[TextInput, bool], Work] = {}  # waiting for a worker, or with one
+        self.depth = 0  # texts that wait, equal ones counted each: each will take its place in an answer
+        self.unstarted = 0  # distinct texts that no worker has taken: what is left to compute
+
+    def push(self, job: Job) -> None:
+        """Append a job with at least one text without a result."""
+        for position in job.missing:
+            key = job.texts[position], job.truncate
+            work = self._works.get(key)
+            if work is None:
+                work = self._works[key] = Work(*key)
+                self.unstarted += 1
+            if job not in work.positions:
+                work.positions[job] = []
+                job.works[work] = None
+                if work.is_started:
+                    job.begin(job.admitted_at)
+                else:
+                    job.to_start.append(work)
+            work.positions[job].append(position)
+            self._count(work, 1)
+        if job.to_start:
+            self._turns[job] = None
+
+    def pop(self) -> Work:
+        """The next text; its job goes to the back of the line. Call it while `unstarted`."""
+        while True:
+            job, _ = self._turns.popitem(last=False)
+            work = next((one for one in _drained(job.to_start) if not one.is_started), None)
+            if job.to_start:
+                self._turns[job] = None
+            if work is not None:
+                break
+        self.unstarted -= 1
+        self.depth -= work.waiting
+        work.is_started = True
+        self.depth += work.waiting
+        now = time.monotonic()
+        for waiting in work.positions:
+            waiting.begin(now)
+        return work
+
+    def finish(self, work: Work) -> dict[Job, list[int]]:
+        """Take a started text out; gives the positions that wait for it, by job."""
+        del self._works[work.text, work.truncate]
+        self.depth -= work.waiting
+        for job in work.positions:
+            del job.works[work]
+        return work.positions
+
+    def drop(self, job: Job) -> None:
+        """Forget what a job still waits for; a text that others want stays."""
+        for work in job.works:
+            self._count(work, -len(work.positions.pop(job)))
+            if not work.wanted and not work.is_started:
+                del self._works[work.text, work.truncate]
+                self.unstarted -= 1
+        job.works.clear()
+        self._turns.pop(job, None)
+
+    def _count(self, work: Work, more: int) -> None:
+        self.depth -= work.waiting
+        work.wanted += more
+        self.depth += work.waiting
+
+
+def _drained(works: deque[Work]) -> Iterable[Work]:
+    while works:
+        yield works.popleft()
