@@ -11,7 +11,7 @@ LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train bench-training export image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train bench-training endurance export image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --ou
 
 bench-training: $(DEV)/.installed  ## training speed against sentence-transformers: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.training $(ARGS)
+
+endurance: $(DEV)/.installed  ## overload, SIGTERM under load or a soak: ARGS="overload", "shutdown" or "soak"
+	$(DEV)/bin/python -m benchmarks.endurance $(ARGS)
 
 export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"
 	$(DEV)/bin/python -m export $(ARGS)

@@ -1,0 +1,83 @@
+"""python -m benchmarks.endurance overload | shutdown | soak: one line a fact, then what broke.
+
+Exits with 1 if anything did. About a minute, five seconds and half an hour by default; --seconds says otherwise.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from benchmarks.endurance.overload import overload
+from benchmarks.endurance.process import running_service
+from benchmarks.endurance.shutdown import shutdown
+from benchmarks.endurance.soak import Soak, soak
+
+REPORT_EVERY_SAMPLES = 30
+
+
+def main() -> int:
+    """Run one scenario and print what came of it."""
+    scenarios: dict[str, tuple[float, Callable[[float, dict[str, object]], Awaitable[list[str]]]]] = {
+        "overload": (60.0, _overload),
+        "shutdown": (5.0, _shutdown),
+        "soak": (1800.0, _soak),
+    }
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.endurance", description=__doc__)
+    parser.add_argument("scenario", choices=scenarios)
+    parser.add_argument("--seconds", type=float, help="how long the load lasts")
+    parser.add_argument("--model", type=Path, help="artifact folder; default: the bundled one")
+    arguments = parser.parse_args()
+    seconds, scenario = scenarios[arguments.scenario]
+    settings: dict[str, object] = {} if arguments.model is None else {"model": arguments.model}
+    failures = asyncio.run(scenario(arguments.seconds or seconds, settings))
+    for failure in failures:
+        print(f"FAIL  {failure}")
+    if not failures:
+        print("PASS")
+    return 1 if failures else 0
+
+
+async def _overload(seconds: float, settings: dict[str, object]) -> list[str]:
+    with running_service(**settings) as service:
+        found = await overload(service, seconds=seconds)
+    print(f"capacity        {found.capacity_texts_per_s:.0f} texts/s, with {seconds:g} s of five times as much:")
+    print(f"answers         {dict(found.statuses)}; {found.lost} lost, {found.wrong} wrong")
+    print(f"                (a vector of each was checked, and all vectors of {found.rechecked} of them)")
+    print(f"resident        {_mib(found.resident_bytes[0])} at first, {_mib(max(found.resident_bytes))} at most")
+    print(f"                {found.growth_bytes / 2**20:+.1f} MiB from the first half to the second")
+    print(f"recovery        {found.recovery_s:.2f} s until the first answer after it")
+    print(f"client          took {found.client_cpu_share:.2f} of a core")
+    return found.failures()
+
+
+async def _shutdown(seconds: float, settings: dict[str, object]) -> list[str]:
+    with running_service(**settings) as service:
+        found = await shutdown(service, seconds=seconds)
+    print(f"answers         {dict(found.received)}, {found.received_after} of them after SIGTERM; {found.wrong} wrong")
+    print(f"logged          {dict(found.logged)}; exit code {found.exit_code}")
+    return found.failures()
+
+
+async def _soak(seconds: float, settings: dict[str, object]) -> list[str]:
+    def report(found: Soak) -> None:
+        if len(found.at_s) % REPORT_EVERY_SAMPLES == 1:
+            print(
+                f"{found.at_s[-1]:7.0f} s  {_mib(found.resident_bytes[-1])}  {sum(found.statuses.values())} answers",
+                flush=True,
+            )
+
+    with running_service(log_level="WARNING", **settings) as service:
+        found = await soak(service, seconds=seconds, report=report)
+    print(f"answers         {dict(found.statuses)}")
+    print(f"resident        {_mib(max(found.resident_bytes))} at most; {found.mib_per_10_min:+.2f} MiB in ten minutes")
+    return found.failures()
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.1f} MiB"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Several times more than the service can do: only 200 and 429, right vectors, flat memory, and then as if nothing was.
+
+The load is open: requests are sent by the clock, whether or not earlier ones have been answered.
+"""
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from benchmarks.endurance.process import ServiceProcess
+from benchmarks.endurance.texts import BATCH_TEXTS, SENTENCES, Known, batch_request
+from benchmarks.endurance.wire import Connection, Lost, Refused, request_bytes
+
+CAPACITY_CLIENTS = 4
+MAX_CONNECTIONS = 1000  # by then the service neither answers nor refuses; the load waits for it
+SAMPLE_EVERY_S = 0.2
+RECHECKED = 50  # answers of which every vector is asked for again
+FLAT_BYTES = 8 << 20
+RECOVERY_LIMIT_S = 2.0
+
+
+@dataclass
+class Overload:
+    """What came of it."""
+
+    capacity_texts_per_s: float = 0.0
+    offered_texts_per_s: float = 0.0
+    statuses: Counter[int] = field(default_factory=Counter)
+    lost: int = 0  # requests without an answer
+    wrong: int = 0  # answers with another vector than the service gives when it is idle
+    rechecked: int = 0
+    resident_bytes: list[int] = field(default_factory=list)
+    recovery_s: float = 0.0
+    client_cpu_share: float = 0.0
+
+    @property
+    def growth_bytes(self) -> int:
+        """How much higher the memory was in the second half than ever in the first."""
+        half = len(self.resident_bytes) // 2
+        return max(self.resident_bytes[half:]) - max(self.resident_bytes[:half])
+
+    def failures(self) -> list[str]:
+        """Promises that were not kept."""
+        others = {status: count for status, count in self.statuses.items() if status not in {200, 429}}
+        checks = {
+            f"other statuses than 200 and 429: {others}": bool(others),
+            "nothing was refused: this was no overload": not self.statuses[429],
+            f"{self.lost} requests got no answer": bool(self.lost),
+            f"{self.wrong} answers had wrong vectors": bool(self.wrong),
+            f"memory grew by {self.growth_bytes / 2**20:.1f} MiB": self.growth_bytes > FLAT_BYTES,
+            f"the first answer after it came after {self.recovery_s:.2f} s": self.recovery_s > RECOVERY_LIMIT_S,
+        }
+        return [text for text, is_broken in checks.items() if is_broken]
+
+
+async def overload(service: ServiceProcess, *, seconds: float, factor: float = 5.0) -> Overload:
+    """Measure what the service can do, offer `factor` times as much, and watch."""
+    found = Overload()
+    known = await Known.ask(service.port)
+    found.capacity_texts_per_s = BATCH_TEXTS * await _capacity(service.port, seconds=max(2.0, seconds / 10))
+    found.offered_texts_per_s = factor * found.capacity_texts_per_s
+    watching = asyncio.create_task(_watch(service, found.resident_bytes))
+    started, cpu_started_s = time.monotonic(), time.process_time()
+    load = _Load(service.port, found, known)
+    await load.offer(per_s=found.offered_texts_per_s / BATCH_TEXTS, seconds=seconds)
+    found.client_cpu_share = (time.process_time() - cpu_started_s) / (time.monotonic() - started)
+    found.recovery_s = await _recovery(service.port, known)
+    await load.finish()
+    watching.cancel()
+    await _recheck(service.port, found, load.kept)
+    return found
+
+
+async def _capacity(port: int, *, seconds: float) -> float:
+    """Requests a second that a few clients get answered, each with one request at a time."""
+    numbers, started, done = itertools.count(-(10**9)), time.monotonic(), 0
+
+    async def client() -> None:
+        nonlocal done
+        connection = Connection(port)
+        while time.monotonic() < started + seconds:
+            await connection.ask(batch_request(next(numbers)))
+            done += 1
+        await connection.close()
+
+    await asyncio.gather(*(client() for _ in range(CAPACITY_CLIENTS)))
+    return done / (time.monotonic() - started)
+
+
+class _Load:
+    """Requests that are sent by the clock; their answers are judged as they come."""
+
+    def __init__(self, port: int, found: Overload, known: Known) -> None:
+        self._port = port
+        self._found = found
+        self._known = known
+        self._idle: list[Connection] = []
+        self._waiting: set[asyncio.Task[None]] = set()
+        self.kept: dict[int, bytes] = {}  # some answers, by the number of their request
+
+    async def offer(self, *, per_s: float, seconds: float) -> None:
+        """Send; some answers are still to come when this returns."""
+        started = time.monotonic()
+        for number in range(int(seconds * per_s)):
+            await asyncio.sleep(max(0.0, started + number / per_s - time.monotonic()))
+            while len(self._waiting) >= MAX_CONNECTIONS:
+                await asyncio.wait(self._waiting, return_when=asyncio.FIRST_COMPLETED)
+            connection = self._idle.pop() if self._idle else Connection(self._port)
+            task = asyncio.create_task(self._ask(number, connection))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+
+    async def finish(self) -> None:
+        """Wait for the answers that are still to come."""
+        await asyncio.gather(*self._waiting)
+        await asyncio.gather(*(connection.close() for connection in self._idle))
+
+    async def _ask(self, number: int, connection: Connection) -> None:
+        try:
+            answer = await connection.ask(batch_request(number))
+        except (Lost, Refused):
+            self._found.lost += 1
+            return
+        self._idle.append(connection)
+        self._found.statuses[answer.status] += 1
+        if answer.status == 200:
+            self._found.wrong += not self._known.is_right(number, answer.body)
+            if len(self.kept) < RECHECKED:
+                self.kept[number] = answer.body
+
+
+async def _watch(service: ServiceProcess, resident_bytes: list[int]) -> None:
+    while True:
+        resident_bytes.append(service.resident_bytes)
+        await asyncio.sleep(SAMPLE_EVERY_S)
+
+
+async def _recovery(port: int, known: Known) -> float:
+    """Seconds until one text gets its right vector again."""
+    started, connection = time.monotonic(), Connection(port)
+    while True:
+        answer = await connection.ask(request_bytes("POST", "/embed", {"inputs": SENTENCES[0]}))
+        if answer.status == 200 and known.is_right_alone(0, answer.body):
+            await connection.close()
+            return time.monotonic() - started
+        await asyncio.sleep(0.05)
+
+
+async def _recheck(port: int, found: Overload, kept: dict[int, bytes]) -> None:
+    """Ask again, one at a time, and compare every digit."""
+    connection = Connection(port)
+    for number, body in kept.items():
+        found.wrong += (await connection.ask(batch_request(number))).body != body
+        found.rechecked += 1
+    await connection.close()

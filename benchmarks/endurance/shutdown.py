@@ -1,0 +1,66 @@
+"""SIGTERM in the middle of load: what was taken is answered, and the process ends well. Knows requests and the log."""
+
+import asyncio
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+
+from benchmarks.endurance.process import ServiceProcess
+from benchmarks.endurance.texts import Known, batch_request
+from benchmarks.endurance.wire import Connection, Lost, Refused
+
+CLIENTS = 16
+EXIT_TIMEOUT_S = 120
+
+
+@dataclass
+class Shutdown:
+    """What came of it: what clients received, and what the service says it answered."""
+
+    received: Counter[int] = field(default_factory=Counter)
+    received_after: int = 0  # the signal
+    wrong: int = 0
+    logged: Counter[int] = field(default_factory=Counter)
+    exit_code: int | None = None
+
+    def failures(self) -> list[str]:
+        """Promises that were not kept. A request that the service neither logged nor answered was never taken."""
+        others = {status: count for status, count in self.logged.items() if status not in {200, 429}}
+        checks = {
+            f"other statuses than 200 and 429: {others}": bool(others),
+            f"answered {dict(self.logged)}, but clients received {dict(self.received)}": self.logged != self.received,
+            f"{self.wrong} answers had wrong vectors": bool(self.wrong),
+            "no answer came after the signal: this was no load": not self.received_after,
+            f"the exit code is {self.exit_code}": self.exit_code != 0,
+        }
+        return [text for text, is_broken in checks.items() if is_broken]
+
+
+async def shutdown(service: ServiceProcess, *, seconds: float) -> Shutdown:
+    """Load the service with more clients than it has workers, end it after some seconds, and count."""
+    found = Shutdown()
+    known = await Known.ask(service.port)
+    before = service.logged_statuses("/embed")
+    numbers = itertools.count()
+    is_over = False
+
+    async def client() -> None:
+        connection = Connection(service.port)
+        while True:
+            number = next(numbers)
+            try:
+                answer = await connection.ask(batch_request(number))
+            except (Lost, Refused):  # the connection was closed while it was idle, or nobody listens
+                return
+            found.received[answer.status] += 1
+            found.received_after += is_over
+            found.wrong += answer.status == 200 and not known.is_right(number, answer.body)
+
+    clients = [asyncio.create_task(client()) for _ in range(CLIENTS)]
+    await asyncio.sleep(seconds)
+    is_over = True
+    service.terminate()
+    await asyncio.gather(*clients)
+    found.exit_code = await asyncio.to_thread(service.process.wait, EXIT_TIMEOUT_S)
+    found.logged = service.logged_statuses("/embed") - before
+    return found

@@ -1,0 +1,87 @@
+"""The endurance scenarios, for some seconds each: their promises, but for those that need an idle machine or hours."""
+
+import asyncio
+import math
+from collections import Counter
+
+import pytest
+
+from benchmarks.endurance.overload import Overload, overload
+from benchmarks.endurance.process import running_service
+from benchmarks.endurance.shutdown import Shutdown, shutdown
+from benchmarks.endurance.soak import Soak, mixed_request, soak
+from benchmarks.endurance.texts import SENTENCES, Known, batch_request
+
+MIB = 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_overload_is_answered_with_vectors_or_429_and_nothing_is_lost() -> None:
+    with running_service(max_texts=64, max_queue_texts=128) as service:  # a short queue fills in seconds
+        found = asyncio.run(overload(service, seconds=6))
+    assert set(found.statuses) == {200, 429}
+    assert (found.lost, found.wrong) == (0, 0)
+    assert found.rechecked > 0
+    assert found.growth_bytes < 16 * MIB
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sigterm_in_the_middle_of_load_loses_nothing_that_was_taken() -> None:
+    with running_service(shutdown_timeout_s=300) as service:
+        found = asyncio.run(shutdown(service, seconds=3))
+    assert found.failures() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_short_soak_is_answered_in_full() -> None:
+    with running_service(log_level="WARNING") as service:
+        found = asyncio.run(soak(service, seconds=6, sample_s=0.5))
+    assert set(found.statuses) <= {200, 422}
+    assert found.statuses[200] > 0
+    assert math.isfinite(found.mib_per_10_min)
+
+
+def test_the_slope_of_a_soak_leaves_out_its_warm_up() -> None:
+    seconds = [float(second) for second in range(0, 1800, 10)]
+    memory = [100 * MIB + int(min(second, 600) * MIB + second * 2 * MIB / 600) for second in seconds]
+    found = Soak(Counter({200: 1}), seconds, memory)
+    assert found.mib_per_10_min == pytest.approx(2, abs=0.01)
+    assert found.failures() == ["memory climbs by 2.00 MiB in ten minutes"]
+
+
+def test_a_soak_counts_what_should_not_be_answered() -> None:
+    flat = Soak(Counter({200: 9, 422: 1}), [0.0, 1.0, 2.0, 3.0], [MIB] * 4)
+    assert flat.failures() == []
+    flat.statuses[500] += 1
+    assert flat.failures() == ["other statuses than expected: {500: 1}"]
+
+
+def test_an_overload_has_kept_its_promises_only_if_all_of_them() -> None:
+    kept = Overload(statuses=Counter({200: 5, 429: 20}), resident_bytes=[100 * MIB, 120 * MIB, 119 * MIB, 121 * MIB])
+    assert kept.failures() == []
+    kept.statuses[503] = kept.lost = kept.wrong = 1
+    kept.resident_bytes[-1], kept.recovery_s = 130 * MIB, 2.5
+    assert len(kept.failures()) == 5
+
+
+def test_a_shutdown_that_answered_more_than_arrived_has_lost_something() -> None:
+    kept = Shutdown(Counter({200: 5}), received_after=2, logged=Counter({200: 5}), exit_code=0)
+    assert kept.failures() == []
+    kept.logged[200] += 1
+    assert len(kept.failures()) == 1
+
+
+def test_a_wrong_or_short_answer_is_seen() -> None:
+    known = Known([b"[0.5,0.25]"] * len(SENTENCES))
+    whole = b"[[0.5,0.25]" + b",[1,0]" * 31 + b"]"
+    assert known.is_right(3, whole)
+    assert not known.is_right(3, whole.replace(b"0.25", b"0.26"))
+    assert not known.is_right(3, whole.replace(b",[1,0]", b"", 1))
+
+
+def test_no_two_requests_of_a_load_are_the_same() -> None:
+    assert len({batch_request(number) for number in range(100)}) == 100
+    assert len({mixed_request(number) for number in range(72)}) > 50
