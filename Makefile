@@ -11,7 +11,7 @@ LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train bench-training endurance export image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train bench bench-training endurance export image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
 	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh $(ARGS)
+
+bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"
+	$(DEV)/bin/python -m benchmarks.serving $(ARGS)
 
 bench-training: $(DEV)/.installed  ## training speed against sentence-transformers: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.training $(ARGS)

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Makes the peers' virtual environments. Usage: make.sh FOLDER NAME... (crosslet, or a NAME.txt beside this script).
+#
+# Minutes and some gigabytes the first time (two of them hold torch). Each goes to FOLDER/NAME; one that has been made
+# from the same files is left as it is. A peer that cannot be installed is named, and the others are made all the same:
+# the benchmark then reports it.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+folder=$1
+shift
+
+make_environment() {
+  local name=$1 lock="$here/$1.txt" pip=("$folder/$1/bin/python" -m pip install -qq --disable-pip-version-check --no-deps)
+  [[ $name == crosslet ]] && lock="$root/requirements/service.txt"
+  local stamp="$folder/$name/.installed"
+  cmp --silent "$lock" "$stamp" && return
+  echo "installing $name into $folder/$name"
+  "${PYTHON:-python3}" -m venv --clear "$folder/$name" || return
+  case $name in
+    crosslet) "${pip[@]}" --require-hashes -r "$lock" || return ;;
+    infinity | sentence-transformers)
+      "$root/scripts/install-torch.sh" "$folder/$name/bin/python" cpu || return
+      "${pip[@]}" -r "$lock" || return
+      ;;
+    *) "${pip[@]}" -r "$lock" || return ;;
+  esac
+  cp "$lock" "$stamp"
+}
+
+mkdir -p "$folder"
+for name in "$@"; do
+  make_environment "$name" || echo "$name: not installed" >&2
+done

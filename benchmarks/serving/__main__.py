@@ -1,0 +1,147 @@
+"""`python -m benchmarks.serving`: peers side by side, in interleaved rounds, into docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.serving.criteria import judge
+from benchmarks.serving.peers import PEERS, ROOT, Peer
+from benchmarks.serving.report import write_report
+from benchmarks.serving.results import Failure, Result, Run, read_results, save_results
+from benchmarks.serving.rounds import Plan, cores_for, measure_floor, measure_peer
+from benchmarks.serving.stats import percentile
+from training.hardware import cpu_model
+
+RESULTS_FILE = "results.jsonl"
+ENVIRONMENTS = ROOT / "benchmarks" / "envs" / "make.sh"
+VERSIONS = "import importlib.metadata as m, sys; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command: 0, or 1 if something that was measured does not hold."""
+    options = read_options(arguments)
+    results_path = options.folder / RESULTS_FILE
+    if not options.report:
+        measure(options, results_path)
+    run = read_results(results_path)
+    write_report(run, options.out)
+    return say_verdicts(run)
+
+
+def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    add = parser.add_argument
+    add("--rounds", type=int, default=3, help="lives of each peer, medians of which are reported (%(default)s)")
+    add("--seconds", type=float, default=5.0, help="of each load (%(default)s)")
+    add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="how many cores the servers get (2,1)")
+    add("--peers", type=_peers, default=tuple(PEERS), metavar="NAME,...", help=f"of {', '.join(PEERS)} (all)")
+    add("--data", type=Path, help="folder laid out as docs/corpora.md says; default: sentences of our own")
+    add("--folder", type=Path, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
+    add("--out", type=Path, default=ROOT / "docs", help="where the page goes (%(default)s)")
+    add("--report", action="store_true", help="only write the page again, from the last run's results")
+    return parser.parse_args(arguments)
+
+
+def measure(options: argparse.Namespace, results_path: Path) -> None:
+    """Make what is missing, then go through the rounds; results are saved after every peer."""
+    for cores in options.cores:
+        cores_for(cores)  # refuses what the machine has not, before anything is made
+    peers = [PEERS[key] for key in options.peers]
+    subprocess.run([ENVIRONMENTS, options.folder, *sorted({peer.environment for peer in peers})], check=True)
+    prepare = [sys.executable, "-m", "benchmarks.serving.prepare", options.folder, *filter(None, [options.data])]
+    subprocess.run(prepare, check=True, cwd=ROOT)
+    plan, setting = read_plan(options, peers)
+    results: list[Result] = []
+    for round_ in range(options.rounds):
+        turn = round_ % len(peers)
+        for cores in options.cores:
+            for peer in peers[turn:] + peers[:turn]:
+                say(f"round {round_ + 1} of {options.rounds}, {cores} cores: {peer.name}")
+                if peer.environment == "crosslet":
+                    results += measure_floor(peer, plan, cores=cores, round_=round_)
+                results += measure_peer(peer, plan, cores=cores, round_=round_)
+                if isinstance(results[-1], Failure):
+                    say(f"{peer.name}: {results[-1].error}")
+                save_results(results_path, setting, results)
+
+
+def read_plan(options: argparse.Namespace, peers: Sequence[Peer]) -> tuple[Plan, dict[str, str]]:
+    """What `prepare` made, and what the page says about the run."""
+    content = json.loads((options.folder / "texts.json").read_text(encoding="utf-8"))
+    plan = Plan(
+        options.folder,
+        short=content["short"],
+        mixed=content["mixed"],
+        checked=content["checked"],
+        reference_ND=np.load(options.folder / "reference.npy"),
+        seconds=options.seconds,
+    )
+    lengths = {
+        kind: f"{len(tokens)} {kind}, {tokens[0]} to {tokens[-1]} tokens (median {percentile(tokens, 0.5):.0f})"
+        for kind, tokens in content["tokens"].items()
+    }
+    generator = "the generator shares them; with fewer than all, it has the others"
+    setting = {
+        "Machine": f"{cpu_model()}, {len(cores_for(max(options.cores))[0])} cores, {platform.system()}",
+        "Cores": f"servers are held to them by taskset; {generator}. Threads are each server's default for these cores",
+        "Rounds": f"{options.rounds} of {options.seconds:g} s a load, after {options.seconds * 0.2:g} s to warm up",
+        "Texts": f"{lengths['short']}; {lengths['mixed']}, by all-MiniLM-L6-v2's tokenizer; {content['source']}",
+        "Versions": f"Python {platform.python_version()}; {'; '.join(dict.fromkeys(map(_versions(options), peers)))}",
+        "Command": f"`python -m benchmarks.serving {shlex.join(_shown(options))}`",
+    }
+    return plan, setting
+
+
+def say_verdicts(run: Run) -> int:
+    """Print every criterion; 1 if one fails."""
+    criteria = [(cores, one) for cores in run.cores for one in judge(run, cores)]
+    for cores, one in criteria:
+        say(f"{cores} cores: {one.line}")
+    return int(any(one.verdict == "FAIL" for _, one in criteria))
+
+
+def say(message: str) -> None:
+    """One line, at once."""
+    print(message, flush=True)
+
+
+def _shown(options: argparse.Namespace) -> list[str]:
+    """The options that decide the figures, without a machine's paths."""
+    shown = ["--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
+    shown += ["--cores", ",".join(map(str, options.cores))]
+    shown += [] if options.peers == tuple(PEERS) else ["--peers", ",".join(options.peers)]
+    return shown + (["--data", "DIR"] if options.data else [])
+
+
+def _versions(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+    def of(peer: Peer) -> str:
+        python = options.folder / peer.environment / "bin" / "python"
+        asked = subprocess.run([python, "-c", VERSIONS, *peer.packages], capture_output=True, text=True, check=False)
+        return f"{peer.environment}: {asked.stdout.strip() or 'no environment'}"
+
+    return of
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _peers(text: str) -> tuple[str, ...]:
+    unknown = [name for name in text.split(",") if name not in PEERS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no peer {unknown[0]!r}; there are {', '.join(PEERS)}")
+    return tuple(text.split(","))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

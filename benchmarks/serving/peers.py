@@ -1,0 +1,115 @@
+"""Who is measured and how each is started and asked. Knows command lines and routes; knows nothing about loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVERS = Path(__file__).parent / "servers"
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+
+# Folders under the prepared models; see `prepare.py`.
+TORCH, ARTIFACT, TOKEN_GRAPH, BUNDLED = "minilm-torch", "minilm-int8", "minilm-int8-tokens", "bundled"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A server. `command` and `variables` may name {bin}, {model}, {port}, {scratch} and {servers}.
+
+    ask: a request's body.  answer: the vectors of a response's body.
+    """
+
+    name: str
+    environment: str  # a file of benchmarks/envs, or "crosslet"
+    packages: tuple[str, ...]  # whose versions the page gives
+    model: str
+    weights: str
+    command: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    route: str = "/embed"
+    ask: Callable[[Sequence[str]], bytes] = lambda texts: orjson.dumps({"inputs": list(texts)})
+    answer: Callable[[bytes], npt.NDArray[np.float32]] = lambda body: np.asarray(orjson.loads(body), np.float32)
+
+    def filled(self, values: Mapping[str, object]) -> tuple[list[str], dict[str, str]]:
+        """The command and the variables with their names replaced."""
+        variables = {name: value.format(**values) for name, value in self.variables.items()}
+        return [part.format(**values) for part in self.command], OFFLINE | variables
+
+
+def _ask_openai(texts: Sequence[str]) -> bytes:
+    return orjson.dumps({"model": "minilm", "input": list(texts)})
+
+
+def _openai_answer(body: bytes) -> npt.NDArray[np.float32]:
+    return np.asarray([one["embedding"] for one in orjson.loads(body)["data"]], np.float32)
+
+
+def _uvicorn(application: str) -> tuple[str, ...]:
+    address = ("--host", "127.0.0.1", "--port", "{port}", "--log-level", "warning")
+    return ("{bin}/python", "-m", "uvicorn", "--app-dir", "{servers}", f"{application}:app", *address)
+
+
+def _library(name: str, library: str, environment: str, packages: tuple[str, ...], model: str, weights: str) -> Peer:
+    variables = {"LIBRARY": library, "MODEL": "{model}"}
+    return Peer(name, environment, packages, model, weights, _uvicorn("library"), variables)
+
+
+def _infinity(engine: str, model: str, weights: str) -> Peer:
+    return Peer(
+        f"infinity, {engine}",
+        "infinity",
+        ("infinity-emb", "torch", "transformers", "optimum", "onnxruntime"),
+        model,
+        weights,
+        (
+            "{bin}/infinity_emb", "v2", "--model-id", "{model}", "--served-model-name", "minilm", "--engine", engine,
+            "--device", "cpu", "--dtype", "float32" if engine == "torch" else "auto", "--pooling-method", "mean",
+            "--no-bettertransformer", "--no-compile", "--no-model-warmup", "--onnx-disable-optimize",
+            "--host", "127.0.0.1", "--port", "{port}", "--log-level", "warning",
+        ),
+        {"INFINITY_ANONYMOUS_USAGE_STATS": "0", "INFINITY_HOME": "{scratch}"},
+        route="/embeddings",
+        ask=_ask_openai,
+        answer=_openai_answer,
+    )  # fmt: skip
+
+
+def _crosslet(name: str, model: str, weights: str) -> Peer:
+    return Peer(
+        name,
+        "crosslet",
+        ("onnxruntime", "tokenizers", "fastapi", "uvicorn"),
+        model,
+        weights,
+        ("{bin}/python", "-m", "service"),
+        {"CROSSLET_MODEL": "{model}", "CROSSLET_PORT": "{port}", "CROSSLET_DATA": "{scratch}"},
+    )
+
+
+_TORCH_PACKAGES = ("sentence-transformers", "torch", "transformers")
+
+OURS = _crosslet("crosslet", ARTIFACT, "int8")
+OURS_BUNDLED = _crosslet("crosslet, bundled model", BUNDLED, "int8")
+PLAIN = Peer(
+    "25-line server", "plain", ("fastapi", "onnxruntime"), ARTIFACT, "int8", _uvicorn("plain"), {"MODEL": "{model}"}
+)
+INFINITY_OPTIMUM = _infinity("optimum", TOKEN_GRAPH, "int8")
+INFINITY_TORCH = _infinity("torch", TORCH, "fp32")
+ST = "sentence-transformers"
+PEERS = {
+    "crosslet": OURS,
+    "crosslet-bundled": OURS_BUNDLED,
+    "plain": PLAIN,
+    "infinity-optimum": INFINITY_OPTIMUM,
+    "infinity-torch": INFINITY_TORCH,
+    "fastembed": _library("fastembed", "fastembed", "fastembed", ("fastembed", "onnxruntime"), TOKEN_GRAPH, "int8"),
+    "st-onnx": _library(f"{ST}, onnx", "onnx", ST, (*_TORCH_PACKAGES, "onnxruntime"), TOKEN_GRAPH, "int8"),
+    "st-bf16": _library(f"{ST}, torch bf16", "torch_bf16", ST, _TORCH_PACKAGES, TORCH, "bf16"),
+    "st-fp32": _library(f"{ST}, torch fp32", "torch_fp32", ST, _TORCH_PACKAGES, TORCH, "fp32"),
+}

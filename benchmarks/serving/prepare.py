@@ -1,0 +1,101 @@
+"""Makes what a run needs before it begins: model folders, texts and reference vectors. `python -m ... FOLDER [DATA]`.
+
+A process of its own: it needs torch, and the load generator shall stay small.
+
+Every int8 model is one and the same: the exporter's artifact of all-MiniLM-L6-v2. Peers that pool for themselves get
+its graph cut before the pooling, in the folder that transformers, optimum and fastembed expect.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx.utils import Extractor
+from tokenizers import Tokenizer
+
+from benchmarks.serving.peers import ARTIFACT, BUNDLED, ROOT, TOKEN_GRAPH, TORCH
+from benchmarks.serving.texts import choose_texts
+from export.pipeline import ExportRequest, export_artifact
+from training.teacher import load_teacher, packaged_folder
+
+TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
+TOKENS_OUTPUT = "last_hidden_state"
+CHECKED_TEXTS = 20
+NOT_NEEDED = ("*.safetensors", "*.md", ".git*", "data_config.json")  # in a folder that has the graph
+TEXTS_FILE, REFERENCE_FILE = "texts.json", "reference.npy"
+
+
+def main(folder: Path, data: Path | None) -> None:
+    """Write models (where they are missing), texts.json and reference.npy under `folder`."""
+    models = folder / "models"
+    make_models(models)
+    tokenizer = Tokenizer.from_file(str(models / ARTIFACT / "tokenizer.json"))
+    texts = choose_texts(data, lambda text: len(tokenizer.encode(text).ids))
+    checked = texts.mixed.texts[:CHECKED_TEXTS]
+    content = {
+        "short": texts.short.texts, "mixed": texts.mixed.texts, "checked": checked, "source": texts.short.source,
+        "tokens": {
+            name: sorted(len(tokenizer.encode(text).ids) for text in sample.texts)
+            for name, sample in (("short", texts.short), ("mixed", texts.mixed))
+        },
+    }  # fmt: skip
+    (folder / TEXTS_FILE).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    teacher = load_teacher(TEACHER, device=torch.device("cpu"))
+    np.save(folder / REFERENCE_FILE, teacher.encode(list(checked), normalize_embeddings=True))
+
+
+def make_models(models: Path) -> None:
+    """The model folders that are not there yet; links where the files are elsewhere already."""
+    models.mkdir(parents=True, exist_ok=True)
+    packaged = packaged_folder(TEACHER)
+    if packaged is None:
+        raise SystemExit(f"no installed package carries {TEACHER}: make setup-dev")
+    _link(models / TORCH, packaged)
+    _link(models / BUNDLED, ROOT / "models" / "default")
+    if not (models / ARTIFACT).is_dir():
+        request = ExportRequest(packaged, models / ARTIFACT, "int8", name="all-MiniLM-L6-v2", languages=("en",))
+        export_artifact(request, progress=lambda message: print(message, file=sys.stderr))
+    if not (models / TOKEN_GRAPH).is_dir():
+        _write_token_folder(packaged, models / ARTIFACT / "model.onnx", models / TOKEN_GRAPH)
+
+
+def cut_before_pooling(graph: onnx.ModelProto) -> onnx.ModelProto:
+    """The graph up to the last layer's token vectors, its weights untouched.
+
+    They are the first tensor that only the pooling reads: the output of the last normalisation over hidden dims.
+    """
+    norms = [node for node in graph.graph.node if node.op_type.endswith("LayerNormalization")]
+    tokens = norms[-1].output[0]
+    inputs = [value.name for value in graph.graph.input]
+    cut = Extractor(onnx.shape_inference.infer_shapes(graph)).extract_model(inputs, [tokens])
+    for node in cut.graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                if name == tokens:
+                    names[place] = TOKENS_OUTPUT
+    cut.graph.output[0].name = TOKENS_OUTPUT
+    return cut
+
+
+def _write_token_folder(packaged: Path, model: Path, folder: Path) -> None:
+    stage = folder.with_name(f".{folder.name}")
+    shutil.rmtree(stage, ignore_errors=True)
+    shutil.copytree(packaged, stage, ignore=shutil.ignore_patterns(*NOT_NEEDED))
+    (stage / "onnx").mkdir()
+    onnx.save(cut_before_pooling(onnx.load(model)), stage / "onnx" / "model.onnx")
+    stage.rename(folder)
+
+
+def _link(path: Path, target: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(target, target_is_directory=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None)

@@ -1,0 +1,136 @@
+"""Starts a peer on chosen cores, times its first answer, ends it. Knows processes; knows nothing about models."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.serving.peers import ROOT, SERVERS, Peer
+
+START_TIMEOUT_S = 180
+ANSWER_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 15
+RETRY_S = 0.005
+LOG_LINES = 3  # of a peer that failed
+
+
+class PeerFailed(Exception):  # noqa: N818 - says what happened
+    """A peer could not be started, or gave something else than vectors; the message has the end of its log."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running peer."""
+
+    peer: Peer
+    pid: int
+    port: int
+    cold_start_s: float  # exec to the first answer
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """(len(texts), D) float32.
+
+        Raises: PeerFailed: no vectors came.
+        """
+        return self.peer.answer(post(self.port, self.peer.route, self.peer.ask(texts)))
+
+
+@contextmanager
+def running(peer: Peer, *, folder: Path, cores: Sequence[int]) -> Iterator[Server]:
+    """The peer on a free port, restricted to `cores`; its output goes to `folder`/logs.
+
+    Raises: PeerFailed: it ended, or did not answer in time.
+    """
+    (folder / "logs").mkdir(exist_ok=True)
+    log_path = folder / "logs" / f"{peer.name.replace(' ', '-')}.log"
+    with tempfile.TemporaryDirectory() as scratch, log_path.open("wb") as log:
+        port = free_port()
+        values = {
+            "bin": folder / peer.environment / "bin", "model": folder / "models" / peer.model,
+            "port": port, "scratch": scratch, "servers": SERVERS,
+        }  # fmt: skip
+        command, variables = peer.filled(values)
+        pinned = ["taskset", "--cpu-list", ",".join(map(str, cores)), *command]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
+        started = time.perf_counter()
+        try:
+            process = subprocess.Popen(
+                pinned, cwd=ROOT, env=inherited | variables, stdout=log, stderr=log, start_new_session=True
+            )
+        except OSError as exc:
+            raise PeerFailed(f"{pinned[0]} cannot be started: {exc.strerror}") from exc
+        try:
+            _wait_for_answer(peer, process, port, log_path)
+            yield Server(peer, process.pid, port, time.perf_counter() - started)
+        finally:
+            _end(process)
+
+
+def post(port: int, route: str, body: bytes) -> bytes:
+    """The body of a good answer.
+
+    Raises: PeerFailed: another status.  OSError: no answer.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        connection.request("POST", route, body, {"content-type": "application/json"})
+        response = connection.getresponse()
+        content = response.read()
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise PeerFailed(f"answered {response.status} to {route}: {content[:200].decode(errors='replace')}")
+    return content
+
+
+def free_port() -> int:
+    """A loopback port that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for_answer(peer: Peer, process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
+    question = peer.ask(["A first question."])
+    ends_at = time.monotonic() + START_TIMEOUT_S
+    problem = "no connection"
+    while time.monotonic() < ends_at:
+        if process.poll() is not None:
+            raise PeerFailed(f"ended with {process.returncode} before its first answer: {_end_of(log_path)}")
+        try:
+            post(port, peer.route, question)
+            return
+        except (OSError, http.client.HTTPException, PeerFailed) as exc:
+            problem = str(exc) or type(exc).__name__
+            time.sleep(RETRY_S)
+    raise PeerFailed(f"did not answer within {START_TIMEOUT_S} s ({problem}): {_end_of(log_path)}")
+
+
+def _end_of(log_path: Path) -> str:
+    lines = log_path.read_text(encoding="utf-8", errors="replace").split("\n")
+    return " / ".join([line.strip() for line in lines if line.strip()][-LOG_LINES:])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM to the peer's own session, SIGKILL to what is left of it."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, signum)
+            process.wait(STOP_TIMEOUT_S)
+        except ProcessLookupError:
+            process.wait()
+            return
+        except subprocess.TimeoutExpired:
+            continue

@@ -1,0 +1,64 @@
+"""CPU time and memory of a process and its children, from /proc. Knows Linux; knows nothing about what they do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PARENT, USER_TICKS, SYSTEM_TICKS, DEAD_USER_TICKS, DEAD_SYSTEM_TICKS = 1, 11, 12, 13, 14  # after the name
+
+
+def tree_of(pid: int, proc: Path = PROC) -> list[int]:
+    """The process and all its descendants that are alive."""
+    children: dict[int, list[int]] = {}
+    for path in proc.iterdir():
+        if path.name.isdigit() and (fields := _stat(path)):
+            children.setdefault(int(fields[PARENT]), []).append(int(path.name))
+    return list(_walk(pid, children)) if (proc / str(pid)).is_dir() else []
+
+
+def cpu_seconds(pid: int, proc: Path = PROC) -> float:
+    """User and system time of the tree since it began, children that have ended included."""
+    wanted = (USER_TICKS, SYSTEM_TICKS, DEAD_USER_TICKS, DEAD_SYSTEM_TICKS)
+    stats = [_stat(proc / str(one)) for one in tree_of(pid, proc)]
+    return sum(int(fields[column]) for fields in stats if fields for column in wanted) / TICKS_PER_S
+
+
+def resident_bytes(pid: int, proc: Path = PROC) -> int:
+    """Memory of the tree now (VmRSS); what processes share counts for each."""
+    return _sum_status(pid, "VmRSS", proc)
+
+
+def peak_bytes(pid: int, proc: Path = PROC) -> int:
+    """The peaks of the tree's processes (VmHWM), added up: no less than the peak of the tree."""
+    return _sum_status(pid, "VmHWM", proc)
+
+
+def _walk(pid: int, children: dict[int, list[int]]) -> Iterator[int]:
+    yield pid
+    for child in children.get(pid, ()):
+        yield from _walk(child, children)
+
+
+def _stat(folder: Path) -> list[str]:
+    """The fields after the process's name, which may hold spaces and brackets; nothing if it has ended."""
+    try:
+        return (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _sum_status(pid: int, name: str, proc: Path) -> int:
+    return sum(_status_bytes(proc / str(one), name) for one in tree_of(pid, proc))
+
+
+def _status_bytes(folder: Path, name: str) -> int:
+    try:
+        lines = (folder / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    kilobytes = next((line.split()[1] for line in lines if line.startswith(f"{name}:")), "0")
+    return int(kilobytes) * 1024

@@ -1,0 +1,180 @@
+"""The page: settings, verdicts, tables. Knows Markdown and what was measured; measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.serving.chart import draw_chart
+from benchmarks.serving.criteria import floor_share, judge
+from benchmarks.serving.loads import LOADS, Load
+from benchmarks.serving.peers import OURS, OURS_BUNDLED, PEERS
+from benchmarks.serving.results import Agreement, LoadResult, ProcessResult, Run
+from benchmarks.serving.stats import ratio
+
+PAGE, CHART = Path("benchmarks.md"), Path("benchmarks/serving.svg")
+MISSING = "-"
+WEIGHTS = {peer.name: peer.weights for peer in PEERS.values()}
+Cell = Callable[[Callable[[LoadResult], float | None]], float | None]  # a median of one figure of a load
+
+HEAD = """# Serving speed and memory
+
+Written by `make bench`; do not edit. Every server answers the same texts over HTTP on loopback, one server at a time,
+in rounds: each round starts every server anew. Figures are medians over the rounds. All but "bundled model" have the
+weights of all-MiniLM-L6-v2. int8 is one file for all: the artifact of `python -m export`; peers that pool for
+themselves get its graph without the pooling. sentence-transformers and fastembed are libraries: they run in the same
+small FastAPI server (`benchmarks/serving/servers/library.py`), one request at a time on all cores. The 25-line server
+is `benchmarks/serving/servers/plain.py`. Ours logs each request; the others' request logs are off.
+"""
+LOADS_NOTE = """A client has one connection and one request under way. A request of one text has one sentence; the
+others have texts of mixed length. No two texts in flight are the same. In brackets: times ours."""
+MEMORY_NOTE = """Cold start: from exec to the first vector, files in the page cache. Ready: after that answer. Loaded:
+after all loads. Peak: VmHWM, over all loads of one process tree."""
+FLOOR_NOTE = """Our texts a second over those of the bare loop: one thread a core over one single-threaded ONNX Runtime
+session, one text at a time, without HTTP, queue or JSON, in our environment, on the same texts and cores, in the same
+round. Left: over the loop with token ids made beforehand. Right: over the loop that tokenises."""
+VECTORS_NOTE = """20 texts of mixed length, each alone and all in one request. Cosine: of the vectors alone, to
+sentence-transformers in fp32. Difference: the largest of any number of a vector, alone and in the batch; 0: the same to
+the bit."""
+
+
+def write_report(run: Run, docs: Path) -> None:
+    """Write the page and its chart under `docs`."""
+    draw_chart(run, measured_peers(run), docs / CHART)
+    (docs / PAGE).write_text(page(run), encoding="utf-8")
+
+
+def measured_peers(run: Run) -> list[str]:
+    """Peers with figures, in the order of `PEERS`."""
+    there = {one.peer for one in run.results if isinstance(one, ProcessResult)}
+    return [peer.name for peer in PEERS.values() if peer.name in there]
+
+
+def page(run: Run) -> str:
+    """The whole page."""
+    names = measured_peers(run)
+    parts = [HEAD, f"![texts a second and memory]({CHART})", *_setting(run), *_verdicts(run), *_failures(run)]
+    for cores in run.cores:
+        parts += _on(run, names, cores)
+    parts += ["## Vectors", VECTORS_NOTE, _vectors(run, names)]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; all columns but the first are numbers."""
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """A figure, or a dash."""
+    return MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def _setting(run: Run) -> Iterator[str]:
+    yield "\n".join(f"- {name}: {text}" for name, text in run.setting.items())
+
+
+def _verdicts(run: Run) -> Iterator[str]:
+    yield "## What must hold"
+    columns = [judge(run, cores) for cores in run.cores]
+    rows = []
+    for same in zip(*columns, strict=True):
+        limit = f"{'≤' if same[0].at_most else '≥'} {same[0].limit:g}"
+        rows.append([same[0].what, limit, *[f"{number(one.measured, 2)} {one.verdict}" for one in same]])
+    yield table(["", "limit", *[_cores(cores) for cores in run.cores]], rows)
+
+
+def _failures(run: Run) -> Iterator[str]:
+    if run.failures:
+        yield "## Not measured"
+        yield "\n".join(f"- {name}: `{error}`" for name, error in run.failures.items())
+
+
+def _on(run: Run, names: list[str], cores: int) -> Iterator[str]:
+    where = _cores(cores)
+    yield f"## On {where}"
+    yield f"### Texts a second\n\n{LOADS_NOTE}"
+    yield table(["", "weights", *[load.name for load in LOADS]], [_rates(run, name, cores) for name in names])
+    yield "### Latency of a request: p50 / p99, ms"
+    yield _by_load(run, names, cores, _latency)
+    yield "### Processor time of the server, ms a text"
+    yield _by_load(run, names, cores, lambda cell: number(cell(lambda one: one.cpu_ms_per_text), 2))
+    yield "### The load generator's own share of a core, %"
+    yield _by_load(run, names, cores, lambda cell: number(cell(lambda one: one.generator_share * 100)))
+    yield f"### Start and memory\n\n{MEMORY_NOTE}"
+    rows = [_process(run, name, cores) for name in names]
+    yield table(["", "cold start, s", "ready, MiB", "loaded, MiB", "peak, MiB"], rows)
+    yield f"### Distance to the floor\n\n{FLOOR_NOTE}"
+    rows = [_floor(run, peer.name, cores) for peer in (OURS, OURS_BUNDLED) if peer.name in names]
+    yield table(["", *[load.name for load in LOADS]], rows)
+    yield _floor_rates(run, cores)
+
+
+def _by_load(run: Run, names: list[str], cores: int, show: Callable[[Cell], str]) -> str:
+    rows = [[name, *[show(_cell(run, name, cores, load)) for load in LOADS]] for name in names]
+    return table(["", *[load.name for load in LOADS]], rows)
+
+
+def _cell(run: Run, name: str, cores: int, load: Load) -> Cell:
+    return lambda value: run.load(name, cores, load, value)
+
+
+def _latency(cell: Cell) -> str:
+    p50_ms, p99_ms = cell(lambda one: one.p50_ms), cell(lambda one: one.p99_ms)
+    return f"{number(p50_ms, 1)} / {number(p99_ms, 1)}"
+
+
+def _rates(run: Run, name: str, cores: int) -> list[str]:
+    cells = []
+    for load in LOADS:
+        rate = run.load(name, cores, load, lambda one: one.texts_per_s)
+        of_ours = ratio(rate, run.load(OURS.name, cores, load, lambda one: one.texts_per_s))
+        cells.append(f"{number(rate)} ({number(of_ours, 2)})")
+    return [name, WEIGHTS[name], *cells]
+
+
+def _process(run: Run, name: str, cores: int) -> list[str]:
+    def cell(value: Callable[[ProcessResult], float], digits: int = 0) -> str:
+        return number(run.process(name, cores, value), digits)
+
+    mib = [cell(lambda one: one.ready_mib), cell(lambda one: one.loaded_mib), cell(lambda one: one.peak_mib)]
+    return [name, cell(lambda one: one.cold_start_s, 2), *mib]
+
+
+def _floor(run: Run, name: str, cores: int) -> list[str]:
+    peer = OURS if name == OURS.name else OURS_BUNDLED
+    cells = []
+    for load in LOADS:
+        shares = [floor_share(run, peer, cores, load, tokenised=tokenised) for tokenised in (False, True)]
+        cells.append(" / ".join(number(share, 2) for share in shares))
+    return [name, *cells]
+
+
+def _floor_rates(run: Run, cores: int) -> str:
+    rows = []
+    for peer in (OURS, OURS_BUNDLED):
+        for kind in ("short", "mixed"):
+            figures = [
+                number(run.floor(peer.model, cores, kind, lambda one: one.texts_per_s)),
+                number(run.floor(peer.model, cores, kind, lambda one: one.texts_per_s_tokenised)),
+                number(run.floor(peer.model, cores, kind, lambda one: one.p50_ms), 2),
+                number(run.floor(peer.model, cores, kind, lambda one: one.tokens_per_text), 1),
+            ]
+            rows.append([f"bare loop, {peer.name}'s model, {kind} texts", *figures])
+    return table(["", "texts/s", "texts/s, tokenising", "p50 of a text on one thread, ms", "tokens a text"], rows)
+
+
+def _vectors(run: Run, names: list[str]) -> str:
+    found = [run.agreement(name) for name in names]
+    rows = [_agreement(one) for one in found if one is not None]
+    return table(["", "mean cosine", "lowest cosine", "largest difference"], rows)
+
+
+def _agreement(one: Agreement) -> list[str]:
+    difference = "0" if one.same_to_the_bit else f"{one.largest_difference:.1e}"
+    return [one.peer, number(one.mean_cosine, 4), number(one.min_cosine, 4), difference]
+
+
+def _cores(count: int) -> str:
+    return f"{count} core{'s' if count > 1 else ''}"

@@ -1,0 +1,143 @@
+"""What was measured, as values and as a file of JSON lines. Knows names and units; judges nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from benchmarks.serving.loads import Load
+from benchmarks.serving.stats import median
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """One load on one peer in one round. `generator_share`: of one core, while the load ran."""
+
+    peer: str
+    cores: int
+    round: int
+    clients: int
+    batch: int
+    texts: int
+    failed: int
+    texts_per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_ms_per_text: float | None
+    generator_share: float
+
+
+@dataclass(frozen=True)
+class ProcessResult:
+    """One life of a peer: its start and its memory. peak: over all loads of that life."""
+
+    peer: str
+    cores: int
+    round: int
+    cold_start_s: float
+    ready_mib: float
+    loaded_mib: float
+    peak_mib: float
+
+
+@dataclass(frozen=True)
+class FloorResult:
+    """The bare session loop of a model, on texts of one kind ("short" or "mixed")."""
+
+    model: str
+    cores: int
+    round: int
+    kind: str
+    texts_per_s: float
+    texts_per_s_tokenised: float
+    p50_ms: float
+    tokens_per_text: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A peer's vectors. Cosines: to the reference, None for another model. largest_difference: alone and in a batch."""
+
+    peer: str
+    mean_cosine: float | None
+    min_cosine: float | None
+    largest_difference: float
+
+    @property
+    def same_to_the_bit(self) -> bool:
+        """Whether a vector does not depend on its company."""
+        return self.largest_difference == 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A peer that could not be measured."""
+
+    peer: str
+    error: str
+
+
+Result = LoadResult | ProcessResult | FloorResult | Agreement | Failure
+KINDS: dict[str, type[Result]] = {
+    kind.__name__: kind for kind in (LoadResult, ProcessResult, FloorResult, Agreement, Failure)
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """All results with what they were measured on (`setting`: sentences and figures of the page)."""
+
+    setting: dict[str, str]
+    results: tuple[Result, ...]
+
+    def load(self, peer: str, cores: int, load: Load, value: Callable[[LoadResult], float | None]) -> float | None:
+        """The median over the rounds of one figure of a load."""
+        wanted = (peer, cores, load.clients, load.batch)
+        found = (one for one in self.results if isinstance(one, LoadResult))
+        return median(value(one) for one in found if (one.peer, one.cores, one.clients, one.batch) == wanted)
+
+    def process(self, peer: str, cores: int, value: Callable[[ProcessResult], float]) -> float | None:
+        """The median over the rounds of one figure of a process."""
+        found = (one for one in self.results if isinstance(one, ProcessResult))
+        return median(value(one) for one in found if (one.peer, one.cores) == (peer, cores))
+
+    def floor(self, model: str, cores: int, kind: str, value: Callable[[FloorResult], float]) -> float | None:
+        """The median over the rounds of one figure of a model's bare loop."""
+        found = (one for one in self.results if isinstance(one, FloorResult))
+        return median(value(one) for one in found if (one.model, one.cores, one.kind) == (model, cores, kind))
+
+    def agreement(self, peer: str) -> Agreement | None:
+        """What was found of a peer's vectors."""
+        found = (one for one in self.results if isinstance(one, Agreement))
+        return next((one for one in found if one.peer == peer), None)
+
+    @property
+    def cores(self) -> list[int]:
+        """The core counts that were measured, the most first."""
+        return sorted({one.cores for one in self.results if isinstance(one, ProcessResult)}, reverse=True)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """The first error of each peer that failed."""
+        failed = [one for one in self.results if isinstance(one, Failure)]
+        return {one.peer: one.error for one in reversed(failed)}
+
+
+def save_results(path: Path, setting: dict[str, str], results: Iterable[Result]) -> None:
+    """Write the run as it stands; a run that is ended loses nothing."""
+    lines = [{"result": "setting", **setting}]
+    lines += [{"result": type(one).__name__, **dataclasses.asdict(one)} for one in results]
+    path.write_bytes(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
+
+
+def read_results(path: Path) -> Run:
+    """The run that `save_results` wrote."""
+    setting, *lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    setting.pop("result")
+    return Run(setting, tuple(KINDS[line.pop("result")](**line) for line in lines))

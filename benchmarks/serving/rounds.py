@@ -1,0 +1,141 @@
+"""One peer's life under all loads, and the floor beside it. Knows the order of things; each part knows its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from benchmarks.serving import procfs
+from benchmarks.serving.client import Tally, request_bytes, run_load
+from benchmarks.serving.loads import LOADS, Load
+from benchmarks.serving.peers import ARTIFACT, TOKEN_GRAPH, TORCH, Peer
+from benchmarks.serving.process import PeerFailed, Server, running
+from benchmarks.serving.results import MIB, Agreement, Failure, FloorResult, LoadResult, ProcessResult, Result
+from benchmarks.serving.stats import ratio
+
+WARM_UP_SHARE = 0.2  # of the seconds of a load, not counted
+SAME_MODEL = (TORCH, ARTIFACT, TOKEN_GRAPH)  # whose vectors are compared with the reference
+FLOOR = Path(__file__).with_name("floor.py")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all peers get. folder: environments, models, logs.  short, mixed: texts.  reference_ND: of `checked`."""
+
+    folder: Path
+    short: Sequence[str]
+    mixed: Sequence[str]
+    checked: Sequence[str]
+    reference_ND: npt.NDArray[np.float32]
+    seconds: float
+
+
+def cores_for(count: int) -> tuple[list[int], list[int]]:
+    """The server's cores and the generator's: the server has the first ones, the generator the last of the machine."""
+    there = sorted(os.sched_getaffinity(0))
+    if count > len(there):
+        raise ValueError(f"{count} cores are wanted; this process may use {len(there)}")
+    return there[:count], there[count:] or there
+
+
+def measure_peer(peer: Peer, plan: Plan, *, cores: int, round_: int) -> Iterator[Result]:
+    """All results of one life of a peer; a failure is one of them, and ends it."""
+    server_cores, generator_cores = cores_for(cores)
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, generator_cores)
+    try:
+        with running(peer, folder=plan.folder, cores=server_cores) as server:
+            yield from _measure(server, plan, cores, round_)
+    except (PeerFailed, OSError) as exc:
+        yield Failure(peer.name, str(exc))
+    finally:
+        os.sched_setaffinity(0, all_cores)
+
+
+def _measure(server: Server, plan: Plan, cores: int, round_: int) -> Iterator[Result]:
+    ready_mib = procfs.resident_bytes(server.pid) / MIB
+    for load in LOADS:
+        yield _measure_load(server, load, plan, cores, round_)
+    yield ProcessResult(
+        server.peer.name,
+        cores,
+        round_,
+        cold_start_s=server.cold_start_s,
+        ready_mib=ready_mib,
+        loaded_mib=procfs.resident_bytes(server.pid) / MIB,
+        peak_mib=procfs.peak_bytes(server.pid) / MIB,
+    )
+    if round_ == 0:
+        yield compare(server, plan)
+
+
+def _measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int) -> LoadResult:
+    requests = prebuilt(server.peer, load, plan.short if load.batch == 1 else plan.mixed)
+    run_load(server.port, requests, clients=load.clients, seconds=plan.seconds * WARM_UP_SHARE)
+    cpu_started_s = procfs.cpu_seconds(server.pid)
+    tally = run_load(server.port, requests, clients=load.clients, seconds=plan.seconds)
+    cpu_s = procfs.cpu_seconds(server.pid) - cpu_started_s
+    return load_result(server.peer.name, load, tally, cpu_s=cpu_s, cores=cores, round_=round_)
+
+
+def load_result(peer: str, load: Load, tally: Tally, *, cpu_s: float, cores: int, round_: int) -> LoadResult:
+    """The figures of a load."""
+    texts = len(tally.latency_ms) * load.batch
+    cpu_s_per_text = ratio(cpu_s, texts)
+    return LoadResult(
+        peer,
+        cores,
+        round_,
+        load.clients,
+        load.batch,
+        texts=texts,
+        failed=tally.failed.total(),
+        texts_per_s=ratio(texts, tally.elapsed_s) or 0.0,
+        p50_ms=tally.p50_ms,
+        p99_ms=tally.p99_ms,
+        cpu_ms_per_text=None if cpu_s_per_text is None else cpu_s_per_text * 1000,
+        generator_share=ratio(tally.generator_cpu_s, tally.elapsed_s) or 0.0,
+    )
+
+
+def prebuilt(peer: Peer, load: Load, texts: Sequence[str]) -> list[bytes]:
+    """Requests that go through the texts, `load.batch` at a time; texts that fill no batch at the end are left out."""
+    enough = list(itertools.islice(itertools.cycle(texts), max(len(texts), load.batch)))
+    starts = range(0, len(enough) - load.batch + 1, load.batch)
+    return [request_bytes(peer.route, peer.ask(enough[start : start + load.batch])) for start in starts]
+
+
+def compare(server: Server, plan: Plan) -> Agreement:
+    """The checked texts, each alone and all in one request."""
+    alone_ND = np.concatenate([server.embed([text]) for text in plan.checked])
+    batch_ND = server.embed(plan.checked)
+    difference = float(np.abs(alone_ND - batch_ND).max())
+    if server.peer.model not in SAME_MODEL:
+        return Agreement(server.peer.name, None, None, difference)
+    cosine_N = (alone_ND * plan.reference_ND).sum(axis=1) / np.linalg.norm(alone_ND, axis=1)  # the reference has norm 1
+    return Agreement(server.peer.name, float(cosine_N.mean()), float(cosine_N.min()), difference)
+
+
+def measure_floor(peer: Peer, plan: Plan, *, cores: int, round_: int) -> Iterator[Result]:
+    """The bare session loop of a peer's model, in its environment and on its cores."""
+    server_cores, _ = cores_for(cores)
+    texts_file = plan.folder / "floor-texts.json"
+    texts_file.write_bytes(orjson.dumps({"short": list(plan.short), "mixed": list(plan.mixed)}))
+    python, model = plan.folder / peer.environment / "bin" / "python", plan.folder / "models" / peer.model
+    command = ["taskset", "--cpu-list", ",".join(map(str, server_cores)), str(python), str(FLOOR)]
+    arguments = [str(model), str(texts_file), str(cores), str(plan.seconds)]
+    ended = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    if ended.returncode:
+        last = (ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"])[-1]
+        yield Failure(f"bare session loop of {peer.model}", last)
+        return
+    for kind, figures in orjson.loads(ended.stdout).items():
+        yield FloorResult(peer.model, cores, round_, kind, **figures)

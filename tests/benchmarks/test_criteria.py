@@ -1,0 +1,71 @@
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.serving.criteria import Criterion, judge
+from benchmarks.serving.results import Agreement, FloorResult, LoadResult, ProcessResult, Run
+from tests.benchmarks.results import whole_run
+
+
+def verdicts(run: Run, part: str, cores: int = 2) -> set[str]:
+    found = {one.verdict for one in judge(run, cores) if part in one.what}
+    assert found, f"no criterion says {part!r}"
+    return found
+
+
+def changed(run: Run, kind: type, peer: str = "", **values: object) -> Run:
+    """The run with other values in its results of one kind, of one peer or of all."""
+
+    def one(result: object) -> object:
+        applies = isinstance(result, kind) and peer in ("", getattr(result, "peer", ""))
+        return replace(result, **values) if applies else result  # type: ignore[type-var]
+
+    return Run(run.setting, tuple(one(result) for result in run.results))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_everything_that_is_within_its_limit_passes(cores: int) -> None:
+    assert {one.verdict for one in judge(whole_run(), cores)} == {"PASS"}
+
+
+def test_a_limit_itself_is_within() -> None:
+    assert Criterion("x", 0.9, 0.9, at_most=False).verdict == "PASS"
+    assert Criterion("x", 1.0, 1.0, at_most=True).verdict == "PASS"
+
+
+def test_a_line_has_both_numbers_and_the_verdict() -> None:
+    assert Criterion("p99 over p50", 3.5, 3.0, at_most=True).line == "FAIL: p99 over p50: 3.50 (at most 3)"
+
+
+def test_a_slow_server_fails_against_the_floor() -> None:
+    assert verdicts(whole_run(ours=899.0), "share of the bare session loop") == {"FAIL"}
+
+
+def test_the_better_engine_of_infinity_counts() -> None:
+    run = changed(whole_run(), LoadResult, "infinity, torch", texts_per_s=100.0)
+    assert verdicts(run, "infinity") == {"PASS"}
+    run = changed(run, LoadResult, "infinity, optimum", texts_per_s=500.0)
+    assert verdicts(run, "infinity") == {"FAIL"}
+
+
+def test_a_plain_server_that_is_nearly_as_fast_fails_us() -> None:
+    assert verdicts(changed(whole_run(), LoadResult, "25-line server", texts_per_s=700.0), "25-line") == {"FAIL"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "part"),
+    [
+        (FloorResult, {"p50_ms": 0.9}, "ms of p50 over"),
+        (LoadResult, {"p99_ms": 6.1}, "p99 over p50"),
+        (ProcessResult, {"ready_mib": 131.0}, "resident when ready"),
+        (ProcessResult, {"peak_mib": 201.0}, "at its peak"),
+        (ProcessResult, {"cold_start_s": 1.01}, "first answer"),
+        (Agreement, {"largest_difference": 1e-9}, "alone and in a batch"),
+    ],
+)
+def test_each_limit_can_be_missed(kind: type, values: dict[str, float], part: str) -> None:
+    assert verdicts(changed(whole_run(), kind, **values), part) == {"FAIL"}
+
+
+def test_what_was_not_measured_neither_passes_nor_fails() -> None:
+    assert {one.verdict for one in judge(Run({}, ()), 2)} == {"not measured"}

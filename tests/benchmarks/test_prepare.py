@@ -1,0 +1,59 @@
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from benchmarks.serving.prepare import TOKENS_OUTPUT, cut_before_pooling
+
+V, H = 11, 8
+
+
+def small_encoder() -> onnx.ModelProto:
+    """Gather, two normalisations with a matrix between them, mean over tokens: as an exported graph ends."""
+    draw = np.random.default_rng(0)
+    weights = {
+        "table": draw.standard_normal((V, H)), "scale": np.ones(H), "shift": np.zeros(H),
+        "matrix": draw.standard_normal((H, H)),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["embedded"]),
+        helper.make_node("LayerNormalization", ["embedded", "scale", "shift"], ["first"]),
+        helper.make_node("MatMul", ["first", "matrix"], ["mixed"]),
+        helper.make_node("LayerNormalization", ["mixed", "scale", "shift"], ["last"]),
+        helper.make_node("Cast", ["attention_mask"], ["mask_BL"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["mask_BL", "two"], ["mask_BL1"]),
+        helper.make_node("Mul", ["last", "mask_BL1"], ["masked"]),
+        helper.make_node("ReduceSum", ["masked", "one"], ["sentence_embedding"], keepdims=0),
+    ]
+    tensors = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
+    tensors += [numpy_helper.from_array(np.array([axis], np.int64), name) for name, axis in (("two", 2), ("one", 1))]
+    inputs = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", "L"]) for n in ("input_ids", "attention_mask")]
+    output = helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["B", H])
+    graph = helper.make_graph(nodes, "small", inputs, [output], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def run(model: onnx.ModelProto, output: str, feeds: dict[str, np.ndarray]) -> np.ndarray:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    known = {value.name for value in session.get_inputs()}
+    (found,) = session.run([output], {name: value for name, value in feeds.items() if name in known})
+    return np.asarray(found)
+
+
+def test_token_vectors_of_the_cut_graph_pool_to_what_the_whole_one_gives() -> None:
+    whole = small_encoder()
+    cut = cut_before_pooling(small_encoder())
+    mask_BL = np.array([[1, 1, 1], [1, 1, 0]])
+    feeds = {"input_ids": np.array([[1, 2, 3], [4, 5, 0]]), "attention_mask": mask_BL}
+    tokens_BLH = run(cut, TOKENS_OUTPUT, feeds)
+    assert tokens_BLH.shape == (2, 3, H)
+    np.testing.assert_allclose(
+        (tokens_BLH * mask_BL[:, :, None]).sum(axis=1), run(whole, "sentence_embedding", feeds), rtol=1e-5
+    )
+
+
+def test_the_weights_of_the_cut_graph_are_the_same_bytes() -> None:
+    whole = {tensor.name: tensor.raw_data for tensor in small_encoder().graph.initializer}
+    cut = {tensor.name: tensor.raw_data for tensor in cut_before_pooling(small_encoder()).graph.initializer}
+    assert cut
+    assert cut.items() <= whole.items()
