@@ -8,7 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -123,7 +123,7 @@ def _shown(options: argparse.Namespace) -> list[str]:
     return shown + (["--data", "DIR"] if options.data else [])
 
 
-def _versions(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _versions(options: argparse.Namespace) -> Callable[[Peer], str]:
     def of(peer: Peer) -> str:
         python = options.folder / peer.environment / "bin" / "python"
         asked = subprocess.run([python, "-c", VERSIONS, *peer.packages], capture_output=True, text=True, check=False)

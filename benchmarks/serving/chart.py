@@ -35,7 +35,12 @@ def draw_chart(run: Run, names: list[str], path: Path) -> None:
         axis.set_xticks([])
         axis.set_xlim(0, max([value or 0 for value in values] + [1]) * 1.2)
     axes[0].invert_yaxis()
-    figure.suptitle(f"all-MiniLM-L6-v2 over HTTP on {cores} cores", fontsize=11, x=0.01, ha="left")
+    figure.suptitle(
+        f"Over HTTP on {cores} cores; all but the bundled model have the weights of all-MiniLM-L6-v2",
+        fontsize=11,
+        x=0.01,
+        ha="left",
+    )
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None})

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
 Run = Callable[[int], object]  # embeds the text at a position
 

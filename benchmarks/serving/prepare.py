@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import torch
 from onnx.utils import Extractor
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
 from benchmarks.serving.peers import ARTIFACT, BUNDLED, ROOT, TOKEN_GRAPH, TORCH
 from benchmarks.serving.texts import choose_texts

@@ -9,6 +9,7 @@ from pathlib import Path
 PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PARENT, USER_TICKS, SYSTEM_TICKS, DEAD_USER_TICKS, DEAD_SYSTEM_TICKS = 1, 11, 12, 13, 14  # after the name
+IDLE, STEAL = (3, 4), 7  # columns of the machine's line: idle and waiting for a disk; other machines' time and guests'
 
 
 def tree_of(pid: int, proc: Path = PROC) -> list[int]:
@@ -35,6 +36,12 @@ def resident_bytes(pid: int, proc: Path = PROC) -> int:
 def peak_bytes(pid: int, proc: Path = PROC) -> int:
     """The peaks of the tree's processes (VmHWM), added up: no less than the peak of the tree."""
     return _sum_status(pid, "VmHWM", proc)
+
+
+def busy_seconds(proc: Path = PROC) -> float:
+    """Time that all cores of the machine were not idle since it was started, whoever used them."""
+    totals = (proc / "stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
+    return sum(int(ticks) for column, ticks in enumerate(totals[:STEAL]) if column not in IDLE) / TICKS_PER_S
 
 
 def _walk(pid: int, children: dict[int, list[int]]) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from benchmarks.serving.criteria import floor_share, judge
 from benchmarks.serving.loads import LOADS, Load
 from benchmarks.serving.peers import OURS, OURS_BUNDLED, PEERS
 from benchmarks.serving.results import Agreement, LoadResult, ProcessResult, Run
-from benchmarks.serving.stats import ratio
+from benchmarks.serving.stats import median, ratio
 
 PAGE, CHART = Path("benchmarks.md"), Path("benchmarks/serving.svg")
 MISSING = "-"
+BUSY_SHARE = 0.05  # of the machine
 WEIGHTS = {peer.name: peer.weights for peer in PEERS.values()}
 Cell = Callable[[Callable[[LoadResult], float | None]], float | None]  # a median of one figure of a load
 
@@ -72,11 +74,16 @@ def number(value: float | None, digits: int = 0) -> str:
 
 
 def _setting(run: Run) -> Iterator[str]:
-    yield "\n".join(f"- {name}: {text}" for name, text in run.setting.items())
+    others = [one.other_share for one in run.loads]
+    lines = {**run.setting, "Other work": f"took {_percent(median(others))} of the machine while a load ran (median)"}
+    yield "\n".join(f"- {name}: {text}" for name, text in lines.items())
+    worst = max(others, default=0.0)
+    if worst > BUSY_SHARE:
+        yield f"**The machine was busy with other work, up to {_percent(worst)} of it: these figures say little.**"
 
 
 def _verdicts(run: Run) -> Iterator[str]:
-    yield "## What must hold"
+    yield "## What must hold\n\nThe bare session loop is the one without tokenisation; both are under each core count."
     columns = [judge(run, cores) for cores in run.cores]
     rows = []
     for same in zip(*columns, strict=True):
@@ -89,6 +96,10 @@ def _failures(run: Run) -> Iterator[str]:
     if run.failures:
         yield "## Not measured"
         yield "\n".join(f"- {name}: `{error}`" for name, error in run.failures.items())
+    failed = Counter((one.peer, one.cores, one.load.name) for one in run.loads for _ in range(one.failed))
+    if failed:
+        yield "## Requests refused or never answered, over all rounds"
+        yield table(["", "cores", "load", "requests"], [[*map(str, where), str(n)] for where, n in failed.items()])
 
 
 def _on(run: Run, names: list[str], cores: int) -> Iterator[str]:
@@ -108,7 +119,7 @@ def _on(run: Run, names: list[str], cores: int) -> Iterator[str]:
     yield f"### Distance to the floor\n\n{FLOOR_NOTE}"
     rows = [_floor(run, peer.name, cores) for peer in (OURS, OURS_BUNDLED) if peer.name in names]
     yield table(["", *[load.name for load in LOADS]], rows)
-    yield _floor_rates(run, cores)
+    yield _floor_rates(run, names, cores)
 
 
 def _by_load(run: Run, names: list[str], cores: int, show: Callable[[Cell], str]) -> str:
@@ -151,9 +162,9 @@ def _floor(run: Run, name: str, cores: int) -> list[str]:
     return [name, *cells]
 
 
-def _floor_rates(run: Run, cores: int) -> str:
+def _floor_rates(run: Run, names: list[str], cores: int) -> str:
     rows = []
-    for peer in (OURS, OURS_BUNDLED):
+    for peer in (one for one in (OURS, OURS_BUNDLED) if one.name in names):
         for kind in ("short", "mixed"):
             figures = [
                 number(run.floor(peer.model, cores, kind, lambda one: one.texts_per_s)),
@@ -174,6 +185,10 @@ def _vectors(run: Run, names: list[str]) -> str:
 def _agreement(one: Agreement) -> list[str]:
     difference = "0" if one.same_to_the_bit else f"{one.largest_difference:.1e}"
     return [one.peer, number(one.mean_cosine, 4), number(one.min_cosine, 4), difference]
+
+
+def _percent(share: float | None) -> str:
+    return MISSING if share is None else f"{share:.0%}"
 
 
 def _cores(count: int) -> str:

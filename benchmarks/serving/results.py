@@ -17,7 +17,11 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class LoadResult:
-    """One load on one peer in one round. `generator_share`: of one core, while the load ran."""
+    """One load on one peer in one round.
+
+    generator_share: of one core, while the load ran.  other_share: of the whole machine, by processes that are neither
+    the peer nor the generator; figures from a machine that is busy otherwise say little.
+    """
 
     peer: str
     cores: int
@@ -31,6 +35,12 @@ class LoadResult:
     p99_ms: float
     cpu_ms_per_text: float | None
     generator_share: float
+    other_share: float
+
+    @property
+    def load(self) -> Load:
+        """The load it was."""
+        return Load(self.clients, self.batch)
 
 
 @dataclass(frozen=True)
@@ -99,8 +109,7 @@ class Run:
     def load(self, peer: str, cores: int, load: Load, value: Callable[[LoadResult], float | None]) -> float | None:
         """The median over the rounds of one figure of a load."""
         wanted = (peer, cores, load.clients, load.batch)
-        found = (one for one in self.results if isinstance(one, LoadResult))
-        return median(value(one) for one in found if (one.peer, one.cores, one.clients, one.batch) == wanted)
+        return median(value(one) for one in self.loads if (one.peer, one.cores, one.clients, one.batch) == wanted)
 
     def process(self, peer: str, cores: int, value: Callable[[ProcessResult], float]) -> float | None:
         """The median over the rounds of one figure of a process."""
@@ -121,6 +130,11 @@ class Run:
     def cores(self) -> list[int]:
         """The core counts that were measured, the most first."""
         return sorted({one.cores for one in self.results if isinstance(one, ProcessResult)}, reverse=True)
+
+    @property
+    def loads(self) -> list[LoadResult]:
+        """Every load of every peer and round."""
+        return [one for one in self.results if isinstance(one, LoadResult)]
 
     @property
     def failures(self) -> dict[str, str]:

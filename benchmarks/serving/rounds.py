@@ -80,16 +80,26 @@ def _measure(server: Server, plan: Plan, cores: int, round_: int) -> Iterator[Re
 def _measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int) -> LoadResult:
     requests = prebuilt(server.peer, load, plan.short if load.batch == 1 else plan.mixed)
     run_load(server.port, requests, clients=load.clients, seconds=plan.seconds * WARM_UP_SHARE)
-    cpu_started_s = procfs.cpu_seconds(server.pid)
+    busy_started_s, cpu_started_s = procfs.busy_seconds(), procfs.cpu_seconds(server.pid)
     tally = run_load(server.port, requests, clients=load.clients, seconds=plan.seconds)
     cpu_s = procfs.cpu_seconds(server.pid) - cpu_started_s
-    return load_result(server.peer.name, load, tally, cpu_s=cpu_s, cores=cores, round_=round_)
+    other_s = procfs.busy_seconds() - busy_started_s - cpu_s - tally.generator_cpu_s
+    usage = Usage(cpu_s, other_share=max(0.0, other_s / (tally.elapsed_s * (os.cpu_count() or 1))))
+    return load_result(server.peer.name, load, tally, usage, cores=cores, round_=round_)
 
 
-def load_result(peer: str, load: Load, tally: Tally, *, cpu_s: float, cores: int, round_: int) -> LoadResult:
+@dataclass(frozen=True)
+class Usage:
+    """What a load took: processor time of the peer, and the share of the machine that others had."""
+
+    cpu_s: float
+    other_share: float
+
+
+def load_result(peer: str, load: Load, tally: Tally, usage: Usage, *, cores: int, round_: int) -> LoadResult:
     """The figures of a load."""
     texts = len(tally.latency_ms) * load.batch
-    cpu_s_per_text = ratio(cpu_s, texts)
+    cpu_s_per_text = ratio(usage.cpu_s, texts)
     return LoadResult(
         peer,
         cores,
@@ -103,6 +113,7 @@ def load_result(peer: str, load: Load, tally: Tally, *, cpu_s: float, cores: int
         p99_ms=tally.p99_ms,
         cpu_ms_per_text=None if cpu_s_per_text is None else cpu_s_per_text * 1000,
         generator_share=ratio(tally.generator_cpu_s, tally.elapsed_s) or 0.0,
+        other_share=usage.other_share,
     )
 
 

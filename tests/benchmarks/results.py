@@ -9,7 +9,7 @@ def load_results(peer: str, texts_per_s: float, *, cores: int = 2, round_: int =
     return [
         LoadResult(
             peer, cores, round_, load.clients, load.batch, texts=100, failed=0, texts_per_s=texts_per_s,
-            p50_ms=2.0, p99_ms=4.0, cpu_ms_per_text=1.0, generator_share=0.1,
+            p50_ms=2.0, p99_ms=4.0, cpu_ms_per_text=1.0, generator_share=0.1, other_share=0.01,
         )
         for load in LOADS
     ]  # fmt: skip

@@ -35,6 +35,11 @@ def test_a_process_that_has_ended_has_no_memory_and_no_time(tmp_path: Path) -> N
     assert procfs.resident_bytes(10, tmp_path) == 0
 
 
+def test_a_busy_machine_is_one_that_is_neither_idle_nor_waits_for_a_disk(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu  1 2 4 1000 1000 8 16 1000 1000 1000\ncpu0 1 2 4 1000 1000 8 16 1000 0 0\n")
+    assert procfs.busy_seconds(tmp_path) == pytest.approx(31 / os.sysconf("SC_CLK_TCK"))
+
+
 def test_a_real_process_uses_what_it_says() -> None:
     code = "data = bytearray(64_000_000); sum(range(20_000_000)); print('done', flush=True); input()"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -1,12 +1,13 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.serving.client import Tally
 from benchmarks.serving.loads import BATCH_32, LOADS, MANY
 from benchmarks.serving.peers import OURS, PEERS
 from benchmarks.serving.report import measured_peers, page, write_report
-from benchmarks.serving.results import Failure, Run, read_results, save_results
-from benchmarks.serving.rounds import load_result, prebuilt
+from benchmarks.serving.results import Failure, LoadResult, ProcessResult, Run, read_results, save_results
+from benchmarks.serving.rounds import Usage, load_result, prebuilt
 from tests.benchmarks.results import load_results, whole_run
 
 
@@ -26,6 +27,19 @@ def test_a_peer_that_failed_is_on_the_page_with_its_error() -> None:
     text = page(Run(whole.setting, (*results, Failure("fastembed", "ended with 1"))))
     assert "- fastembed: `ended with 1`" in text
     assert "| fastembed |" not in text
+
+
+def test_figures_of_a_busy_machine_are_marked() -> None:
+    assert "busy with other work" not in page(whole_run())
+    results = [replace(one, other_share=0.4) if isinstance(one, LoadResult) else one for one in whole_run().results]
+    assert "busy with other work, up to 40% of it" in page(Run({}, tuple(results)))
+
+
+def test_requests_that_failed_are_counted_on_the_page() -> None:
+    (first, *others) = load_results("plain", 10.0)
+    assert isinstance(first, LoadResult)
+    text = page(Run({}, (replace(first, failed=3), *others, ProcessResult("plain", 2, 0, 1.0, 1.0, 1.0, 1.0))))
+    assert "| plain | 2 | 1 text, 1 client | 3 |" in text
 
 
 def test_the_page_and_its_chart_are_written_and_belong_together(tmp_path: Path) -> None:
@@ -52,7 +66,7 @@ def test_only_peers_with_figures_are_shown_in_their_order() -> None:
 
 
 def test_a_load_without_an_answer_has_no_latency_and_is_saved(tmp_path: Path) -> None:
-    result = load_result("p", MANY, Tally(), cpu_s=0.1, cores=2, round_=0)
+    result = load_result("p", MANY, Tally(), Usage(0.1, 0.0), cores=2, round_=0)
     assert result.texts_per_s == 0
     assert result.cpu_ms_per_text is None
     save_results(tmp_path / "r", {}, [result])
@@ -61,7 +75,7 @@ def test_a_load_without_an_answer_has_no_latency_and_is_saved(tmp_path: Path) ->
 
 def test_texts_are_counted_by_request_and_batch() -> None:
     tally = Tally(latency_ms=[10.0, 20.0, 30.0], elapsed_s=0.5, generator_cpu_s=0.05)
-    result = load_result("p", BATCH_32, tally, cpu_s=0.96, cores=2, round_=0)
+    result = load_result("p", BATCH_32, tally, Usage(0.96, 0.02), cores=2, round_=0)
     assert (result.texts, result.texts_per_s, result.p50_ms) == (96, 192.0, 20.0)
     assert result.cpu_ms_per_text == 10.0
     assert result.generator_share == 0.1

@@ -36,8 +36,8 @@ def onnx(folder: str) -> Encode:
 
 
 def fastembed(folder: str) -> Encode:
-    from fastembed import TextEmbedding
-    from fastembed.common.model_description import ModelSource, PoolingType
+    from fastembed import TextEmbedding  # type: ignore[import-not-found]
+    from fastembed.common.model_description import ModelSource, PoolingType  # type: ignore[import-not-found]
 
     TextEmbedding.add_custom_model(
         model="local",

@@ -7,7 +7,7 @@ import onnxruntime
 import orjson
 from fastapi import FastAPI, Response
 from pydantic import BaseModel
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
 folder = os.environ["MODEL"]
 tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
