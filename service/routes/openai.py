@@ -35,10 +35,8 @@ async def create_embeddings(
     """Drop-in for OpenAI clients: change the base URL. Longer texts are cut, as `x-truncated` says."""
     batch = await embedder.embed(_inputs(body.input), name="input", place=_place(body.input))
     vectors = cut_dimensions(batch.embeddings, body.dimensions)
-    data = [
-        {"object": "embedding", "index": index, "embedding": _encoded(vector, body.encoding_format)}
-        for index, vector in enumerate(vectors)
-    ]
+    encoded = _base64(vectors) if body.encoding_format == "base64" else np.ascontiguousarray(vectors)
+    data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(encoded)]
     usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
     content = {"object": "list", "data": data, "model": runtime.manifest.name, "usage": usage}
     return json_response(content, headers=cost_headers(batch))
@@ -58,7 +56,6 @@ def _place(given: str | list[str] | list[int] | list[list[int]]) -> Place:
     return one_or_listed("input", "" if is_one else given)
 
 
-def _encoded(vector_D: npt.NDArray[np.float32], encoding_format: str) -> str | npt.NDArray[np.float32]:
-    if encoding_format == "base64":
-        return base64.b64encode(vector_D.astype("<f4").tobytes()).decode()
-    return np.ascontiguousarray(vector_D)
+def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
+    little_endian_BD = np.ascontiguousarray(vectors_BD, dtype="<f4")  # whatever this machine is
+    return [base64.b64encode(vector_D.data).decode() for vector_D in little_endian_BD]
