@@ -17,7 +17,7 @@ from benchmarks.serving.criteria import judge
 from benchmarks.serving.peers import PEERS, ROOT, Peer
 from benchmarks.serving.report import write_report
 from benchmarks.serving.results import Failure, Result, Run, read_results, save_results
-from benchmarks.serving.rounds import Plan, cores_for, measure_floor, measure_peer
+from benchmarks.serving.rounds import WARM_UP_SHARE, Plan, cores_for, measure_floor, measure_peer
 from benchmarks.serving.stats import percentile
 from training.hardware import cpu_model
 
@@ -54,6 +54,8 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def measure(options: argparse.Namespace, results_path: Path) -> None:
     """Make what is missing, then go through the rounds; results are saved after every peer."""
+    if sys.platform != "linux":
+        raise SystemExit("the benchmark reads /proc and pins by taskset: it needs Linux; --report does not")
     for cores in options.cores:
         cores_for(cores)  # refuses what the machine has not, before anything is made
     peers = [PEERS[key] for key in options.peers]
@@ -94,7 +96,7 @@ def read_plan(options: argparse.Namespace, peers: Sequence[Peer]) -> tuple[Plan,
     setting = {
         "Machine": f"{cpu_model()}, {len(cores_for(max(options.cores))[0])} cores, {platform.system()}",
         "Cores": f"servers are held to them by taskset; {generator}. Threads are each server's default for these cores",
-        "Rounds": f"{options.rounds} of {options.seconds:g} s a load, after {options.seconds * 0.2:g} s to warm up",
+        "Loads": f"{options.seconds:g} s each, after {options.seconds * WARM_UP_SHARE:g} s to warm up",
         "Texts": f"{lengths['short']}; {lengths['mixed']}, by all-MiniLM-L6-v2's tokenizer; {content['source']}",
         "Versions": f"Python {platform.python_version()}; {'; '.join(dict.fromkeys(map(_versions(options), peers)))}",
         "Command": f"`python -m benchmarks.serving {shlex.join(_shown(options))}`",

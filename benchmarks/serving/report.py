@@ -75,7 +75,12 @@ def number(value: float | None, digits: int = 0) -> str:
 
 def _setting(run: Run) -> Iterator[str]:
     others = [one.other_share for one in run.loads]
-    lines = {**run.setting, "Other work": f"took {_percent(median(others))} of the machine while a load ran (median)"}
+    rounds = sorted({one.round for one in run.loads})
+    lines = {
+        **run.setting,
+        "Rounds": str(len(rounds)),
+        "Other work": f"took {_percent(median(others))} of the machine while a load ran (median)",
+    }
     yield "\n".join(f"- {name}: {text}" for name, text in lines.items())
     worst = max(others, default=0.0)
     if worst > BUSY_SHARE:

@@ -16,7 +16,7 @@ import orjson
 from benchmarks.serving import procfs
 from benchmarks.serving.client import Tally, request_bytes, run_load
 from benchmarks.serving.loads import LOADS, Load
-from benchmarks.serving.peers import ARTIFACT, TOKEN_GRAPH, TORCH, Peer
+from benchmarks.serving.peers import ARTIFACT, ROOT, TOKEN_GRAPH, TORCH, Peer
 from benchmarks.serving.process import PeerFailed, Server, running
 from benchmarks.serving.results import MIB, Agreement, Failure, FloorResult, LoadResult, ProcessResult, Result
 from benchmarks.serving.stats import ratio
@@ -55,7 +55,7 @@ def measure_peer(peer: Peer, plan: Plan, *, cores: int, round_: int) -> Iterator
         with running(peer, folder=plan.folder, cores=server_cores) as server:
             yield from _measure(server, plan, cores, round_)
     except (PeerFailed, OSError) as exc:
-        yield Failure(peer.name, str(exc))
+        yield Failure(peer.name, str(exc).replace(str(plan.folder), "").replace(str(ROOT), ""))  # the page is public
     finally:
         os.sched_setaffinity(0, all_cores)
 
