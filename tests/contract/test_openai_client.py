@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pytest
 
 from tests.contract.conftest import BUNDLED, KEY, MAX_BODY_BYTES, UNSPEAKABLE
 
+LEFT_BYTES = 40  # of memory beside `full_memory`: less than any request of OpenAI's client
 TEXTS = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "一个男人正在弹吉他。", "رجل يعزف على الجيتار."]
 
 
@@ -152,17 +154,34 @@ def test_each_status_is_the_clients_own_error(
 
 
 def full_memory(service: httpx.Client) -> socket.socket:
-    """A connection whose unfinished body takes the memory for all bodies, until it is closed."""
-    host, port = service.base_url.host, service.base_url.port
-    assert port is not None
-    holder = socket.create_connection((host, port))
-    head = f"POST /embed HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n"
-    holder.sendall(f"{head}content-length: {MAX_BODY_BYTES}\r\n\r\n".encode() + b" " * (MAX_BODY_BYTES - 1))
-    for _ in range(600):
-        if service.post("/embed", json={"inputs": "hallo"}).status_code == 429:
+    """A connection whose unfinished body leaves room for small bodies alone, until it is closed."""
+    assert service.base_url.port is not None
+    address = (service.base_url.host, service.base_url.port)
+    head = f"POST /embed HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {KEY}\r\n"
+    request = f"{head}content-length: {MAX_BODY_BYTES}\r\n\r\n".encode() + b" " * (MAX_BODY_BYTES - LEFT_BYTES)
+    for _ in range(100):
+        until_answered(service, 200)  # the one before has left the memory
+        holder = socket.create_connection(address)
+        holder.sendall(request)
+        until_answered(service, 429, unless=holder)
+        if not is_answered(holder):
             return holder
-        time.sleep(0.1)
-    raise AssertionError("the memory for bodies never was full")
+        holder.close()  # refused itself: it came while the question above was in memory
+    raise AssertionError("the memory for bodies was never held")
+
+
+def until_answered(service: httpx.Client, status: int, *, unless: socket.socket | None = None) -> None:
+    for _ in range(600):
+        if service.post("/embed", json={"inputs": "x" * LEFT_BYTES}).status_code == status:
+            return
+        if unless is not None and is_answered(unless):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"never answered with {status}")
+
+
+def is_answered(connection: socket.socket) -> bool:
+    return bool(select.select([connection], [], [], 0)[0])
 
 
 def test_a_full_service_is_the_clients_rate_limit_error(connect: Connect, guarded: httpx.Client) -> None:
@@ -176,15 +195,15 @@ def test_the_client_comes_back_when_retry_after_says_and_succeeds(
     connect: Connect, guarded: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     statuses: list[int] = []
-    holder = full_memory(guarded)
+    with full_memory(guarded) as holder:
 
-    def free_the_memory(response: httpx2.Response) -> None:
-        statuses.append(response.status_code)
-        holder.close()
+        def free_the_memory(response: httpx2.Response) -> None:
+            statuses.append(response.status_code)
+            holder.close()
 
-    client = connect(guarded, api_key=KEY, max_retries=9, event_hooks={"response": [free_the_memory]})
-    with caplog.at_level(logging.INFO, logger="openai"):
-        response = client.embeddings.create(model="any", input="hallo")
+        client = connect(guarded, api_key=KEY, max_retries=9, event_hooks={"response": [free_the_memory]})
+        with caplog.at_level(logging.INFO, logger="openai"):
+            response = client.embeddings.create(model="any", input="hallo")
     assert np.array_equal(vectors(response), embedded(guarded, ["hallo"]))
     assert (statuses[0], statuses[-1]) == (429, 200)
     assert "Retrying request in 1.000000 seconds" in caplog.text  # the header's second, not the client's own guess
