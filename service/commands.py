@@ -13,6 +13,8 @@ from service.errors import InvalidInput, StartError
 from service.logs import configure_logging
 from service.settings import Settings
 
+MALLOC_ARENAS = 2  # measured: see "Memory" in docs/service.md
+
 logger = logging.getLogger(__name__)
 
 
@@ -21,10 +23,12 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: the model, the documents or a setting is refused.
     """
+    from service.memory import limit_arenas
     from service.runtime import load_runtime  # `info` must not pay for ONNX Runtime and FAISS
     from service.server import bound_socket
     from service.server import serve as serve_runtime
 
+    limit_arenas(MALLOC_ARENAS)
     configure_logging(settings.log_level)
     logger.info("settings", extra=settings.model_dump(mode="json"))
     if not any(settings.keys()):
@@ -38,9 +42,9 @@ def embed(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: InvalidInput: a text is not valid UTF-8.
     """
-    from service.encoder import load_encoder
+    from service.encoder import choose_encoder
 
-    encoder = load_encoder(settings.model)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     for text in _texts_of(options.texts):
         _print_json(encoder.encode(_readable(text)).vector)
 
@@ -50,12 +54,12 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: the store is missing, unreadable, or of another model.  InvalidInput: the query is not UTF-8.
     """
-    from service.encoder import load_encoder
+    from service.encoder import choose_encoder
     from service.runtime import load_collection
 
     if not settings.documents_path.is_file():
         raise StartError(f"there is no document store {settings.documents_path} (CROSSLET_DATA)")
-    encoder = load_encoder(settings.model)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     collection = load_collection(settings, encoder.manifest, read_only=True)
     try:
         vector_D = encoder.encode(_readable(options.query)).vector

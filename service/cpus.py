@@ -2,31 +2,56 @@
 
 import math
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
-def usable_cpus(cgroup_root: Path = CGROUP_ROOT) -> int:
+def usable_cpus(cgroup_root: Path = CGROUP_ROOT, own_cgroups: Path = OWN_CGROUPS) -> int:
     """The smaller of the affinity mask and the cgroup quota (rounded up), at least 1."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cgroup_quota(cgroup_root)
+    quota = cgroup_quota(cgroup_root, own_cgroups)
     return affinity if quota is None else max(1, min(affinity, math.ceil(quota)))
 
 
-def cgroup_quota(root: Path) -> float | None:
-    """The CPU quota of the container in CPUs, or None where there is no limit: version 2 first, then version 1."""
-    limit = _words(root / "cpu.max")  # "150000 100000", or "max 100000"
+def cgroup_quota(root: Path, own_cgroups: Path = OWN_CGROUPS) -> float | None:
+    """The smallest CPU quota over this process's cgroup and all above it, in CPUs, or None where there is no limit.
+
+    A systemd unit, or a container on the host's cgroup namespace, has its limit in a group below the root.
+    """
+    quotas = [_quota(folder) for folder in _folders(root, own_cgroups)]
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+def _folders(root: Path, own_cgroups: Path) -> Iterator[Path]:
+    """The folders that may limit this process. One that is not there limits nothing."""
+    for line in _lines(own_cgroups) or ["0::/", "1:cpu:/"]:
+        _, controllers, own = line.split(":", maxsplit=2)  # "0::/system.slice/x.service", or "4:cpu,cpuacct:/docker/1"
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        hierarchy = root / "cpu" if controllers else root  # version 1 has a folder for each controller
+        steps = [part for part in PurePosixPath(own).parts if part not in {"/", ".."}]
+        yield from (hierarchy.joinpath(*steps[:count]) for count in range(len(steps) + 1))
+
+
+def _quota(folder: Path) -> float | None:
+    limit = _words(folder / "cpu.max")  # version 2: "150000 100000", or "max 100000"
     if len(limit) == 2:
         return None if limit[0] == "max" else int(limit[0]) / int(limit[1])
-    quota, period = _words(root / "cpu/cpu.cfs_quota_us"), _words(root / "cpu/cpu.cfs_period_us")
+    quota, period = _words(folder / "cpu.cfs_quota_us"), _words(folder / "cpu.cfs_period_us")  # version 1
     if not quota or not period or int(quota[0]) <= 0:  # -1: no limit
         return None
     return int(quota[0]) / int(period[0])
 
 
 def _words(path: Path) -> list[str]:
+    return " ".join(_lines(path)).split()
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text().split()
+        return path.read_text().splitlines()
     except OSError:  # not a Linux cgroup, or another version of it: no limit there
         return []

@@ -45,13 +45,17 @@ class Embedder:
         """Embed texts in their order. name, place: what a message calls all of them, and one; default: name[position].
 
         Raises: InvalidInput: none, too many, or an empty one.  TextTooLong: over the limit, or `truncate` is off.
-                Overloaded, NotReady, InferenceFailed: as the pool says.  ClientGone: the client left.
+                Overloaded, NotReady, InferenceFailed: as the pool and the memory budget say.  ClientGone: it left.
         """
         place = place or one_or_listed(name, texts)
         self._check(texts, name, place)
+        pool = self._runtime.pool
+        self._runtime.memory.check_texts(
+            pool.depth + len(texts), longest_chars=max(map(len, texts)), retry_after_s=pool.retry_after_s
+        )
         self._facts.texts += len(texts)
         try:
-            batch = await _while_connected(self._request, self._runtime.pool.encode(texts, truncate=truncate))
+            batch = await _while_connected(self._request, pool.encode(texts, truncate=truncate))
         except InputError as exc:
             raise type(exc.cause)(f"{place(exc.position)} {exc.cause}") from exc.cause.__cause__
         self._account(batch)
@@ -129,5 +133,14 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-RuntimeDependency = Annotated[Runtime, Depends(runtime_of)]
-EmbedderDependency = Annotated[Embedder, Depends(Embedder)]
+# Coroutines, though they wait for nothing: the framework sends what is none through a thread, at each request.
+async def _runtime(request: Request) -> Runtime:
+    return runtime_of(request)
+
+
+async def _embedder(request: Request) -> Embedder:
+    return Embedder(request)
+
+
+RuntimeDependency = Annotated[Runtime, Depends(_runtime)]
+EmbedderDependency = Annotated[Embedder, Depends(_embedder)]

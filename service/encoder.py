@@ -3,6 +3,7 @@
 L tokens, D dims
 """
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from service.artifact import MODEL_FILE, TOKENIZER_FILE, Manifest, ParityPack, load_manifest, load_parity, verify_files
-from service.errors import ArtifactError, InvalidInput, TextTooLong
+from service.errors import ArtifactError, InvalidInput, ParityFailed, TextTooLong
 from service.session import Session
 from service.tokenizer import TokenisedText, Tokenizer
+
+logger = logging.getLogger(__name__)
 
 TextInput = str | tuple[int, ...]  # a text, or token ids that a client made with this model's tokenizer
 
@@ -63,7 +66,7 @@ class Encoder:
     def check_parity(self, parity: ParityPack, folder: Path) -> None:
         """Embed the parity texts and compare with what the exporter recorded.
 
-        Raises: ArtifactError: token ids differ, or a vector's cosine is under the pack's minimum.
+        Raises: ArtifactError: token ids differ.  ParityFailed: a vector's cosine is under the pack's minimum.
         """
         for position, text in enumerate(parity.texts):
             tokenised = self._tokenizer.tokenise(text)
@@ -73,16 +76,49 @@ class Encoder:
             found_D = self._session.run(tokenised.input_ids)
             cosine = float(found_D @ expected_D / (np.linalg.norm(found_D) * np.linalg.norm(expected_D)))
             if not cosine >= parity.min_cosine:  # also refuses NaN
-                raise ArtifactError(
+                raise ParityFailed(
                     f"{folder}: parity text {position} gives a vector at cosine {cosine:.5f} of the recorded one; "
-                    f"the pack asks for {parity.min_cosine}"
+                    f"the pack asks for {parity.min_cosine}: use an artifact of another precision on this CPU"
                 )
+
+    def embed_longest(self) -> None:
+        """Embed the longest text that the model reads: what a worker can take of time and memory."""
+        self._session.run([0] * self.manifest.max_length)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The encoder to serve with.  refused: why it is the fallback, or None."""
+
+    encoder: Encoder
+    refused: str | None = None
+
+
+def choose_encoder(folder: Path, fallback: Path | None) -> Choice:
+    """Load an artifact, or the fallback where this CPU fails the artifact's parity pack.
+
+    Raises: ArtifactError: neither can be served, or the two give vectors of different lengths.
+    """
+    try:
+        return Choice(load_encoder(folder))
+    except ParityFailed as exc:
+        if fallback is None:
+            raise ParityFailed(f"{exc} (CROSSLET_FALLBACK_MODEL)") from exc
+        refused, dim = str(exc), load_manifest(folder).dim
+    encoder = load_encoder(fallback)
+    if encoder.manifest.dim != dim:
+        raise ArtifactError(
+            f"{fallback} gives {encoder.manifest.dim} dims, the model it stands in for gives {dim} "
+            "(CROSSLET_FALLBACK_MODEL, CROSSLET_MODEL)"
+        )
+    logger.warning("the fallback model is served", extra={"model": encoder.manifest.name, "reason": refused})
+    return Choice(encoder, refused)
 
 
 def load_encoder(folder: Path) -> Encoder:
     """Verify an artifact folder and load it; its parity texts are the warm-up.
 
-    Raises: ArtifactError: one sentence with the folder, the file and what differs.
+    Raises: ArtifactError: one sentence with the folder, the file and what differs; ParityFailed if that is the vectors.
     """
     manifest = load_manifest(folder)
     if manifest.kind != "bi-encoder":

@@ -4,6 +4,7 @@
 CrossletError
 ├── StartError              the service refuses to start: one sentence, exit code 2
 │   ├── ArtifactError       the model folder breaks its own manifest or parity pack
+│   │   └── ParityFailed    this CPU gives other vectors than the parity pack: another artifact may do
 │   └── StoreError          the document store is unreadable or belongs to another model
 └── ServiceError            answered over HTTP, see HTTP_OF
     ├── MalformedBody       400  the body is not JSON
@@ -35,6 +36,10 @@ class StartError(CrossletError):
 
 class ArtifactError(StartError):
     """The model folder is not what its manifest or parity pack says."""
+
+
+class ParityFailed(ArtifactError):
+    """The files are right, but this machine makes other vectors of them than the exporter's did."""
 
 
 class StoreError(StartError):

@@ -1,8 +1,6 @@
 """Every metric of the service, by name. Knows Prometheus; knows nothing about what it counts."""
 
-import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from service.artifact import Manifest
 from service.cache import VectorCache
+from service.memory import resident_bytes
 from service.version import VERSION
 
 # The buckets of OpenTelemetry's HTTP durations, in seconds.
@@ -98,11 +97,3 @@ class _Counted(Collector):
     def collect(self) -> Iterable[Metric]:
         """Its value now."""
         yield CounterMetricFamily(self._name, self._description, value=self._read())
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process, 0 where /proc is missing."""
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0

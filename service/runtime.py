@@ -10,11 +10,13 @@ from typing import ParamSpec, TypeVar
 from service.artifact import Manifest
 from service.cache import VectorCache
 from service.cpus import usable_cpus
-from service.encoder import load_encoder
+from service.encoder import choose_encoder
 from service.index.collection import Collection
 from service.index.documents import DocumentStore
 from service.index.faiss_index import FaissIndex
-from service.metrics import Metrics, resident_bytes
+from service.memory import growth_during, resident_bytes, return_free_memory
+from service.memory_budget import MemoryBudget
+from service.metrics import Metrics
 from service.pool import EncoderPool
 from service.settings import Settings
 
@@ -41,6 +43,8 @@ class Runtime:
     pool: EncoderPool
     collection: Collection
     metrics: Metrics
+    memory: MemoryBudget
+    refused: str | None = None  # why the fallback model is served
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _readers: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="reader"))
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
@@ -75,15 +79,24 @@ class Runtime:
         self.collection.close()
 
 
-def load_collection(settings: Settings, manifest: Manifest, *, read_only: bool = False) -> Collection:
+def load_collection(
+    settings: Settings,
+    manifest: Manifest,
+    *,
+    read_only: bool = False,
+    check_memory: Callable[[int], None] = lambda growth_bytes: None,
+) -> Collection:
     """Open the document store and derive its index. read_only: a running service may have it open, too.
 
+    check_memory: raises StorageFull where the process has no room for so many bytes of vectors.
     Raises: StoreError: the store is unreadable, in use, or of another model.
     """
     store = DocumentStore(
         settings.documents_path, fingerprint=manifest.fingerprint, dim=manifest.dim, read_only=read_only
     )
-    return Collection(store, FaissIndex(manifest.dim), max_index_bytes=settings.max_index_bytes)
+    return Collection(
+        store, FaissIndex(manifest.dim), max_index_bytes=settings.max_index_bytes, check_memory=check_memory
+    )
 
 
 def load_runtime(settings: Settings) -> Runtime:
@@ -91,15 +104,18 @@ def load_runtime(settings: Settings) -> Runtime:
 
     Raises: StartError: one sentence for the operator.
     """
-    encoder = load_encoder(settings.model)
-    manifest = encoder.manifest
+    choice = choose_encoder(settings.model, settings.fallback_model)
+    encoder, manifest = choice.encoder, choice.encoder.manifest
     logger.info(
         "artifact loaded",
         extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
     )
-    collection = load_collection(settings, manifest)
-    logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
+    return_free_memory()  # what the pass takes must not come out of what loading has left
+    pass_bytes = growth_during(encoder.embed_longest)
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
+    memory = MemoryBudget(settings.memory_budget, dim=manifest.dim, release=cache.clear)
+    collection = load_collection(settings, manifest, check_memory=memory.check_documents)
+    logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
     pool = EncoderPool(
         encoder.encode,
         workers=settings.workers or usable_cpus(),
@@ -107,6 +123,7 @@ def load_runtime(settings: Settings) -> Runtime:
         request_timeout_s=settings.request_timeout_s,
         cache=cache,
     )
+    memory.reserve(pool.workers * pass_bytes)
     metrics = Metrics(manifest)
     metrics.watch(
         queue_depth=lambda: pool.depth,
@@ -114,5 +131,8 @@ def load_runtime(settings: Settings) -> Runtime:
         index_bytes=lambda: collection.size_bytes,
         cache=cache,
     )
-    logger.info("runtime loaded", extra={"workers": pool.workers, "resident_bytes": resident_bytes()})
-    return Runtime(settings=settings, manifest=manifest, pool=pool, collection=collection, metrics=metrics)
+    logger.info(
+        "runtime loaded",
+        extra={"workers": pool.workers, "resident_bytes": resident_bytes(), "pass_bytes": pass_bytes},
+    )
+    return Runtime(settings, manifest, pool, collection, metrics, memory, choice.refused)

@@ -165,6 +165,9 @@ class InfoResponse(BaseModel):
     """What runs here."""
 
     model: str = Field(description="Name of the model.", examples=["default"])
+    is_fallback: bool = Field(
+        description="Whether it stands in for a model that gives other vectors on this CPU.", examples=[False]
+    )
     fingerprint: str = Field(description="Identity of its vector space.", examples=["6f9a3a69"])
     dim: int = Field(description="Length of a vector.", examples=[384])
     max_length: int = Field(description="Tokens it reads, specials included.", examples=[128])

@@ -13,6 +13,7 @@ import uvicorn
 
 from service.app import create_app
 from service.errors import StartError
+from service.memory import settle
 from service.runtime import Runtime
 
 
@@ -63,8 +64,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
 def serve(runtime: Runtime, listener: socket.socket) -> None:
     """Serve on a bound socket until a signal; returns after the last accepted request."""
     settings = runtime.settings
+    app = create_app(runtime)
+    settle()
     config = uvicorn.Config(
-        create_app(runtime),
+        app,
         loop="uvloop",
         http="httptools",
         ws="none",

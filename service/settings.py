@@ -17,6 +17,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="CROSSLET_", frozen=True, extra="ignore", protected_namespaces=())
 
     model: Path = Field(default=BUNDLED_MODEL, description="Folder of the artifact to serve; default: the bundled one.")
+    fallback_model: Path | None = Field(
+        default=None, description="Folder of an artifact to serve where the CPU fails the model's parity pack."
+    )
     host: str = Field(default="127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     data: Path = Field(default=Path("data"), description="Folder of documents.sqlite3; made if missing.")
@@ -58,6 +61,12 @@ class Settings(BaseSettings):
     )
     max_index_bytes: int = Field(
         default=0, ge=0, description="Most memory for document vectors; above it: 507. 0 = no limit."
+    )
+
+    memory_budget: int = Field(
+        default=0,
+        ge=0,
+        description="Most bytes of resident memory: the cache goes first, then 429, documents 507. 0 = no limit.",
     )
 
     api_keys: SecretStr = Field(default=SecretStr(""), description="Comma-separated keys that may do everything.")

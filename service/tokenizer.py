@@ -3,12 +3,16 @@
 L tokens
 """
 
+import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import tokenizers  # type: ignore[import-untyped]
 
 from service.errors import ArtifactError
+
+LONG_TEXT_CHARS = 10_000
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,11 @@ class TokenisedText:
 
 
 class Tokenizer:
-    """One tokenizer, shared by every worker: `encode` is read-only and releases the GIL."""
+    """One tokenizer, shared by every worker: `encode` is read-only and releases the GIL.
+
+    It takes some hundred bytes for each character while it works, so long texts take their turn: at any time the
+    workers together tokenise one text of any length, and else only ones of at most LONG_TEXT_CHARS characters.
+    """
 
     def __init__(self, path: Path, *, max_length: int) -> None:
         """Load tokenizer.json.
@@ -35,6 +43,7 @@ class Tokenizer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.max_length = max_length
+        self._long_text = threading.Lock()
 
     @property
     def vocabulary_size(self) -> int:
@@ -44,7 +53,8 @@ class Tokenizer:
 
     def tokenise(self, text: str) -> TokenisedText:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
-        encoding = self._tokenizer.encode(text)
+        with self._long_text if len(text) > LONG_TEXT_CHARS else nullcontext():
+            encoding = self._tokenizer.encode(text)
         ids: list[int] = encoding.ids
         full_length = len(ids)
         if full_length <= self.max_length:

@@ -33,7 +33,14 @@ class VectorIndex(Protocol):
     def size_bytes(self) -> int:
         """Memory that the vectors take."""
 
+    @property
+    def row_bytes(self) -> int:
+        """Memory that one more row takes."""
+
     def __len__(self) -> int: ...
+
+    def growth_bytes(self, count: int) -> int:
+        """Memory that adding so many rows takes at its peak, beyond what is taken now."""
 
     def replace(self, rows: Sequence[int], vectors_ND: Vectors) -> None:
         """Add rows, or give existing rows a new vector."""

@@ -4,7 +4,7 @@ N documents, D dims, B queries
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +27,23 @@ class Match:
 class Collection:
     """The document store with the vector index derived from it. Every method may block; call it off the event loop."""
 
-    def __init__(self, store: DocumentStore, index: VectorIndex, *, max_index_bytes: int = 0) -> None:
-        """Fill the index from the store. max_index_bytes: most memory for vectors, 0 = no limit."""
+    def __init__(
+        self,
+        store: DocumentStore,
+        index: VectorIndex,
+        *,
+        max_index_bytes: int = 0,
+        check_memory: Callable[[int], None] = lambda growth_bytes: None,
+    ) -> None:
+        """Fill the index from the store.
+
+        max_index_bytes: most memory for vectors, 0 = no limit.  check_memory: raises StorageFull where the process has
+        no room for so many bytes more.
+        """
         self._store = store
         self._index = index
         self._max_index_bytes = max_index_bytes
+        self._check_memory = check_memory
         self._writing = threading.Lock()
         self._in_step = ReadWriteLock()  # store and index agree whenever it is free
         for rows, vectors_ND in store.vectors():
@@ -54,14 +66,20 @@ class Collection:
         """Memory that the index takes."""
         return self._index.size_bytes
 
+    def check_room(self, ids: Sequence[str]) -> None:
+        """Refuse documents that have no room before they are embedded; `put` checks again.
+
+        Raises: StorageFull: no room under `max_index_bytes`, or in the process.
+        """
+        self._check_growth(len(set(ids)) - len(self._store.rows_of(ids)))
+
     def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
         """Insert or replace documents, by id; gives the revision of the change. Durable and searchable on return.
 
         Raises: StorageFull: no room on the disk or under `max_index_bytes`; nothing was changed.
         """
         with self._writing, self._store.transaction() as transaction:
-            new = len(documents) - len(transaction.rows_of([document.id for document in documents]))
-            self._check_room(new, dim=vectors_ND.shape[1])
+            self._check_growth(len(documents) - len(transaction.rows_of([document.id for document in documents])))
             rows = transaction.upsert(documents, vectors_ND)
             with self._in_step.exclusive():
                 transaction.commit()
@@ -128,9 +146,12 @@ class Collection:
                 self._index.remove(rows)
         return len(rows)
 
-    def _check_room(self, new: int, *, dim: int) -> None:
-        needed = self._index.size_bytes + new * (4 * dim + 8)
-        if self._max_index_bytes and new and needed > self._max_index_bytes:
+    def _check_growth(self, new: int) -> None:
+        if not new:
+            return
+        needed = self._index.size_bytes + new * self._index.row_bytes
+        if self._max_index_bytes and needed > self._max_index_bytes:
             raise StorageFull(
                 f"the index would take {needed} bytes; the limit is {self._max_index_bytes} (CROSSLET_MAX_INDEX_BYTES)"
             )
+        self._check_memory(self._index.growth_bytes(new))

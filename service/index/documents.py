@@ -136,6 +136,10 @@ class DocumentStore:
         """How many documents there are."""
         return int(self._reader().execute("SELECT count(*) FROM documents").fetchone()[0])
 
+    def rows_of(self, ids: Sequence[str]) -> list[int]:
+        """The rows of the ids that exist."""
+        return _rows_of(self._reader(), ids)
+
     def get(self, id_: str) -> StoredDocument | None:
         """One document by its id."""
         found = self._reader().execute(f"SELECT {COLUMNS} FROM documents WHERE id = ?", (id_,)).fetchone()  # noqa: S608
@@ -237,9 +241,7 @@ class Transaction:
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
-        query = "SELECT row FROM documents WHERE id = ?"
-        found = (self._connection.execute(query, (id_,)).fetchone() for id_ in dict.fromkeys(ids))
-        return [row[0] for row in found if row is not None]
+        return _rows_of(self._connection, ids)
 
     def delete(self, rows: Sequence[int]) -> None:
         """Remove documents by row."""
@@ -264,6 +266,12 @@ class Transaction:
             ((key, *kind, row) for key, value in document.metadata.items() for kind in stored_kinds(value)),
         )
         return int(row)
+
+
+def _rows_of(connection: sqlite3.Connection, ids: Sequence[str]) -> list[int]:
+    query = "SELECT row FROM documents WHERE id = ?"
+    found = (connection.execute(query, (id_,)).fetchone() for id_ in dict.fromkeys(ids))
+    return [row[0] for row in found if row is not None]
 
 
 def _document(found: tuple[int, str, str, str, int]) -> StoredDocument:

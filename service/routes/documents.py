@@ -36,6 +36,7 @@ async def put_documents(
 ) -> Response:
     """Embed and keep documents; doing it twice changes nothing more. Answered once they are on the disk."""
     _check_ids_differ(body.documents)
+    await runtime.read(runtime.collection.check_room, [document.id for document in body.documents])
     texts = [document.text for document in body.documents]
     batch = await embedder.embed(texts, name="documents", place=lambda position: f"documents[{position}].text")
     documents = [Document(document.id, document.text, document.metadata) for document in body.documents]

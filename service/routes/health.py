@@ -55,6 +55,7 @@ async def info(runtime: RuntimeDependency) -> Response:
     return json_response(
         {
             "model": manifest.name,
+            "is_fallback": runtime.refused is not None,
             "fingerprint": manifest.fingerprint,
             "dim": manifest.dim,
             "max_length": manifest.max_length,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.encoder import Encoder, load_encoder
-from service.errors import ArtifactError, InvalidInput, TextTooLong
+from service.encoder import Encoder, choose_encoder, load_encoder
+from service.errors import ArtifactError, InvalidInput, ParityFailed, TextTooLong
 from tests.artifacts import DIM, MAX_LENGTH, build_artifact, write_manifest
 
 
@@ -93,3 +93,35 @@ def test_a_file_that_is_no_graph_is_refused(tiny_model: Path, tmp_path: Path) ->
     write_manifest(folder)
     with pytest.raises(ArtifactError, match=r"model\.onnx cannot be loaded"):
         load_encoder(folder)
+
+
+def failing_copy(folder: Path, target: Path) -> Path:
+    """A folder whose hashes agree and whose vectors do not: what a CPU with other int8 arithmetic sees."""
+    copy = copy_of(folder, target)
+    build_artifact(target / "other", seed=1)
+    shutil.copy(target / "other" / "model.onnx", copy / "model.onnx")
+    write_manifest(copy)
+    return copy
+
+
+def test_where_parity_fails_the_fallback_is_served_and_says_why(tiny_model: Path, tmp_path: Path) -> None:
+    choice = choose_encoder(failing_copy(tiny_model, tmp_path), tiny_model)
+    assert choice.encoder.manifest == load_encoder(tiny_model).manifest
+    assert choice.refused is not None
+    assert "the pack asks for" in choice.refused
+
+
+def test_a_model_in_order_does_without_its_fallback(tiny_model: Path, tmp_path: Path) -> None:
+    assert choose_encoder(tiny_model, tmp_path / "nowhere").refused is None
+
+
+def test_without_a_fallback_the_refusal_names_the_setting(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ParityFailed, match=r"another precision on this CPU \(CROSSLET_FALLBACK_MODEL\)"):
+        choose_encoder(failing_copy(tiny_model, tmp_path), None)
+
+
+def test_a_damaged_model_is_refused_though_there_is_a_fallback(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    (folder / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(ArtifactError, match="manifest says"):
+        choose_encoder(folder, tiny_model)

@@ -1,0 +1,56 @@
+"""Prints what each part of a ready service adds to resident memory, and what one text takes at its peak.
+
+python -m benchmarks.memory [FOLDER]      the bundled model, or another artifact folder; some seconds; writes nothing
+"""
+
+import gc
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from service import memory
+
+MIB = 2**20
+
+
+def added_by(name: str, load: Callable[[], object]) -> None:
+    """Run one step of a start and print what it added, once freed memory is given back."""
+    before = memory.resident_bytes()
+    load()
+    gc.collect()
+    memory.return_free_memory()
+    now = memory.resident_bytes()
+    print(f"{name:32} {(now - before) / MIB:+7.1f} MiB {now / MIB:9.1f} MiB resident")
+
+
+def peak_of(name: str, call: Callable[[], object]) -> None:
+    """Print by how much one call makes the process grow."""
+    gc.collect()
+    memory.return_free_memory()
+    print(f"{name:32} {memory.growth_during(call) / MIB:+7.1f} MiB")
+
+
+def main() -> None:
+    """Follow a start step by step, then embed texts of several sizes."""
+    print(f"{'python':32} {memory.resident_bytes() / MIB:+7.1f} MiB")
+    for name in ("numpy", "onnxruntime", "tokenizers", "pydantic_settings", "fastapi", "uvicorn", "prometheus_client"):
+        added_by(name, lambda name=name: __import__(name))  # type: ignore[misc]
+    added_by("the service's own modules", lambda: __import__("service.server"))
+
+    from service.encoder import Encoder, load_encoder
+    from service.settings import BUNDLED_MODEL
+
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else BUNDLED_MODEL
+    encoders: list[Encoder] = []
+    added_by("tokenizer, session", lambda: encoders.append(load_encoder(folder)))
+    encoder = encoders[0]
+    added_by("faiss (with the first document)", lambda: __import__("faiss"))
+    peak_of(f"one pass of {encoder.manifest.max_length} tokens", encoder.embed_longest)
+    for unit in ("a man plays the guitar ", "\U0001f600", "!?.,", "\u5409\u4ed6"):
+        for chars in (10_000, 100_000):
+            text = (unit * (chars // len(unit) + 1))[:chars]
+            peak_of(f"{chars} characters of {unit.strip()!a:.12}", lambda text=text: encoder.encode(text))  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()

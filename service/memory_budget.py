@@ -1,0 +1,96 @@
+"""Holds the process under a ceiling: frees what it can, then refuses. Knows bytes; knows no text and no document."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from service.errors import Overloaded, StartError, StorageFull
+from service.memory import resident_bytes, return_free_memory
+
+READ_INTERVAL_S = 0.02  # resident bytes are read at most so often
+RELEASE_INTERVAL_S = 1.0  # giving memory back takes milliseconds
+# At most, as `benchmarks/memory.py` measures them: the tokenizer's share for a character of its text, and an answer's
+# share for one dimension of a vector, as a number and as decimals.
+CHARACTER_BYTES = 400
+DIMENSION_BYTES = 16
+
+logger = logging.getLogger(__name__)
+
+
+class MemoryBudget:
+    """Compares what is resident, and what is asked for, with the ceiling. Safe to call from many threads at once."""
+
+    def __init__(
+        self,
+        limit_bytes: int,
+        *,
+        dim: int,
+        release: Callable[[], object],
+        resident: Callable[[], int] = resident_bytes,
+    ) -> None:
+        """limit_bytes: 0 = no ceiling.  release: drops what can be computed again.  resident: what is taken now."""
+        self._limit_bytes = limit_bytes
+        self._dim = dim
+        self._release = release
+        self._resident = resident
+        self._working_bytes = 0
+        self._lock = threading.Lock()
+        self._read_at = self._released_at = float("-inf")
+        self._last_bytes = 0
+
+    def reserve(self, working_bytes: int) -> None:
+        """Keep this much for the workers from now on.
+
+        Raises: StartError: the ceiling is lower than that and what is taken already.
+        """
+        self._working_bytes = working_bytes
+        taken_bytes = self._resident()
+        if self._limit_bytes and taken_bytes + working_bytes > self._limit_bytes:
+            raise StartError(
+                f"the service takes {taken_bytes} bytes at its start and its workers need {working_bytes} more; "
+                f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET)"
+            )
+
+    def check_texts(self, count: int, *, longest_chars: int, retry_after_s: int) -> None:
+        """Let texts into the queue. count: of all that would wait then.
+
+        Raises: Overloaded: they would not fit.
+        """
+        total_bytes = self._over(longest_chars * CHARACTER_BYTES + count * self._dim * DIMENSION_BYTES)
+        if total_bytes:
+            raise Overloaded(
+                f"the service would take {total_bytes} bytes of memory; "
+                f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET)",
+                retry_after_s=retry_after_s,
+            )
+
+    def check_documents(self, growth_bytes: int) -> None:
+        """Let vectors into the index, so that texts can still be embedded beside it.
+
+        Raises: StorageFull: they would not fit.
+        """
+        total_bytes = self._over(growth_bytes)
+        if total_bytes:
+            raise StorageFull(
+                f"with these documents the service would take {total_bytes} bytes of memory; "
+                f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET); nothing was changed"
+            )
+
+    def _over(self, wanted_bytes: int) -> int:
+        """What would be taken, if that is over the ceiling even after everything was freed; otherwise 0."""
+        if not self._limit_bytes:
+            return 0
+        extra_bytes = self._working_bytes + wanted_bytes
+        with self._lock:
+            now = time.monotonic()
+            if now - self._read_at >= READ_INTERVAL_S:
+                self._read_at, self._last_bytes = now, self._resident()
+            if self._last_bytes + extra_bytes > self._limit_bytes and now - self._released_at >= RELEASE_INTERVAL_S:
+                self._released_at = now
+                self._release()
+                return_free_memory()
+                self._last_bytes = self._resident()
+                logger.warning("memory is short", extra={"resident_bytes": self._last_bytes})
+            total_bytes = self._last_bytes + extra_bytes
+        return total_bytes if total_bytes > self._limit_bytes else 0

@@ -1,0 +1,136 @@
+"""A ceiling of memory: its arithmetic, and real processes under one."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service import memory
+from service.cache import VectorCache
+from service.errors import Overloaded, StartError, StorageFull
+from service.memory_budget import MemoryBudget
+from service.settings import BUNDLED_MODEL
+from tests.service.test_process import ROOT, environment, free_port, running
+
+
+class Process:
+    """Says that it takes some bytes, of which releasing frees some."""
+
+    def __init__(self, *, taken: int, cached: int = 0) -> None:
+        self.taken, self.cached = taken, cached
+
+    def resident(self) -> int:
+        return self.taken + self.cached
+
+    def release(self) -> None:
+        self.cached = 0
+
+
+def budget(limit: int, process: Process, *, working: int = 0) -> MemoryBudget:
+    made = MemoryBudget(limit, dim=4, release=process.release, resident=process.resident)
+    made.reserve(working)
+    return made
+
+
+def test_what_can_be_computed_again_goes_before_anything_is_refused() -> None:
+    process = Process(taken=500, cached=400)
+    budget(1100, process, working=50).check_texts(1, longest_chars=0, retry_after_s=1)
+    assert process.cached == 400
+    budget(1000, process).check_documents(300)
+    assert process.cached == 0
+
+
+def test_texts_that_do_not_fit_are_refused_with_both_numbers_and_the_setting() -> None:
+    with pytest.raises(Overloaded, match=r"take 1264 bytes .* is 1200 \(CROSSLET_MEMORY_BUDGET\)") as caught:
+        budget(1200, Process(taken=700), working=100).check_texts(1, longest_chars=1, retry_after_s=7)
+    assert caught.value.retry_after_s == 7
+
+
+def test_documents_leave_the_workers_their_room() -> None:
+    with pytest.raises(StorageFull, match=r"would take 1001 bytes .* limit is 1000 \(CROSSLET_MEMORY_BUDGET\)"):
+        budget(1000, Process(taken=700), working=100).check_documents(201)
+
+
+def test_a_ceiling_below_the_start_is_refused() -> None:
+    with pytest.raises(StartError, match=r"takes 700 bytes at its start .* need 100 more; the limit is 799"):
+        budget(799, Process(taken=700), working=100)
+
+
+def test_without_a_ceiling_nothing_is_refused() -> None:
+    free = budget(0, Process(taken=10**12), working=10**12)
+    free.check_texts(10**6, longest_chars=10**6, retry_after_s=1)
+    free.check_documents(10**12)
+
+
+def test_a_cleared_cache_keeps_what_comes_later() -> None:
+    cache = VectorCache(10**6, fingerprint="f", dim=4)
+    MemoryBudget(1, dim=4, release=cache.clear, resident=lambda: 0)
+    cache.clear()
+    assert len(cache) == 0
+
+
+def test_a_process_sees_what_a_call_made_it_take() -> None:
+    kept: list[bytearray] = []
+    assert memory.growth_during(lambda: kept.append(bytearray(b"x" * 64_000_000))) > 60_000_000
+
+
+@pytest.fixture
+def ready_bytes(tmp_path: Path) -> Iterator[int]:
+    """What a service with the bundled model takes when it is ready."""
+    with running(BUNDLED_MODEL, tmp_path / "probe") as service:
+        yield resident_bytes(service.process.pid)
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.slow
+def test_a_real_service_stays_under_its_ceiling_answers_or_refuses_and_goes_on(
+    ready_bytes: int, tmp_path: Path
+) -> None:
+    limit = ready_bytes + 90_000_000
+    settings = {"memory_budget": limit, "cache_bytes": 60_000_000, "drain_delay_s": 0}
+    statuses: list[int] = []
+    peak = 0
+    with running(BUNDLED_MODEL, tmp_path / "data", **settings) as service:
+        for number in range(6):
+            texts = [f"{number} {other} " + "!?., " * 2_000 for other in range(8)]
+            statuses.append(service.client.post("/embed", json={"inputs": texts}).status_code)
+            peak = max(peak, resident_bytes(service.process.pid))
+        assert set(statuses) <= {200, 429}
+        assert service.client.post("/embed", json={"inputs": "hallo"}).status_code == 200
+        assert peak <= limit
+        assert service.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.slow
+def test_documents_that_do_not_fit_get_507_and_searches_go_on(ready_bytes: int, tmp_path: Path) -> None:
+    with running(BUNDLED_MODEL, tmp_path / "data", memory_budget=ready_bytes + 60_000_000) as service:
+        stored, status = 0, 200
+        while status == 200:
+            documents = [{"id": f"{stored}/{other}", "text": f"guitar {other}"} for other in range(512)]
+            response = service.client.put("/documents", json={"documents": documents})
+            status = response.status_code
+            stored += 512 * (status == 200)
+        assert status == 507
+        assert "CROSSLET_MEMORY_BUDGET" in response.json()["error"]
+        assert service.client.get("/info").json()["index"]["documents"] == stored
+        assert service.client.post("/search", json={"query": "guitar 3"}).status_code == 200
+
+
+def test_a_ceiling_that_the_start_passes_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "service"],
+        cwd=ROOT,
+        env=environment(model=BUNDLED_MODEL, data=tmp_path, port=free_port(), memory_budget=20_000_000),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "the limit is 20000000 (CROSSLET_MEMORY_BUDGET)" in result.stderr.splitlines()[-1]
