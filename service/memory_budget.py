@@ -14,6 +14,9 @@ RELEASE_INTERVAL_S = 1.0  # giving memory back takes milliseconds
 # share for one dimension of a vector, as a number and as decimals.
 CHARACTER_BYTES = 400
 DIMENSION_BYTES = 16
+SERVING_SHARE = (
+    4  # one part in so many of what the start leaves is not for documents: searches need it when they are many
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ class MemoryBudget:
         self._dim = dim
         self._release = release
         self._resident = resident
-        self._working_bytes = 0
+        self._working_bytes = self._serving_bytes = 0
         self._lock = threading.Lock()
         self._read_at = self._released_at = float("-inf")
         self._last_bytes = 0
@@ -51,6 +54,7 @@ class MemoryBudget:
                 f"the service takes {taken_bytes} bytes at its start and its workers need {working_bytes} more; "
                 f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET)"
             )
+        self._serving_bytes = max(0, self._limit_bytes - taken_bytes - working_bytes) // SERVING_SHARE
 
     def check_texts(self, count: int, *, longest_chars: int, retry_after_s: int) -> None:
         """Let texts into the queue. count: of all that would wait then.
@@ -70,10 +74,10 @@ class MemoryBudget:
 
         Raises: StorageFull: they would not fit.
         """
-        total_bytes = self._over(growth_bytes)
+        total_bytes = self._over(growth_bytes + self._serving_bytes)
         if total_bytes:
             raise StorageFull(
-                f"with these documents the service would take {total_bytes} bytes of memory; "
+                f"with these documents, and room for requests, the service would take {total_bytes} bytes of memory; "
                 f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET); nothing was changed"
             )
 

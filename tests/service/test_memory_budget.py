@@ -49,9 +49,14 @@ def test_texts_that_do_not_fit_are_refused_with_both_numbers_and_the_setting() -
     assert caught.value.retry_after_s == 7
 
 
-def test_documents_leave_the_workers_their_room() -> None:
+def test_documents_leave_room_for_the_workers_and_for_requests() -> None:
+    process = Process(taken=700)
+    limited = budget(1000, process, working=100)  # 200 bytes are left at the start, 50 of them not for documents
+    limited.check_documents(150)
     with pytest.raises(StorageFull, match=r"would take 1001 bytes .* limit is 1000 \(CROSSLET_MEMORY_BUDGET\)"):
-        budget(1000, Process(taken=700), working=100).check_documents(201)
+        limited.check_documents(151)
+    process.taken = 850
+    limited.check_texts(0, longest_chars=0, retry_after_s=1)
 
 
 def test_a_ceiling_below_the_start_is_refused() -> None:
