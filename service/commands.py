@@ -13,7 +13,7 @@ from service.errors import InvalidInput, StartError
 from service.logs import configure_logging
 from service.settings import Settings
 
-MALLOC_ARENAS = 2  # measured: see "Memory" in docs/service.md
+MALLOC_ARENAS = 2  # each keeps its own peak; see "Memory" in docs/service.md
 
 logger = logging.getLogger(__name__)
 

@@ -133,6 +133,9 @@ def check(config: RunConfig, *, where: str) -> None:
     for name, source in config.corpus.sources.items():
         if source.weight <= 0:
             raise ConfigError(f"{where}: corpus.sources.{name}.weight is {source.weight}; it must be above 0")
+    for stage in (config.bottleneck, config.student_stage):
+        if stage.source_share is not None:
+            raise ConfigError(f"{where}: source_share is for assistant and contrastive; no other stage reads it")
     for name in config.stages:
         _check_stage(config.stage(name), config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
 

@@ -5,6 +5,7 @@ import pytest
 from tests.training.ablations import write_spec
 from training.ablation.grid import combinations, merge, nest, read_cells
 from training.ablation.spec import load_spec
+from training.config import load_config
 from training.errors import ConfigError
 
 SHIPPED = Path(__file__).parents[2] / "training/configs/ablation.yaml"
@@ -100,5 +101,8 @@ def test_the_shipped_growth_spec_differs_from_the_default_run_only_where_it_says
     cells = cells_of(SHIPPED.with_name("growth.yaml"))
     short, longer = cells["36k-pairs"].config, cells["144k-pairs"].config
     assert (short.assistant.pairs, longer.assistant.pairs) == (24_000, 96_000)
-    assert (short.corpus, short.tokenizer, short.student) == (longer.corpus, longer.tokenizer, longer.student)
+    default = load_config(SHIPPED.with_name("default.yaml"))
+    for config in (short, longer):
+        assert (config.corpus, config.tokenizer, config.student) == (default.corpus, default.tokenizer, default.student)
+        assert config.assistant.learning_rate == default.assistant.learning_rate
     assert cells["36k-pairs-seed-2"].config.assistant.seed == 2

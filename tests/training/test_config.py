@@ -62,6 +62,10 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"contrastive": {"pairs": 10, "sources": ["talks"]}}, "contrastive.sources has 'talks'"),
         ({"assistant": {"pairs": 10, "patience": 3}}, "assistant.patience is 3; it needs validate_pairs"),
         ({"assistant": {"pairs": 10, "batch_tokens": 200}}, "assistant.batch_tokens is 200; it must be at least 256"),
+        (
+            {"bottleneck": {"pairs": 10, "source_share": 0.5}},
+            "source_share is for assistant and contrastive",
+        ),
         ({"assistant": {"pairs": 10, "source_share": 0.0}}, "assistant.source_share is 0.0; it must be above 0"),
         ({"assistant": {"pairs": 10, "accumulation": 0}}, "assistant.accumulation is 0; it must be at least 1"),
         ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
