@@ -3,6 +3,8 @@
 #   docker build --file docker/training.Dockerfile --tag crosslet-training --build-arg TORCH=cuda .     # for a GPU
 FROM docker.io/library/python:3.11-slim
 ARG TORCH=cpu
+# For stages with `compile: true`.
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/crosslet
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 COPY requirements/build.txt requirements/training.txt requirements/torch-${TORCH}.txt requirements/

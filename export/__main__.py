@@ -40,6 +40,13 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
     add("--checkpoint", type=Path, required=True, help="sentence-transformers folder, with crosslet.json or without")
     add("--out", type=Path, required=True, help="artifact folder to write")
     add("--precision", choices=["int8", "fp32"], default="int8", help="default: %(default)s")
+    add(
+        "--word-bits",
+        type=int,
+        choices=[4, 8],
+        default=8,
+        help="int8: of the word embeddings; 4 lets in twice the vocabulary; default: %(default)s",
+    )
     add("--name", help="name of the model; default: the record's")
     add("--languages", type=_languages, default=(), metavar="en,de,...", help="ISO codes; default: the record's")
     add("--sts", type=Path, metavar="FILE.tsv", help="score<TAB>sentence<TAB>sentence, in place of the record's pairs")
@@ -51,6 +58,7 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         checkpoint=options.checkpoint,
         out=options.out,
         precision=options.precision,
+        word_bits=options.word_bits,
         name=options.name,
         languages=options.languages,
         sts=options.sts,

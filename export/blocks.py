@@ -40,7 +40,13 @@ def quantise_contractions(model: onnx.ModelProto) -> None:
     del model.graph.node[:], model.graph.initializer[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(kept)
-    if used and DOMAIN not in {opset.domain for opset in model.opset_import}:
+    if used:
+        require_domain(model)
+
+
+def require_domain(model: onnx.ModelProto) -> None:
+    """Declare ONNX Runtime's own operators."""
+    if DOMAIN not in {opset.domain for opset in model.opset_import}:
         model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 

@@ -13,6 +13,7 @@ from export.bundle import Bundle, check_target, write_bundle
 from export.card import model_card
 from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
 from export.encoder import OnnxEncoder
+from export.errors import Refused
 from export.gate import (
     Fidelity,
     Int8Loss,
@@ -28,6 +29,7 @@ from export.onnx import check_size, export_fp32
 from export.parity import parity_pack, parity_texts, torch_embeddings
 from export.quantize import quantise
 from export.sts import check_rankable, read_sts
+from export.tables import TableBits
 from service.artifact import MODEL_FILE, SCHEMA_VERSION, Manifest
 from service.version import VERSION
 
@@ -46,6 +48,7 @@ class ExportRequest:
     checkpoint: Path
     out: Path
     precision: Precision
+    word_bits: TableBits = 8
     name: str | None = None
     languages: tuple[str, ...] = ()
     sts: Path | None = None
@@ -79,7 +82,7 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     with tempfile.TemporaryDirectory(prefix="crosslet-export-") as folder:
         graph = _fp32_graph(checkpoint, texts, request.limits, Path(folder), progress)
         if request.precision == "int8":
-            graph = _int8_graph(graph, checkpoint, texts, pairs, request.limits, progress)
+            graph = _int8_graph(graph, checkpoint, texts, pairs, request, progress)
         manifest = write_bundle(_bundle(request, checkpoint, texts, graph), request.out, force=request.force)
     progress(f"{request.out}: {manifest.files[MODEL_FILE].size_bytes:,} bytes, fingerprint {manifest.fingerprint[:12]}")
     return manifest
@@ -105,18 +108,21 @@ def _int8_graph(
     checkpoint: Checkpoint,
     texts: tuple[str, ...],
     pairs: tuple[StsPair, ...],
-    limits: Limits,
+    request: ExportRequest,
     progress: Progress,
 ) -> MeasuredGraph:
     path = fp32.path.with_name("int8.onnx")
-    quantise(fp32.path, path)
+    try:
+        quantise(fp32.path, path, word_bits=request.word_bits)
+    except ValueError as exc:
+        raise Refused(f"--word-bits {request.word_bits}: {exc}") from exc
     check_size(path, parameters=fp32.parameters, precision="int8")
     encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
     loss = measure_loss(fp32.encoder, encoder, texts, pairs)
     progress(f"int8: mean cosine to fp32 {loss.mean_cosine_to_fp32:.4f} over {loss.texts} texts")
     if loss.sts_fp32 is not None and loss.sts_int8 is not None:
         progress(f"int8: STS {loss.sts_int8:.2f}, fp32 {loss.sts_fp32:.2f}, over {loss.sts_pairs} pairs")
-    check_loss(loss, limits)
+    check_loss(loss, request.limits)
     return replace(fp32, path=path, encoder=encoder, loss=loss)
 
 

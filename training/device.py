@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+
+from training.errors import ConfigError
 
 
 def pick_device() -> torch.device:
@@ -22,3 +26,16 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def check_compiler(stage: str) -> None:
+    """Before a stage that compiles its layers.
+
+    Raises: ConfigError: torch.compile would find no C++ compiler.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise ConfigError(
+            f"{stage}.compile is true and there is no C++ compiler {compiler!r}: "
+            "install one (Debian: g++), name one in CXX, or set it to false"
+        )

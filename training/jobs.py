@@ -14,11 +14,13 @@ from transformers import PreTrainedTokenizerFast
 from training.batches import BatchStream, Plan, length_bucketed
 from training.config import Stage
 from training.corpora.mix import build_corpus
+from training.device import check_compiler
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.files import write_json_atomically
 from training.lexical import bag_matrix, english_bags, prior_embeddings, solve_ridge
 from training.loop import Objective, train
+from training.model import compile_layers
 from training.processes import is_main_process, on_main_process
 from training.pruning import count_pieces, prune_tokenizer
 from training.run import CHECKPOINT, Run
@@ -170,6 +172,9 @@ def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, fold
     """Train on a plan to its end and leave the model."""
     config, model = run.config.stage(name), objective.model
     assert isinstance(model, SentenceEncoder)  # noqa: S101  (for the type checker)
+    if config.compile:
+        check_compiler(name)
+        compile_layers(model.encoder)
     batches = BatchStream(
         plan,
         run.pair_encoder(config).pair_lengths,

@@ -155,6 +155,12 @@ def layer_stack(body: Any) -> Any:
     return body.encoder if hasattr(body, "encoder") else body.transformer
 
 
+def compile_layers(encoder: CrossletEncoder) -> None:
+    """Compile each layer in place, for any batch and length; weights and their names stay as they are."""
+    for layer in layer_stack(encoder.body).layer.children():
+        layer.compile(dynamic=True)
+
+
 def copy_body(source: CrossletEncoder, target: CrossletEncoder) -> None:
     """Initialise `target` from `source`: its first M layers and everything else but the word embeddings."""
     state = {

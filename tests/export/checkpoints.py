@@ -23,8 +23,10 @@ STS_PAIRS = [
 ]
 
 
-def save_student(folder: Path, *, layers: int = 1, recurrences: int = 1, dim: int | None = None) -> SentenceEncoder:
-    """A random student with MiniLM's tokenizer; `dim` gives it a head and no Normalize module."""
+def save_student(
+    folder: Path, *, layers: int = 1, recurrences: int = 1, dim: int | None = None, width: int = 16
+) -> SentenceEncoder:
+    """A random student with MiniLM's tokenizer; `dim` gives it a head and no Normalize module, `width` is B."""
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(MINILM)
     base = BertConfig(
@@ -35,7 +37,7 @@ def save_student(folder: Path, *, layers: int = 1, recurrences: int = 1, dim: in
         intermediate_size=4 * HIDDEN_SIZE,
         max_position_embeddings=64,
     )
-    config = CrossletConfig(base=shape_of(base), bottleneck_size=16, recurrences=recurrences)
+    config = CrossletConfig(base=shape_of(base), bottleneck_size=width, recurrences=recurrences)
     encoder = CrossletEncoder(config)
     nn.init.normal_(encoder.get_input_embeddings().table.weight)  # texts differ enough for a rank correlation
     head = None if dim is None else nn.Linear(HIDDEN_SIZE, dim)

@@ -6,7 +6,7 @@ import pytest
 
 from export.__main__ import main
 from service.artifact import load_manifest, verify_files
-from tests.export.checkpoints import MINILM
+from tests.export.checkpoints import MINILM, save_student, write_record
 
 
 def test_the_artifact_verifies_and_says_what_it_is(student_artifact: Path) -> None:
@@ -35,6 +35,30 @@ def test_int8_of_a_checkpoint_of_others_passes_its_gate(minilm_artifact: Path) -
     assert figures["mean_cosine_to_fp32"] >= 0.99
     assert figures["sts_pairs"] == 5
     assert {"sts_fp32", "sts_int8", "min_cosine_to_fp32", "min_cosine_to_torch"} < figures.keys()
+
+
+def test_words_of_4_bits_halve_their_table(tmp_path: Path) -> None:
+    save_student(tmp_path / "checkpoint", width=64)
+    write_record(tmp_path / "checkpoint")
+    sizes = {}
+    for bits in ("8", "4"):
+        out = tmp_path / bits
+        arguments = ["--checkpoint", str(tmp_path / "checkpoint"), "--out", str(out), "--word-bits", bits]
+        assert main(arguments) == 0
+        verify_files(out, load_manifest(out))
+        sizes[bits] = load_manifest(out).files["model.onnx"].size_bytes
+    rows = 30_522
+    saved = rows * ((64 + 4) - (32 + 2 * 2 + 1))  # 8 bits and a scale a row; 4 bits, two scales and two half bytes
+    assert abs((sizes["8"] - sizes["4"]) - saved) < 1_000
+
+
+def test_a_table_too_narrow_for_4_bits_is_refused(
+    student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--checkpoint", str(student), "--out", str(tmp_path / "out"), "--word-bits", "4"]
+    assert main(arguments) == 2
+    assert "--word-bits 4: a table of width 16 has no whole blocks of 32" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_refused_int8_leaves_nothing_behind(

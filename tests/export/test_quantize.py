@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 
 from export.graph import build_graph
 from export.onnx import export_fp32
-from export.quantize import quantise, quantise_rows
+from export.quantize import quantise
 from tests.export.checkpoints import save_student
 
 EAGER = {"attn_implementation": "eager"}
@@ -25,19 +25,6 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
         paths[recurrences] = folder / "int8.onnx"
         quantise(export_fp32(build_graph(model), folder), paths[recurrences])
     return paths
-
-
-def test_rows_have_a_scale_of_their_own() -> None:
-    table = np.array([[127.0, -63.5], [0.0, 0.0], [0.001, -0.00127]], dtype=np.float32)
-    values, scales = quantise_rows(table)
-    np.testing.assert_array_equal(values, [[127, -64], [0, 0], [100, -127]])
-    np.testing.assert_allclose(scales, [[1.0], [1.0], [0.00001]], rtol=1e-6)
-
-
-def test_no_element_moves_by_more_than_half_a_step() -> None:
-    table = np.random.default_rng(0).standard_normal((50, 64)).astype(np.float32) * np.logspace(-3, 3, 50)[:, None]
-    values, scales = quantise_rows(table.astype(np.float32))
-    assert (np.abs(values * scales - table) <= scales * 0.5001).all()
 
 
 def test_recurrences_cost_no_size(graphs: dict[int, Path]) -> None:

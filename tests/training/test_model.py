@@ -1,3 +1,6 @@
+import copy
+import shutil
+
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -13,7 +16,15 @@ from transformers import (
 )
 
 from tests.training.tiny import tiny_encoder
-from training.model import CrossletConfig, CrossletEncoder, copy_body, mean_pool, parameter_counts, shape_of
+from training.model import (
+    CrossletConfig,
+    CrossletEncoder,
+    compile_layers,
+    copy_body,
+    mean_pool,
+    parameter_counts,
+    shape_of,
+)
 from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 
 SIZES = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
@@ -128,3 +139,21 @@ def test_a_checkpoint_holds_no_path_of_the_machine(tmp_path, small_tokenizer: Pr
     save_sentence_encoder(model, small_tokenizer, tmp_path / "checkpoint", max_length=24)
     for path in (tmp_path / "checkpoint").rglob("*.json"):
         assert str(tmp_path) not in path.read_text(encoding="utf-8"), path.name
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # while it compiles: torch's own
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compiled_layers_give_the_same_vectors_gradients_and_names() -> None:
+    eager = tiny_encoder(bottleneck_size=8)
+    compiled = copy.deepcopy(eager)
+    compile_layers(compiled)
+    assert compiled.state_dict().keys() == eager.state_dict().keys()
+    for shape in ((3, 9), (5, 6)):
+        input_ids = torch.randint(5, 60, shape, generator=torch.Generator().manual_seed(1))
+        outputs = [model(input_ids, torch.ones_like(input_ids)).last_hidden_state for model in (eager, compiled)]
+        torch.testing.assert_close(outputs[1], outputs[0], atol=1e-5, rtol=0)
+        for output in outputs:
+            output.square().sum().backward()
+    for (name, expected), actual in zip(eager.named_parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(actual.grad, expected.grad, atol=1e-4, rtol=1e-4, msg=name)
