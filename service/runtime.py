@@ -13,7 +13,8 @@ from service.cpus import usable_cpus
 from service.encoder import choose_encoder
 from service.index.collection import Collection
 from service.index.documents import DocumentStore
-from service.index.faiss_index import FaissIndex
+from service.index.keeper import IndexKeeper
+from service.index.snapshots import SnapshotFolder
 from service.memory import growth_during, resident_bytes, return_free_memory
 from service.memory_budget import MemoryBudget
 from service.metrics import Metrics
@@ -94,8 +95,14 @@ def load_collection(
     store = DocumentStore(
         settings.documents_path, fingerprint=manifest.fingerprint, dim=manifest.dim, read_only=read_only
     )
+    keeper = IndexKeeper(
+        store,
+        dim=manifest.dim,
+        snapshots=SnapshotFolder(settings.data, fingerprint=manifest.fingerprint),
+        exact_rows=settings.exact_documents,
+    )
     return Collection(
-        store, FaissIndex(manifest.dim), max_index_bytes=settings.max_index_bytes, check_memory=check_memory
+        store, keeper, max_index_bytes=settings.max_index_bytes, check_memory=check_memory, read_only=read_only
     )
 
 

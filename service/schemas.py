@@ -156,9 +156,13 @@ class Limits(BaseModel):
 class IndexInfo(BaseModel):
     """The document index."""
 
-    backend: str = Field(description="What searches.", examples=["faiss-flat"])
+    backend: str = Field(description="What searches: faiss-flat is exact, faiss-ivf-sq8 is not.", examples=["faiss-flat"])
     documents: int = Field(description="Documents in it.", examples=[200])
     size_bytes: int = Field(description="Memory of their vectors.", examples=[312_800])
+    recall: float = Field(
+        description="Share of the 10 nearest that a search finds, measured when the index was built; 1 where exact.",
+        examples=[1.0],
+    )
 
 
 class InfoResponse(BaseModel):
@@ -183,7 +187,7 @@ class InfoResponse(BaseModel):
     limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
     index: IndexInfo = Field(
         description="Where documents are searched, and how many.",
-        examples=[{"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800}],
+        examples=[{"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800, "recall": 1.0}],
     )
     version: str = Field(description="Version of crosslet.", examples=["0.1.0"])
 

@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     max_results: int = Field(
         default=10_000, ge=1, description="Most results in one answer: queries times top_k; above it: 422."
     )
+    exact_documents: int = Field(
+        default=20_000, ge=1, description="Most documents that are searched exactly; above it: inverted lists."
+    )
     max_index_bytes: int = Field(
         default=0, ge=0, description="Most memory for document vectors; above it: 507. 0 = no limit."
     )

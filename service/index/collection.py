@@ -1,8 +1,11 @@
 """Documents and their index, always in step: a change is durable first, then searchable. Knows no HTTP and no encoder.
 
+A thread of its own makes the next index while this one is searched, and puts it in its place.
+
 N documents, D dims, B queries
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +14,16 @@ import numpy as np
 
 from service.errors import StorageFull
 from service.index.base import Rows, VectorIndex, Vectors
-from service.index.documents import Document, DocumentStore, Page, StoredDocument, Transaction
+from service.index.building import BuildStoppedError
+from service.index.documents import Document, DocumentStore, Page, StoredDocument
 from service.index.filters import Condition, to_condition
+from service.index.keeper import IndexKeeper
 from service.index.locks import ReadWriteLock
+from service.index.transaction import Transaction
+
+MORE_CANDIDATES = 10  # an approximate index gives twice top_k and so many, which their own vectors then rank
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -30,27 +40,37 @@ class Collection:
     def __init__(
         self,
         store: DocumentStore,
-        index: VectorIndex,
+        keeper: IndexKeeper,
         *,
         max_index_bytes: int = 0,
         check_memory: Callable[[int], None] = lambda growth_bytes: None,
+        read_only: bool = False,
     ) -> None:
-        """Fill the index from the store.
+        """Load the index of the store, or build it.
 
         max_index_bytes: most memory for vectors, 0 = no limit.  check_memory: raises StorageFull where the process has
-        no room for so many bytes more.
+        no room for so many bytes more.  read_only: another process may be writing the store.
         """
         self._store = store
-        self._index = index
+        self._keeper = keeper
         self._max_index_bytes = max_index_bytes
         self._check_memory = check_memory
         self._writing = threading.Lock()
         self._in_step = ReadWriteLock()  # store and index agree whenever it is free
-        for rows, vectors_ND in store.vectors():
-            index.replace(rows, vectors_ND)
+        self._index: VectorIndex = keeper.load_exact() if read_only else keeper.load()
+        self._changed = threading.Event()
+        self._is_closing = False
+        self._maintenance = threading.Thread(target=self._maintain, name="index", daemon=True)
+        if not read_only:
+            self._maintenance.start()
 
     def close(self) -> None:
-        """Close the store."""
+        """Leave a snapshot and close the store. A build that runs is given up."""
+        self._is_closing = True
+        self._changed.set()
+        if self._maintenance.ident is not None:
+            self._maintenance.join()
+            self._keeper.save(self._index)
         self._store.close()
 
     def __len__(self) -> int:
@@ -66,6 +86,11 @@ class Collection:
         """Memory that the index takes."""
         return self._index.size_bytes
 
+    @property
+    def recall(self) -> float:
+        """Share of the 10 nearest that a search finds, measured when the index was built; 1 where it is exact."""
+        return self._index.recall
+
     def check_room(self, ids: Sequence[str]) -> None:
         """Refuse documents that have no room before they are embedded; `put` checks again.
 
@@ -80,10 +105,11 @@ class Collection:
         """
         with self._writing, self._store.transaction() as transaction:
             self._check_growth(len(documents) - len(transaction.rows_of([document.id for document in documents])))
-            rows = transaction.upsert(documents, vectors_ND)
+            addition = self._index.prepare(transaction.upsert(documents, vectors_ND), vectors_ND)
             with self._in_step.exclusive():
                 transaction.commit()
-                self._index.replace(rows, vectors_ND)
+                self._index.replace(addition)
+            self._note(len(documents))
             return transaction.revision
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -132,10 +158,15 @@ class Collection:
 
     def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
         """Scores and rows, best first; ties are cut by id before any text is read."""
-        hits = self._index.search(vector_D, top_k=top_k, among=among)
-        rows = hits.rows.tolist()
+        if self._index.is_exact:
+            hits = self._index.search(vector_D, top_k=top_k, among=among)
+            rows, scores_N = hits.rows.tolist(), hits.scores
+        else:
+            hits = self._index.search(vector_D, top_k=2 * top_k + MORE_CANDIDATES, among=among)
+            rows, vectors_ND = self._store.vectors_of(hits.rows.tolist())
+            scores_N = vectors_ND @ vector_D
         ids = self._store.ids_of(rows)
-        scores = np.clip(hits.scores, -1, 1).tolist()  # rounding may leave a cosine just above 1
+        scores = np.clip(scores_N, -1, 1).tolist()  # rounding may leave a cosine just above 1
         return sorted(zip(scores, rows, strict=True), key=lambda hit: (-hit[0], ids[hit[1]]))[:top_k]
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
@@ -144,7 +175,40 @@ class Collection:
             with self._in_step.exclusive():
                 transaction.commit()
                 self._index.remove(rows)
+            self._note(len(rows))
         return len(rows)
+
+    def _note(self, changed: int) -> None:
+        """Have the thread look whether another index or another snapshot is due."""
+        self._keeper.note(changed)
+        if self._keeper.is_outgrown(self._index) or self._keeper.is_stale(self._index):
+            self._changed.set()
+
+    def _maintain(self) -> None:
+        while not self._is_closing:
+            self._changed.wait()
+            self._changed.clear()
+            try:
+                if self._keeper.is_outgrown(self._index):
+                    self._replace_index()
+                elif self._keeper.is_stale(self._index):
+                    with self._writing:
+                        self._keeper.save(self._index)
+            except BuildStoppedError:
+                return
+            except StorageFull as exc:
+                logger.warning("index not built", extra={"reason": str(exc)})
+            except Exception:  # the index that serves goes on serving
+                logger.exception("index not built")
+
+    def _replace_index(self) -> None:
+        built = self._keeper.build(lambda: self._is_closing, self._check_memory)
+        with self._store.snapshot() as revision:  # most of what changed meanwhile holds no writer up
+            self._keeper.catch_up(built.index, built.revision)
+        with self._writing:  # writers wait while the last changes are added; readers go on
+            self._keeper.catch_up(built.index, revision)
+            with self._in_step.exclusive():
+                self._index = built.index
 
     def _check_growth(self, new: int) -> None:
         if not new:

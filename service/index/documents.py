@@ -1,44 +1,25 @@
-"""The document store: SQLite, and the only truth about what was accepted. Knows rows and bytes; knows no search.
-
-documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change
-fields     one row a scalar of the metadata, so that a filter is an index look-up
-store      schema version, fingerprint of the model that made the vectors, dim, revision
-"""
+"""The document store: SQLite, and the only truth about what was accepted. Knows rows and bytes; knows no search."""
 
 import fcntl
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import orjson
 
 from service.errors import StorageFull, StoreError
 from service.index.base import Rows, Vectors
-from service.index.filters import Condition, stored_kinds
+from service.index.filters import Condition
+from service.index.schema import MIGRATIONS, SCHEMA_VERSION, create, is_readable, migrate
+from service.index.transaction import Document, Transaction, rows_of
 
-SCHEMA_VERSION = 1
-SCHEMA = """
-CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE documents (
-    row INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    text TEXT NOT NULL,
-    metadata TEXT NOT NULL,
-    vector BLOB NOT NULL,
-    revision INTEGER NOT NULL
-);
-CREATE TABLE fields (
-    key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
-    PRIMARY KEY (key, kind, value, row)
-) WITHOUT ROWID;
-CREATE INDEX fields_of_row ON fields (row);
-"""
+__all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
 CACHED_STATEMENTS = 16  # a connection; each filter is its own statement, and a large one takes a megabyte
 FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
     sqlite3.SQLITE_FULL,
@@ -46,15 +27,6 @@ FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
     sqlite3.SQLITE_IOERR_SHMSIZE,
 }
 COLUMNS = "row, id, text, metadata, revision"
-
-
-@dataclass(frozen=True)
-class Document:
-    """What a client puts: metadata is any JSON object."""
-
-    id: str
-    text: str
-    metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -114,7 +86,7 @@ class DocumentStore:
         return int(self._store()["revision"])
 
     @contextmanager
-    def transaction(self) -> Iterator["Transaction"]:
+    def transaction(self) -> Iterator[Transaction]:
         """One write, by one thread; what is not committed at the end is rolled back.
 
         Raises: StorageFull: the disk is full; nothing of this transaction was kept.
@@ -138,7 +110,7 @@ class DocumentStore:
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
-        return _rows_of(self._reader(), ids)
+        return rows_of(self._reader(), ids)
 
     def get(self, id_: str) -> StoredDocument | None:
         """One document by its id."""
@@ -174,12 +146,38 @@ class DocumentStore:
         found = self._reader().execute(query, condition.values).fetchall()
         return np.fromiter((row for (row,) in found), np.int64, len(found))
 
-    def vectors(self, *, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
-        """Every row with its vector, in batches."""
-        cursor = self._reader().execute("SELECT row, vector FROM documents ORDER BY row")
+    def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
+        """Every row with its vector, in batches; only those that changed after a revision, if one is given."""
+        query = "SELECT row, vector FROM documents ORDER BY row"
+        if changed_after:
+            query = f"SELECT row, vector FROM documents WHERE revision > {int(changed_after)}"  # noqa: S608
+        cursor = self._reader().execute(query)
         while found := cursor.fetchmany(batch):
-            vectors_ND = np.frombuffer(b"".join(vector for _, vector in found), "<f4").reshape(-1, self._dim)
-            yield [row for row, _ in found], vectors_ND
+            yield [row for row, _ in found], self._stacked([vector for _, vector in found])
+
+    def vectors_of(self, rows: Sequence[int]) -> tuple[list[int], Vectors]:
+        """Vectors by row number, in ascending order of rows; unknown rows are left out."""
+        query = "SELECT row, vector FROM documents WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"
+        found = self._reader().execute(query, (json.dumps(list(rows)),)).fetchall()
+        return [row for row, _ in found], self._stacked([vector for _, vector in found])
+
+    def rows(self) -> Rows:
+        """Every row number, in ascending order."""
+        found = self._reader().execute("SELECT row FROM documents")
+        return np.sort(np.fromiter((row for (row,) in found), np.int64))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[int]:
+        """One state of the store for all that this thread reads inside; gives its revision."""
+        reader = self._reader()
+        reader.execute("BEGIN")
+        try:
+            yield int(reader.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
+        finally:
+            reader.execute("ROLLBACK")
+
+    def _stacked(self, vectors: Sequence[bytes]) -> Vectors:
+        return np.frombuffer(b"".join(vectors), "<f4").reshape(-1, self._dim)
 
     def _reader(self) -> sqlite3.Connection:
         """This thread's own connection: in WAL mode readers do not wait for the writer."""
@@ -201,17 +199,18 @@ class DocumentStore:
         return connection
 
     def _make_schema(self, fingerprint: str) -> None:
-        if self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            return
-        facts = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": self._dim, "revision": 0}
-        rows = ", ".join(f"('{key}', '{value}')" for key, value in facts.items())
-        self._writer.executescript(f"BEGIN;{SCHEMA}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
+        if not self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            create(self._writer, fingerprint=fingerprint, dim=self._dim)
+        version = self._store().get("schema_version", "")
+        if version.isdecimal() and int(version) in MIGRATIONS:
+            migrate(self._writer, int(version))
 
     def _check(self, fingerprint: str) -> None:
         found = self._store()
-        if found.get("schema_version") != str(SCHEMA_VERSION):
+        version = found.get("schema_version")
+        if not is_readable(version, migrated=self._lock is not None):
             raise StoreError(
-                f"document store {self._path} has schema version {found.get('schema_version')}; "
+                f"document store {self._path} has schema version {version}; "
                 f"this service reads {SCHEMA_VERSION} (CROSSLET_DATA)"
             )
         stored = found.get("fingerprint", "unknown")
@@ -223,55 +222,6 @@ class DocumentStore:
 
     def _store(self) -> dict[str, str]:
         return dict(self._writer.execute("SELECT key, value FROM store").fetchall())
-
-
-class Transaction:
-    """The writes of one change; valid inside `DocumentStore.transaction`."""
-
-    def __init__(self, connection: sqlite3.Connection, revision: int) -> None:
-        self._connection = connection
-        self.revision = revision
-
-    def upsert(self, documents: Sequence[Document], vectors_ND: Vectors) -> list[int]:
-        """Insert or replace documents; gives their rows, in order. A replaced one keeps its row."""
-        return [
-            self._upsert_one(document, vector_D.astype("<f4").tobytes())
-            for document, vector_D in zip(documents, vectors_ND, strict=True)
-        ]
-
-    def rows_of(self, ids: Sequence[str]) -> list[int]:
-        """The rows of the ids that exist."""
-        return _rows_of(self._connection, ids)
-
-    def delete(self, rows: Sequence[int]) -> None:
-        """Remove documents by row."""
-        self._connection.executemany("DELETE FROM fields WHERE row = ?", ((row,) for row in rows))
-        self._connection.executemany("DELETE FROM documents WHERE row = ?", ((row,) for row in rows))
-
-    def commit(self) -> None:
-        """Make the change durable, under its revision number."""
-        self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
-        self._connection.execute("COMMIT")
-
-    def _upsert_one(self, document: Document, vector: bytes) -> int:
-        (row,) = self._connection.execute(
-            "INSERT INTO documents (id, text, metadata, vector, revision) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET text = excluded.text, metadata = excluded.metadata, "
-            "vector = excluded.vector, revision = excluded.revision RETURNING row",
-            (document.id, document.text, orjson.dumps(document.metadata).decode(), vector, self.revision),
-        ).fetchone()
-        self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
-        self._connection.executemany(
-            "INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)",
-            ((key, *kind, row) for key, value in document.metadata.items() for kind in stored_kinds(value)),
-        )
-        return int(row)
-
-
-def _rows_of(connection: sqlite3.Connection, ids: Sequence[str]) -> list[int]:
-    query = "SELECT row FROM documents WHERE id = ?"
-    found = (connection.execute(query, (id_,)).fetchone() for id_ in dict.fromkeys(ids))
-    return [row[0] for row in found if row is not None]
 
 
 def _document(found: tuple[int, str, str, str, int]) -> StoredDocument:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from service.index.base import Hits, Rows, Vectors
+from service.index.base import Addition, Hits, Rows, Vectors, with_ties
+from service.index.selectors import selector_of
 
 
 class FaissIndex:
@@ -18,6 +19,8 @@ class FaissIndex:
     """
 
     backend = "faiss-flat"
+    is_exact = True
+    recall = 1.0
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
@@ -44,16 +47,20 @@ class FaissIndex:
         wanted = len(self) + count
         return (count if wanted <= self._capacity else wanted) * self.row_bytes
 
-    def replace(self, rows: Sequence[int], vectors_ND: Vectors) -> None:
+    def prepare(self, rows: Sequence[int], vectors_ND: Vectors) -> Addition:
+        """The arrays that FAISS takes."""
+        return Addition(np.asarray(rows, np.int64), np.ascontiguousarray(vectors_ND, np.float32))
+
+    def replace(self, addition: Addition) -> None:
         """Add rows, or give existing rows a new vector."""
-        if not len(rows):
+        if not len(addition.rows):
             return
-        self.remove(rows)
+        self.remove(addition.rows.tolist())
         if self._index is None:
             self._index = _empty(self._dim)
-        before, wanted = len(self), len(self) + len(rows)
-        self._index.add_with_ids(np.ascontiguousarray(vectors_ND, np.float32), np.asarray(rows, np.int64))
-        self._largest_row = max(self._largest_row, *rows)
+        before, wanted = len(self), len(self) + len(addition.rows)
+        self._index.add_with_ids(addition.vectors_ND, addition.rows)
+        self._largest_row = max(self._largest_row, int(addition.rows.max()))
         if wanted > self._capacity:  # std::vector grows to twice its size, or to what is asked for
             self._capacity = max(2 * before, wanted)
 
@@ -66,23 +73,16 @@ class FaissIndex:
     def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
         """The best `top_k` rows and every row that ties with the last of them, among the given rows or all."""
         available = len(self) if among is None else min(len(self), len(among))
-        wanted = min(top_k, available)
-        if not wanted:
-            return Hits(np.empty(0, np.int64), np.empty(0, np.float32))
-        asked = min(wanted + 1, available)  # one more: shows whether the last one ties with the next
-        while True:
-            hits = self._search(vector_D, asked, among)
-            found = len(hits.rows)
-            if found < asked or asked == available or hits.scores[-1] < hits.scores[wanted - 1]:
-                keep = hits.scores >= hits.scores[min(wanted, found) - 1] if found else slice(0)
-                return Hits(hits.rows[keep], hits.scores[keep])
-            asked = min(asked * 2, available)
+        if not available:
+            return Hits.none()
+        selector = None if among is None else selector_of(among)
+        return with_ties(
+            lambda count: self._search(vector_D, count, selector), wanted=min(top_k, available), available=available
+        )
 
-    def _search(self, vector_D: Vectors, count: int, among: Rows | None) -> Hits:
+    def _search(self, vector_D: Vectors, count: int, selector: Any) -> Hits:
         import faiss  # loaded by now: there are rows
 
-        # Named, so that the array outlives the selector's pointer to it.
-        selector = None if among is None else faiss.IDSelectorBatch(np.ascontiguousarray(among, np.int64))
         parameters = None if selector is None else faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # as above
         scores_1K, rows_1K = self._index.search(
             np.ascontiguousarray(vector_D, np.float32).reshape(1, -1), count, params=parameters

@@ -51,7 +51,12 @@ async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
     manifest, settings, collection = runtime.manifest, runtime.settings, runtime.collection
     limits = {name: getattr(settings, name) for name in Limits.model_fields}
-    index = {"backend": collection.backend, "documents": len(collection), "size_bytes": collection.size_bytes}
+    index = {
+        "backend": collection.backend,
+        "documents": len(collection),
+        "size_bytes": collection.size_bytes,
+        "recall": collection.recall,
+    }
     return json_response(
         {
             "model": manifest.name,

@@ -21,7 +21,7 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
 @router.post("/search", response_model=SearchResponse, responses=inference(), summary="Find documents")
 async def search(body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency) -> Response:
-    """The top_k documents with the largest cosine, in any language; the search is exact."""
+    """The top_k documents with the largest cosine, in any language; see `recall` in `GET /info` for how many are found."""
     started_at = time.monotonic()
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")

@@ -14,6 +14,7 @@ from service.index.collection import Collection
 from service.index.documents import Document, DocumentStore
 from service.index.faiss_index import FaissIndex
 from service.index.filters import MAX_DEPTH, MAX_TERMS
+from service.index.keeper import IndexKeeper
 
 DIM = 4
 Open = Callable[..., Collection]
@@ -21,7 +22,7 @@ Open = Callable[..., Collection]
 
 def open_collection(folder: Path, *, fingerprint: str = "aa", **limits: int) -> Collection:
     store = DocumentStore(folder / "documents.sqlite3", fingerprint=fingerprint, dim=DIM)
-    return Collection(store, FaissIndex(DIM), **limits)
+    return Collection(store, IndexKeeper(store, dim=DIM), **limits)
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ def test_an_exact_search_equals_numpy(seed: int, count: int, top_k: int) -> None
     vectors_ND = rng.standard_normal((count, DIM)).astype(np.float32)
     query_D = rng.standard_normal(DIM).astype(np.float32)
     index = FaissIndex(DIM)
-    index.replace(range(count), vectors_ND)
+    index.replace(index.prepare(range(count), vectors_ND))
     hits = index.search(query_D, top_k=top_k)
     scores_N = vectors_ND @ query_D
     np.testing.assert_allclose(hits.scores[:top_k], np.sort(scores_N)[::-1][:top_k], rtol=1e-5, atol=1e-5)
@@ -227,13 +228,34 @@ def test_a_store_of_a_later_schema_is_refused(tmp_path: Path) -> None:
     with connection:
         connection.execute("UPDATE store SET value = '9' WHERE key = 'schema_version'")
     connection.close()
-    with pytest.raises(StoreError, match="schema version 9; this service reads 1"):
+    with pytest.raises(StoreError, match="schema version 9; this service reads 2"):
         open_collection(tmp_path)
+
+
+def test_a_store_of_the_first_schema_opens_and_becomes_todays(tmp_path: Path) -> None:
+    """The file is what that release wrote: two documents at revisions 1 and 2, a third deleted at 3."""
+    connection = sqlite3.connect(tmp_path / "documents.sqlite3")
+    connection.executescript((Path(__file__).parent / "stores" / "schema-1.sql").read_text(encoding="utf-8"))
+    connection.close()
+    beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
+    assert beside.count() == 2  # read as it is
+    beside.close()
+    collection = open_collection(tmp_path)
+    assert ids(collection, unit(0, 0, 0, 1), 5) == ["fr/1", "de/1"]
+    assert ids(collection, unit(1, 0, 0, 0), 5, filter_={"tags": "music"}) == ["de/1"]
+    assert put(collection, {"tr/1": unit(0, 1, 0, 0)}) == 4
+    collection.close()
+    connection = sqlite3.connect(tmp_path / "documents.sqlite3")
+    assert connection.execute("SELECT value FROM store WHERE key = 'schema_version'").fetchone() == ("2",)
+    assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'documents_by_revision'").fetchone() == (
+        1,
+    )
+    connection.close()
 
 
 def test_a_full_disk_is_507_and_loses_nothing_accepted(tmp_path: Path) -> None:
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
-    collection = Collection(store, FaissIndex(DIM))
+    collection = Collection(store, IndexKeeper(store, dim=DIM))
     put(collection, {"a": unit(1, 0, 0, 0)})
     store._writer.execute("PRAGMA max_page_count = 20")
     with pytest.raises(StorageFull, match="disk"):
@@ -363,9 +385,12 @@ def test_a_store_without_a_fingerprint_is_refused_with_a_sentence(tmp_path: Path
 
 def test_rows_may_come_in_any_order(tmp_path: Path) -> None:
     index = FaissIndex(DIM)
-    index.replace([5], unit(1, 0, 0, 0)[None])
-    index.replace([2], unit(0, 1, 0, 0)[None])
-    index.replace([2, 5], np.stack([unit(0, 0, 1, 0), unit(0, 0, 0, 1)]))
+    for rows, vectors in (
+        ([5], [unit(1, 0, 0, 0)]),
+        ([2], [unit(0, 1, 0, 0)]),
+        ([2, 5], [unit(0, 0, 1, 0), unit(0, 0, 0, 1)]),
+    ):
+        index.replace(index.prepare(rows, np.stack(vectors)))
     assert len(index) == 2
     assert index.search(unit(0, 0, 0, 1), top_k=1).rows.tolist() == [5]
     index.remove([2, 3, 9])
@@ -378,7 +403,7 @@ def test_reading_a_store_at_rest_leaves_no_file_behind(tmp_path: Path) -> None:
     collection.close()
     before = sorted(tmp_path.iterdir())
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
-    reader = Collection(store, FaissIndex(DIM))
+    reader = Collection(store, IndexKeeper(store, dim=DIM), read_only=True)
     assert ids(reader, unit(1, 0, 0, 0), 1) == ["a"]
     assert sorted(tmp_path.iterdir()) == before
     reader.close()

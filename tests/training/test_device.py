@@ -6,5 +6,5 @@ from training.errors import ConfigError
 
 def test_a_stage_that_compiles_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ConfigError, match="contrastive.compile is true and there is no C\\+\\+ compiler"):
+    with pytest.raises(ConfigError, match=r"contrastive.compile is true and there is no C\+\+ compiler"):
         check_compiler("contrastive")

@@ -1,0 +1,52 @@
+"""The tables of the document store, and how older stores become today's. Knows SQL; opens no file.
+
+documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change
+fields     one row a scalar of the metadata, so that a filter is an index look-up
+store      schema version, fingerprint of the model that made the vectors, dim, revision
+"""
+
+import sqlite3
+from collections.abc import Mapping
+
+SCHEMA_VERSION = 2
+TABLES = """
+CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE documents (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    text TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    vector BLOB NOT NULL,
+    revision INTEGER NOT NULL
+);
+CREATE TABLE fields (
+    key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
+    PRIMARY KEY (key, kind, value, row)
+) WITHOUT ROWID;
+CREATE INDEX fields_of_row ON fields (row);
+CREATE INDEX documents_by_revision ON documents (revision);
+"""
+MIGRATIONS: Mapping[int, str] = {  # from a version to the next; never edited once released
+    1: "CREATE INDEX documents_by_revision ON documents (revision);",
+}
+
+
+def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
+    """Make the tables of an empty file, in one transaction."""
+    facts = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
+    rows = ", ".join(f"('{key}', '{value}')" for key, value in facts.items())
+    connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
+
+
+def migrate(connection: sqlite3.Connection, found: int) -> None:
+    """Bring a store of an older version to today's, one version at a time, each in a transaction of its own."""
+    for version in range(found, SCHEMA_VERSION):
+        bump = f"UPDATE store SET value = '{version + 1}' WHERE key = 'schema_version';"  # noqa: S608
+        connection.executescript(f"BEGIN;{MIGRATIONS[version]}{bump}COMMIT;")
+
+
+def is_readable(version: str | None, *, migrated: bool) -> bool:
+    """Whether this service reads a store of a version; an older one too where it may not be changed."""
+    if version is None or not version.isdecimal():
+        return False
+    return int(version) == SCHEMA_VERSION or (not migrated and int(version) in MIGRATIONS)

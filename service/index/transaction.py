@@ -1,0 +1,70 @@
+"""One change of the document store. Knows rows and SQL; opens no file and decides nothing."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from service.index.base import Vectors
+from service.index.filters import stored_kinds
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a client puts: metadata is any JSON object."""
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any]
+
+
+class Transaction:
+    """The writes of one change; valid inside `DocumentStore.transaction`."""
+
+    def __init__(self, connection: sqlite3.Connection, revision: int) -> None:
+        self._connection = connection
+        self.revision = revision
+
+    def upsert(self, documents: Sequence[Document], vectors_ND: Vectors) -> list[int]:
+        """Insert or replace documents; gives their rows, in order. A replaced one keeps its row."""
+        return [
+            self._upsert_one(document, vector_D.astype("<f4").tobytes())
+            for document, vector_D in zip(documents, vectors_ND, strict=True)
+        ]
+
+    def rows_of(self, ids: Sequence[str]) -> list[int]:
+        """The rows of the ids that exist."""
+        return rows_of(self._connection, ids)
+
+    def delete(self, rows: Sequence[int]) -> None:
+        """Remove documents by row."""
+        self._connection.executemany("DELETE FROM fields WHERE row = ?", ((row,) for row in rows))
+        self._connection.executemany("DELETE FROM documents WHERE row = ?", ((row,) for row in rows))
+
+    def commit(self) -> None:
+        """Make the change durable, under its revision number."""
+        self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
+        self._connection.execute("COMMIT")
+
+    def _upsert_one(self, document: Document, vector: bytes) -> int:
+        (row,) = self._connection.execute(
+            "INSERT INTO documents (id, text, metadata, vector, revision) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET text = excluded.text, metadata = excluded.metadata, "
+            "vector = excluded.vector, revision = excluded.revision RETURNING row",
+            (document.id, document.text, orjson.dumps(document.metadata).decode(), vector, self.revision),
+        ).fetchone()
+        self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
+        self._connection.executemany(
+            "INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)",
+            ((key, *kind, row) for key, value in document.metadata.items() for kind in stored_kinds(value)),
+        )
+        return int(row)
+
+
+def rows_of(connection: sqlite3.Connection, ids: Sequence[str]) -> list[int]:
+    """The rows of the ids that exist."""
+    query = "SELECT row FROM documents WHERE id = ?"
+    found = (connection.execute(query, (id_,)).fetchone() for id_ in dict.fromkeys(ids))
+    return [row[0] for row in found if row is not None]

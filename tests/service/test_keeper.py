@@ -1,0 +1,203 @@
+"""The document store with inverted lists: when they are made, kept, put aside and made again."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.errors import StorageFull
+from service.index.collection import Collection
+from service.index.documents import Document, DocumentStore
+from service.index.keeper import IndexKeeper
+from service.index.snapshots import SnapshotFolder
+
+DIM, EXACT = 16, 400
+INVERTED = "faiss-ivf-sq8"
+
+
+def open_collection(folder: Path, *, fingerprint: str = "aa", **options: object) -> Collection:
+    store = DocumentStore(folder / "documents.sqlite3", fingerprint=fingerprint, dim=DIM)
+    keeper = IndexKeeper(store, dim=DIM, snapshots=SnapshotFolder(folder, fingerprint=fingerprint), exact_rows=EXACT)
+    return Collection(store, keeper, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Iterator[Collection]:
+    collection = open_collection(tmp_path)
+    yield collection
+    collection.close()
+
+
+def vectors(count: int, seed: int = 0) -> np.ndarray:
+    rows = np.random.default_rng(seed).standard_normal((count, DIM)).astype(np.float32)
+    unit: np.ndarray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit
+
+
+def put(collection: Collection, vectors_ND: np.ndarray, *, first: int = 0) -> None:
+    """Documents d<first>..., `half` says whether the number is even."""
+    documents = [
+        Document(f"d{first + number}", "text", {"half": (first + number) % 2 == 0}) for number in range(len(vectors_ND))
+    ]
+    collection.put(documents, vectors_ND)
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def found(collection: Collection, query: np.ndarray, **options: object) -> dict[str, float]:
+    return {match.document.id: match.score for match in collection.search(query, top_k=10, **options)}  # type: ignore[arg-type]
+
+
+def oracle(vectors_ND: np.ndarray, query: np.ndarray, count: int = 10) -> dict[str, float]:
+    scores = vectors_ND @ query
+    return {f"d{row}": float(scores[row]) for row in np.argsort(-scores)[:count]}
+
+
+def test_many_documents_move_to_inverted_lists_beside_searches(collection: Collection) -> None:
+    rows = vectors(EXACT + 200)
+    put(collection, rows[:EXACT])
+    assert (collection.backend, collection.recall) == ("faiss-flat", 1.0)
+    put(collection, rows[EXACT:], first=EXACT)
+    wait_for(lambda: collection.backend == INVERTED)
+    assert collection.recall >= 0.95
+    shares = []
+    for query in rows[:40]:
+        near, here = oracle(rows, query), found(collection, query)
+        shares.append(len(near.keys() & here.keys()) / 10)
+        for name in near.keys() & here.keys():
+            assert here[name] == pytest.approx(near[name], abs=1e-6)  # scores are the vectors' own
+    assert np.mean(shares) >= 0.95
+
+
+def test_a_change_during_a_build_is_not_lost(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = vectors(EXACT + 100)
+    build = IndexKeeper.build
+
+    def build_and_change(keeper: IndexKeeper, *options: object) -> object:
+        built = build(keeper, *options)  # type: ignore[arg-type]
+        put(collection, vectors(5, seed=9), first=9000)
+        collection.delete(["d3", "d4"])
+        return built
+
+    monkeypatch.setattr(IndexKeeper, "build", build_and_change)
+    put(collection, rows)
+    wait_for(lambda: collection.backend == INVERTED)
+    assert len(collection) == len(rows) + 5 - 2
+    assert "d3" not in found(collection, rows[3])
+    assert "d9002" in found(collection, vectors(5, seed=9)[2])
+
+
+def test_a_snapshot_is_brought_up_to_date_at_start(tmp_path: Path) -> None:
+    rows = vectors(EXACT + 100)
+    collection = open_collection(tmp_path)
+    put(collection, rows)
+    wait_for(lambda: collection.backend == INVERTED)
+    snapshot = (tmp_path / "index.json").read_bytes()
+    put(collection, vectors(1, seed=7), first=7000)  # too few for another snapshot while it runs
+    put(collection, rows[1:2], first=0)  # d0 has d1's vector now
+    collection.delete(["d5"])
+    assert (tmp_path / "index.json").read_bytes() == snapshot
+    collection._store.close()  # as a kill leaves it: no snapshot at the end
+
+    again = open_collection(tmp_path)
+    assert again.backend == INVERTED
+    assert len(again) == len(rows)
+    assert "d7000" in found(again, vectors(1, seed=7)[0])
+    assert found(again, rows[1]).keys() >= {"d0", "d1"}
+    assert "d5" not in found(again, rows[5])
+    again.close()
+    assert (tmp_path / "index.json").read_bytes() != snapshot
+
+
+@pytest.mark.parametrize("name", ["index.json", "index-*"])
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: data[:-40] + b"\0" + data[-39:]])
+def test_a_damaged_snapshot_is_built_again(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    rows = vectors(EXACT + 50)
+    collection = open_collection(tmp_path)
+    put(collection, rows)
+    wait_for(lambda: collection.backend == INVERTED)
+    collection.close()
+    (path,) = tmp_path.glob(name)
+    path.write_bytes(damage(path.read_bytes()))
+    again = open_collection(tmp_path)
+    assert again.backend == INVERTED
+    assert len(again) == len(rows)
+    assert "d17" in found(again, rows[17])
+    again.close()
+
+
+def test_a_store_from_a_backup_is_believed_not_its_snapshot(tmp_path: Path) -> None:
+    rows = vectors(EXACT + 50)
+    collection = open_collection(tmp_path)
+    put(collection, rows)
+    wait_for(lambda: collection.backend == INVERTED)
+    collection.close()
+    backup = (tmp_path / "documents.sqlite3").read_bytes()
+    collection = open_collection(tmp_path)
+    collection.delete(["d1"])
+    put(collection, vectors(1, seed=3), first=3000)
+    collection.close()  # its snapshot knows of both
+    (tmp_path / "documents.sqlite3").write_bytes(backup)
+    again = open_collection(tmp_path)
+    assert len(again) == len(rows)
+    assert "d1" in found(again, rows[1])
+    assert "d3000" not in found(again, vectors(1, seed=3)[0])
+    again.close()
+
+
+def test_filters_hold_inside_inverted_lists(collection: Collection) -> None:
+    rows = vectors(EXACT + 100)
+    put(collection, rows)
+    wait_for(lambda: collection.backend == INVERTED)
+    even = np.arange(0, len(rows), 2)
+    for query in rows[:20]:
+        here = found(collection, query, filter_={"half": True})
+        near = {f"d{even[row]}" for row in np.argsort(-(rows[even] @ query))[:10]}
+        assert len(here) == 10
+        assert all(int(name[1:]) % 2 == 0 for name in here)
+        assert len(near & here.keys()) >= 8
+
+
+def test_much_more_than_it_was_built_for_builds_it_again(collection: Collection) -> None:
+    put(collection, vectors(EXACT + 1))
+    wait_for(lambda: collection.backend == INVERTED)
+    first = collection._index
+    put(collection, vectors(4 * EXACT, seed=1), first=10_000)
+    wait_for(lambda: collection._index is not first)
+    assert len(collection) == 5 * EXACT + 1
+    assert collection._index.lists > first.lists  # type: ignore[attr-defined]
+
+
+def test_without_memory_for_a_build_search_stays_exact(tmp_path: Path) -> None:
+    def refuse(growth_bytes: int) -> None:
+        if growth_bytes == 2 * (EXACT + 100) * (DIM + 8):
+            refused.append(growth_bytes)
+            raise StorageFull("no room")
+
+    refused: list[int] = []
+    collection = open_collection(tmp_path, check_memory=refuse)
+    rows = vectors(EXACT + 100)
+    put(collection, rows)
+    wait_for(lambda: bool(refused))
+    put(collection, rows[:1])  # the thread lives, and does not try again at once
+    assert collection.backend == "faiss-flat"
+    assert found(collection, rows[8]) == pytest.approx(oracle(rows, rows[8]), abs=1e-6)
+    collection.close()
+    assert len(refused) == 1
+
+
+def test_closing_during_a_build_ends_soon_and_loses_nothing(tmp_path: Path) -> None:
+    rows = vectors(EXACT + 100)
+    collection = open_collection(tmp_path)
+    put(collection, rows)
+    collection.close()
+    again = open_collection(tmp_path)
+    assert len(again) == len(rows)
+    again.close()
