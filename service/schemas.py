@@ -156,7 +156,7 @@ class Limits(BaseModel):
 class IndexInfo(BaseModel):
     """The document index."""
 
-    backend: str = Field(description="What searches: faiss-flat is exact, faiss-ivf-sq8 is not.", examples=["faiss-flat"])
+    backend: str = Field(description="What searches; faiss-flat is exact.", examples=["faiss-flat"])
     documents: int = Field(description="Documents in it.", examples=[200])
     size_bytes: int = Field(description="Memory of their vectors.", examples=[312_800])
     recall: float = Field(

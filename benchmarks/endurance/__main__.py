@@ -1,14 +1,17 @@
-"""python -m benchmarks.endurance overload | shutdown | soak: one line a fact, then what broke.
+"""python -m benchmarks.endurance overload | shutdown | soak | crash: one line a fact, then what broke.
 
 Exits with 1 if anything did. About a minute, five seconds and half an hour by default; --seconds says otherwise.
+crash kills a writing process 300 times, which takes some minutes; --rounds says otherwise.
 """
 
 import argparse
 import asyncio
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from benchmarks.endurance.crash import crash
 from benchmarks.endurance.overload import overload
 from benchmarks.endurance.process import running_service
 from benchmarks.endurance.shutdown import shutdown
@@ -25,13 +28,17 @@ def main() -> int:
         "soak": (1800.0, _soak),
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.endurance", description=__doc__)
-    parser.add_argument("scenario", choices=scenarios)
+    parser.add_argument("scenario", choices=[*scenarios, "crash"])
     parser.add_argument("--seconds", type=float, help="how long the load lasts")
+    parser.add_argument("--rounds", type=int, default=300, help="crash: how many kills")
     parser.add_argument("--model", type=Path, help="artifact folder; default: the bundled one")
     arguments = parser.parse_args()
-    seconds, scenario = scenarios[arguments.scenario]
-    settings: dict[str, object] = {} if arguments.model is None else {"model": arguments.model}
-    failures = asyncio.run(scenario(arguments.seconds or seconds, settings))
+    if arguments.scenario == "crash":
+        failures = _crash(arguments.rounds)
+    else:
+        seconds, scenario = scenarios[arguments.scenario]
+        settings: dict[str, object] = {} if arguments.model is None else {"model": arguments.model}
+        failures = asyncio.run(scenario(arguments.seconds or seconds, settings))
     for failure in failures:
         print(f"FAIL  {failure}")
     if not failures:
@@ -73,6 +80,15 @@ async def _soak(seconds: float, settings: dict[str, object]) -> list[str]:
     print(f"answers         {dict(found.statuses)}")
     print(f"resident        {_mib(max(found.resident_bytes))} at most; {found.mib_per_10_min:+.2f} MiB in ten minutes")
     return found.failures()
+
+
+def _crash(rounds: int) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="crosslet-crash-") as folder:
+        found = crash(Path(folder), rounds=rounds)
+    print(f"kills           {found.rounds}, with {found.changes} changes acknowledged in all")
+    print(f"cut off         {found.cut} changes, of which {found.kept} were there as a whole, the others not at all")
+    print(f"damage          {dict(found.damaged)} of index files between runs")
+    return found.faults
 
 
 def _mib(size_bytes: int) -> str:

@@ -16,7 +16,7 @@ from service.document_schemas import (
     PutDocumentsResponse,
 )
 from service.errors import InvalidInput, NotFound
-from service.index.collection import Collection
+from service.index.backend import DocumentIndex
 from service.index.documents import Document, StoredDocument
 from service.routes.described import BODY_ERRORS, answers, inference
 from service.strict_json import JsonRoute
@@ -96,7 +96,7 @@ async def delete_document(document_id: DocumentIdInPath, runtime: RuntimeDepende
     return json_response({"deleted": deleted})
 
 
-def _page(collection: Collection, *, after_row: int, limit: int) -> bytes:
+def _page(collection: DocumentIndex, *, after_row: int, limit: int) -> bytes:
     page = collection.page(after_row=after_row, limit=limit, max_chars=MAX_PAGE_CHARS)
     next_cursor = None if page.next_row is None else str(page.next_row)
     documents = [_shown(one) for one in page.documents]

@@ -10,7 +10,8 @@ from service.dependencies import EmbedderDependency, RuntimeDependency, cost_hea
 from service.document_schemas import SearchRequest, SearchResponse
 from service.errors import InvalidInput
 from service.index.base import Vectors
-from service.index.collection import Collection, Match
+from service.index.backend import DocumentIndex
+from service.index.collection import Match
 from service.index.filters import to_condition
 from service.routes.described import inference
 from service.runtime import Runtime
@@ -21,7 +22,7 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
 @router.post("/search", response_model=SearchResponse, responses=inference(), summary="Find documents")
 async def search(body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency) -> Response:
-    """The top_k documents with the largest cosine, in any language; see `recall` in `GET /info` for how many are found."""
+    """The top_k documents with the largest cosine, in any language; how surely is `recall` in `GET /info`."""
     started_at = time.monotonic()
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
@@ -46,7 +47,7 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
         to_condition(body.filter)  # a malformed filter is refused before the query costs anything
 
 
-def _answer(collection: Collection, body: SearchRequest, query_BD: Vectors, *, started_at: float) -> bytes:
+def _answer(collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, *, started_at: float) -> bytes:
     found = collection.search_all(query_BD, top_k=body.top_k, filter_=body.filter)
     results = [[_shown(match, body) for match in _above(matches, body.min_score)] for matches in found]
     took_ms = round((time.monotonic() - started_at) * 1000, 2)

@@ -3,9 +3,11 @@
 import asyncio
 import math
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from benchmarks.endurance.crash import crash
 from benchmarks.endurance.overload import Overload, overload
 from benchmarks.endurance.process import running_service
 from benchmarks.endurance.shutdown import Shutdown, shutdown
@@ -32,6 +34,15 @@ def test_sigterm_in_the_middle_of_load_loses_nothing_that_was_taken() -> None:
     with running_service(shutdown_timeout_s=300) as service:
         found = asyncio.run(shutdown(service, seconds=3))
     assert found.failures() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_writers_lose_nothing_acknowledged_and_leave_no_half_change(tmp_path: Path) -> None:
+    found = crash(tmp_path, rounds=10)
+    assert found.faults == []
+    assert found.changes > 20
+    assert found.cut > 3
 
 
 @pytest.mark.slow

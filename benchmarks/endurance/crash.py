@@ -1,0 +1,129 @@
+"""Kills a writing process at random moments and looks at what it left. Knows the collection, no service."""
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.endurance.writer import open_collection, vector_of
+
+EXACT_ROWS = 300  # low, so that builds and snapshots are cut off too
+LONGEST_RUN_S = 1.0
+START_TIMEOUT_S = 120
+DAMAGE = ("none", "none", "truncate", "flip")  # of a file of the index, between two runs
+
+
+@dataclass
+class Crashes:
+    """What the runs came to."""
+
+    rounds: int = 0
+    changes: int = 0  # acknowledged
+    cut: int = 0  # a change was under way when the process was killed
+    kept: int = 0  # of these, those that were there afterwards
+    damaged: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+
+def crash(folder: Path, *, rounds: int, seed: int = 0) -> Crashes:
+    """Run, kill and look, `rounds` times over one store.
+
+    After each kill every acknowledged document must be there with its text and vector, none other, the change under way
+    as a whole or not at all; and the index must find what the store has. Between runs a file of the index is damaged.
+    """
+    generator, found = random.Random(seed), Crashes()
+    state: dict[str, str] = {}
+    for number in range(rounds):
+        under_way = _run_and_kill(folder, seed * 100_000 + number, state, found, generator)
+        _damage(folder, found, generator)
+        state = _look(folder, state, under_way, found, number)
+        found.rounds += 1
+    return found
+
+
+def _run_and_kill(
+    folder: Path, seed: int, state: dict[str, str], found: Crashes, generator: random.Random
+) -> dict[str, Any] | None:
+    """Let a writer write for a moment; gives the change that it did not acknowledge, if any."""
+    command = [sys.executable, "-m", "benchmarks.endurance.writer", str(folder), str(seed), str(EXACT_ROWS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        killer = threading.Timer(START_TIMEOUT_S, process.kill)
+        killer.start()
+        under_way: dict[str, Any] | None = None
+        for line in process.stdout:
+            if line == "ready\n":
+                killer.cancel()
+                killer = threading.Timer(generator.uniform(0, LONGEST_RUN_S), process.kill)
+                killer.start()
+            elif line == "done\n" and under_way is not None:
+                _apply(state, under_way)
+                found.changes += 1
+                under_way = None
+            elif line.endswith("\n"):
+                under_way = json.loads(line)
+        killer.cancel()
+        if process.wait() >= 0:
+            found.faults.append(f"the writer of seed {seed} ended by itself with {process.returncode}")
+    return under_way
+
+
+def _apply(state: dict[str, str], change: dict[str, Any]) -> None:
+    state.update(change.get("put", {}))
+    for id_ in change.get("delete", []):
+        state.pop(id_, None)
+
+
+def _damage(folder: Path, found: Crashes, generator: random.Random) -> None:
+    """Truncate a file of the index, or flip a bit of it."""
+    files = sorted(folder.glob("index*"))
+    kind = generator.choice(DAMAGE)
+    if kind == "none" or not files:
+        return
+    path = generator.choice(files)
+    data = bytearray(path.read_bytes())
+    if not data:
+        return
+    place = generator.randrange(len(data))
+    if kind == "flip":
+        data[place] ^= 1 << generator.randrange(8)
+    path.write_bytes(data if kind == "flip" else data[:place])
+    found.damaged[kind] += 1
+
+
+def _look(
+    folder: Path, state: dict[str, str], under_way: dict[str, Any] | None, found: Crashes, number: int
+) -> dict[str, str]:
+    """Compare the store with what was acknowledged; gives what is there."""
+    collection = open_collection(folder, exact_rows=EXACT_ROWS)
+    try:
+        here: dict[str, str] = {}
+        after_row: int | None = 0
+        while after_row is not None:
+            page = collection.page(after_row=after_row, limit=1000, max_chars=10**7)
+            for document in page.documents:
+                if document.id in here or document.metadata != {"text": document.text}:
+                    found.faults.append(f"round {number}: {document.id} is there twice or with other metadata")
+                here[document.id] = document.text
+            after_row = page.next_row
+        with_change = dict(state)
+        if under_way is not None:
+            found.cut += 1
+            _apply(with_change, under_way)
+            found.kept += here == with_change != state
+        if here not in (state, with_change):
+            found.faults.append(f"round {number}: {len(here)} documents, {len(state)} acknowledged; they differ")
+        if len(collection) != len(here):
+            found.faults.append(f"round {number}: the index has {len(collection)} of {len(here)} documents")
+        for id_ in list(here)[:: max(1, len(here) // 50)]:
+            best = collection.search(vector_of(here[id_]), top_k=1)[0]
+            if (best.document.id, best.document.text) != (id_, here[id_]) or best.score < 0.9999:
+                found.faults.append(f"round {number}: {id_} is not what its own vector finds")
+    finally:
+        collection.close()
+    return here

@@ -1,0 +1,75 @@
+"""A process to be killed: writes documents at random and says before and after each change what it is.
+
+python -m benchmarks.endurance.writer FOLDER SEED EXACT_ROWS
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from service.index.base import Vectors
+from service.index.collection import Collection
+from service.index.documents import Document, DocumentStore
+from service.index.keeper import IndexKeeper
+from service.index.snapshots import SnapshotFolder
+
+DIM = 16
+IDS = 2000
+FINGERPRINT = "crash"
+
+
+def open_collection(folder: Path, *, exact_rows: int) -> Collection:
+    """The collection that is written and then looked at."""
+    store = DocumentStore(folder / "documents.sqlite3", fingerprint=FINGERPRINT, dim=DIM)
+    keeper = IndexKeeper(
+        store, dim=DIM, snapshots=SnapshotFolder(folder, fingerprint=FINGERPRINT), exact_rows=exact_rows
+    )
+    return Collection(store, keeper)
+
+
+def vector_of(text: str) -> Vectors:
+    """A unit vector that only this text has: (D,)."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+    vector_D = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
+    unit: Vectors = vector_D / np.linalg.norm(vector_D)
+    return unit
+
+
+def random_change(generator: np.random.Generator) -> dict[str, Any]:
+    """{"put": {id: text}} or {"delete": [id]}."""
+    size = int(generator.choice([1, 3, 40, 200]))
+    ids = [f"d{number}" for number in generator.choice(IDS, size, replace=False)]
+    if generator.random() < 0.25:
+        return {"delete": ids}
+    return {"put": {id_: f"{id_} {generator.integers(2**32)}" for id_ in ids}}
+
+
+def apply(collection: Collection, change: dict[str, Any]) -> None:
+    """Make the change."""
+    if "delete" in change:
+        collection.delete(change["delete"])
+        return
+    texts = list(change["put"].values())
+    documents = [Document(id_, text, {"text": text}) for id_, text in change["put"].items()]
+    collection.put(documents, np.stack([vector_of(text) for text in texts]))
+
+
+def main() -> None:
+    """Write until killed."""
+    folder, seed, exact_rows = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    collection = open_collection(folder, exact_rows=exact_rows)
+    generator = np.random.default_rng(seed)
+    print("ready", flush=True)
+    while True:
+        change = random_change(generator)
+        print(json.dumps(change), flush=True)
+        apply(collection, change)
+        print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
