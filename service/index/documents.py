@@ -73,10 +73,14 @@ class DocumentStore:
             self.close()
             raise
 
-    def close(self) -> None:
-        """Close every connection; the last one folds the WAL into the file."""
+    def disconnect(self) -> None:
+        """Close every connection; the last one folds the WAL into the file, which stays this process's own."""
         for connection in self._connections:
             connection.close()
+
+    def close(self) -> None:
+        """Disconnect, and let other processes have the file."""
+        self.disconnect()
         if self._lock is not None:
             self._lock.close()
 

@@ -1,0 +1,192 @@
+"""Documents in a Milvus: the promises of the embedded collection, kept by another process. Knows no HTTP.
+
+Nothing that a promise needs is kept here between calls: any number of service processes may share one Milvus.
+N documents, D dims, B queries
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import TypeVar
+
+import numpy as np
+import orjson
+
+from service.errors import InvalidInput
+from service.index.base import Vectors
+from service.index.collection import Match
+from service.index.documents import Document, Page, StoredDocument
+from service.index.milvus_connection import Hits, MilvusConnection
+from service.index.milvus_filters import to_expression
+from service.index.milvus_rows import FIELDS, Row, ids_expression, is_storable_id, to_document, to_row
+
+MAX_ROWS = 16_384  # Milvus gives no more in one answer
+# Rows a call, so that no message comes near Milvus' 64 MB: ids alone, whole documents, and what is written of them.
+IDS_A_CALL, DOCUMENTS_A_CALL, ROWS_A_CALL = 1000, 200, 128
+LATEST = 2**63 - 1
+
+T = TypeVar("T")
+
+
+class MilvusIndex:
+    """Documents and their vectors in one collection of a Milvus; satisfies `DocumentIndex`."""
+
+    backend = "milvus"
+    size_bytes = 0  # the vectors are in Milvus' memory, not in this process
+
+    def __init__(self, connection: MilvusConnection) -> None:
+        self._milvus = connection
+        self._last_us = 0  # a clock that is set back must not make this process's revisions go back
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._milvus.close()
+
+    @property
+    def recall(self) -> float | None:
+        """1 on milvus-lite, which compares with every vector; a server chooses its index, and nobody measured it."""
+        return 1.0 if self._milvus.is_exact else None
+
+    def __len__(self) -> int:
+        return self._milvus.count()
+
+    def check_room(self, ids: Sequence[str]) -> None:
+        """Milvus alone knows its room: it refuses the write."""
+
+    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
+        """Insert or replace documents, by id; gives the revision of the change, microseconds of this machine's clock.
+
+        Raises: InvalidInput: Milvus cannot hold one of them; nothing was changed.  IndexUnavailable: as many calls as
+                were answered are kept; the same put again completes it.
+        """
+        known = {row["id"]: row for row in self._rows_of([one.id for one in documents], ["id", "arrival", "revision"])}
+        # Whatever this machine's clock says, the revision of a document grows.
+        seen = max((row["revision"] for row in known.values()), default=0)
+        revision = max(time.time_ns() // 1000, self._last_us + 1, seen + 1)
+        rows = [
+            to_row(
+                document,
+                np.asarray(vector_D, np.float32),
+                position=position,
+                arrival=known[document.id]["arrival"] if document.id in known else revision + position,
+                revision=revision,
+            )
+            for position, (document, vector_D) in enumerate(zip(documents, vectors_ND, strict=True))
+        ]
+        self._last_us = revision + len(rows)
+        for part in _parts(rows, ROWS_A_CALL):
+            self._milvus.upsert(part)
+        return revision
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Remove documents by id; gives how many there were."""
+        return self._delete([row["id"] for row in self._rows_of(ids, ["id"])])
+
+    def delete_matching(self, filter_: Mapping[str, object]) -> int:
+        """Remove the documents that a filter selects; gives how many there were.
+
+        Raises: InvalidInput: the filter is empty or malformed.
+        """
+        expression, deleted = to_expression(filter_), 0
+        while rows := self._milvus.rows(expression, ["id"], limit=MAX_ROWS):
+            deleted += self._delete([row["id"] for row in rows])
+        return deleted
+
+    def get(self, id_: str) -> StoredDocument | None:
+        """One document by its id."""
+        return next((to_document(row) for row in self._rows_of([id_], FIELDS)), None)
+
+    def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
+        """The next documents in the order of first arrival, at most `limit` and about `max_chars` characters.
+
+        Documents that arrived in the same microsecond, at two service processes, are on the same page.
+        """
+        limit = min(limit, MAX_ROWS // 10)
+        heads, is_last = self._next(after_row, limit + 1)
+        documents: list[StoredDocument] = []
+        chars = 0
+        for _, group in groupby(self._in_order(heads), key=lambda document: document.row):
+            together = list(group)
+            chars += sum(len(one.text) + len(orjson.dumps(one.metadata)) for one in together)
+            if documents and (len(documents) + len(together) > limit or chars > max_chars):
+                return Page(documents, next_row=documents[-1].row)
+            documents += together
+        return Page(documents, next_row=None if is_last or not documents else documents[-1].row)
+
+    def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
+        """The `top_k` nearest documents that the filter selects: by score, ties by id.
+
+        Raises: InvalidInput: the filter is malformed.
+        """
+        return self.search_all(vector_D[None], top_k=top_k, filter_=filter_)[0]
+
+    def search_all(
+        self, vectors_BD: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None
+    ) -> list[list[Match]]:
+        """One search a vector, in one request; a document deleted before its text was read is left out.
+
+        Raises: InvalidInput: the filter is malformed, or `top_k` is more than Milvus gives.
+        """
+        if top_k > MAX_ROWS:
+            raise InvalidInput(
+                f"top_k is {top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
+            )
+        expression = to_expression(filter_) if filter_ else ""  # {} selects everything
+        asked = min(top_k + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
+        found_B = self._milvus.search(np.asarray(vectors_BD, np.float32), limit=asked, expression=expression)
+        best_B = [
+            self._best(hits, vector_D, top_k, expression) for hits, vector_D in zip(found_B, vectors_BD, strict=True)
+        ]
+        ids = dict.fromkeys(id_ for best in best_B for _, id_ in best)
+        documents = {row["id"]: to_document(row) for row in self._rows_of(list(ids), FIELDS)}
+        return [[Match(score, documents[id_]) for score, id_ in best if id_ in documents] for best in best_B]
+
+    def _best(self, hits: Hits, vector_D: Vectors, top_k: int, expression: str) -> Hits:
+        """The first `top_k` by score and id; asks again while more than were given may tie with the last of them."""
+        asked = top_k + 1
+        while len(hits) >= asked and hits[-1][0] == hits[top_k - 1][0] and asked < MAX_ROWS:
+            asked = min(2 * asked, MAX_ROWS)
+            (hits,) = self._milvus.search(np.asarray(vector_D[None], np.float32), limit=asked, expression=expression)
+        best = sorted(hits, key=lambda hit: (-hit[0], hit[1]))[:top_k]
+        return [(min(max(score, -1.0), 1.0), id_) for score, id_ in best]  # rounding may leave a cosine just above 1
+
+    def _delete(self, ids: Sequence[str]) -> int:
+        for part in _parts(ids, IDS_A_CALL):
+            self._milvus.delete(ids_expression(part))
+        return len(ids)
+
+    def _rows_of(self, ids: Sequence[str], fields: Sequence[str]) -> Iterator[Row]:
+        """The rows of the ids that exist, each once, in no particular order."""
+        storable = [id_ for id_ in dict.fromkeys(ids) if is_storable_id(id_)]
+        for part in _parts(storable, DOCUMENTS_A_CALL if "text" in fields else IDS_A_CALL):
+            yield from self._milvus.rows(ids_expression(part), fields, limit=len(part))
+
+    def _in_order(self, ids: Sequence[str]) -> Iterator[StoredDocument]:
+        """Documents in the order of their ids; read as they are asked for."""
+        for part in _parts(ids, DOCUMENTS_A_CALL):
+            found = {row["id"]: to_document(row) for row in self._rows_of(part, FIELDS)}
+            yield from (found[id_] for id_ in part if id_ in found)
+
+    def _next(self, after: int, wanted: int) -> tuple[list[str], bool]:
+        """Ids of the documents that arrived next, at least `wanted` if so many are left, and whether they are the last.
+
+        Milvus orders no rows: the window of arrivals is narrowed until it holds few enough to be ordered here.
+        """
+        most, low, high = 10 * wanted, after, LATEST
+        while True:
+            rows = self._milvus.rows(f"arrival > {after} and arrival <= {high}", ["id", "arrival"], limit=most)
+            rows.sort(key=lambda row: (row["arrival"], row["id"]))
+            if len(rows) < most or high - low <= 1:
+                return [row["id"] for row in rows], high == LATEST
+            high = rows[wanted - 1]["arrival"]  # any rows show that `wanted` had arrived by then
+            middle = (low + high) // 2
+            if self._milvus.count(f"arrival > {after} and arrival <= {middle}") >= wanted:
+                high = middle
+            else:
+                low = middle
+
+
+def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:
+    remaining: Iterable[T] = iter(values)
+    while part := list(islice(remaining, size)):
+        yield part
