@@ -4,6 +4,8 @@
 PYTHON ?= python3
 TORCH  ?= cpu# cpu | cuda: which build of torch the development environment gets
 ARGS   ?=# passed to pytest, the training job or the exporter
+DATA   ?= data# of `make model`: folder with parallel/ and eval/
+OUT    ?= runs/crosslet-mini# of `make model`
 
 SERVICE := .venv
 DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
@@ -11,7 +13,7 @@ LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train bench bench-training endurance export image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +42,10 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
 	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh $(ARGS)
+
+model: $(DEV)/.installed  ## the bundled model anew, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
+	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)"
+	$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4
 
 bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)
