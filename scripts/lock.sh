@@ -17,10 +17,11 @@ compile() {  # compile OUTPUT ARGUMENT...: resolve into requirements/OUTPUT
 unset UV_INDEX UV_DEFAULT_INDEX UV_INDEX_URL UV_EXTRA_INDEX_URL UV_FIND_LINKS
 
 # First the largest set; the others are held to its versions, so tests run exactly what is served.
-compile dev.txt pyproject.toml --extra training --extra export --extra mteb --group dev --no-emit-package torch "$@"
+compile dev.txt pyproject.toml --extra training --extra export --extra mteb --extra milvus --extra parquet --extra ray --group dev --no-emit-package torch "$@"
 compile training.txt pyproject.toml --extra training --extra export --no-emit-package torch \
     --constraint requirements/dev.txt "$@"
 compile service.txt pyproject.toml --constraint requirements/dev.txt "$@"
+compile milvus.txt pyproject.toml --extra milvus --constraint requirements/dev.txt "$@"
 compile build.txt requirements/build.in --constraint requirements/dev.txt "$@"
 # --no-config: here torch's real dependencies are wanted, the CUDA libraries too.
 compile torch-cuda.txt requirements/torch.in --no-config --constraint requirements/dev.txt "$@"

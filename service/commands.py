@@ -10,6 +10,7 @@ import orjson
 
 from service.artifact import load_manifest
 from service.errors import InvalidInput, StartError
+from service.index.milvus_address import EMBEDDED
 from service.logs import configure_logging
 from service.settings import Settings
 
@@ -57,7 +58,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     from service.encoder import choose_encoder
     from service.runtime import load_collection
 
-    if not settings.documents_path.is_file():
+    if settings.index == EMBEDDED and not settings.documents_path.is_file():
         raise StartError(f"there is no document store {settings.documents_path} (CROSSLET_DATA)")
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     collection = load_collection(settings, encoder.manifest, read_only=True)

@@ -18,6 +18,7 @@ CrossletError
     ├── UnknownEncoding     415  the body is compressed in another way than gzip
     ├── Overloaded          429  the queue is full; carries Retry-After
     ├── NotReady            503  starting or shutting down
+    ├── IndexUnavailable    503  the process that keeps the documents does not answer
     ├── StorageFull         507  the disk or the configured budget is full
     ├── InferenceFailed     500  the model raised on this input
     └── ClientGone          499  the client left before its answer was ready; only the log sees it
@@ -98,6 +99,10 @@ class NotReady(ServiceError):
     """The service is starting or shutting down."""
 
 
+class IndexUnavailable(ServiceError):
+    """What keeps the documents is another process, and gives no answer; texts are still embedded."""
+
+
 class StorageFull(ServiceError):
     """The document store has no room; nothing accepted is lost."""
 
@@ -130,6 +135,7 @@ HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     UnknownEncoding: HttpMapping(415, "Validation"),
     Overloaded: HttpMapping(429, "Overloaded"),
     NotReady: HttpMapping(503, "NotReady"),
+    IndexUnavailable: HttpMapping(503, "Backend"),
     StorageFull: HttpMapping(507, "Backend"),
     InferenceFailed: HttpMapping(500, "Backend"),
     ClientGone: HttpMapping(499, "Backend"),

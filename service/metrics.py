@@ -63,7 +63,7 @@ class Metrics:
         self,
         *,
         queue_depth: Callable[[], int],
-        documents: Callable[[], int],
+        documents: Callable[[], float],
         index_bytes: Callable[[], int],
         cache: VectorCache,
     ) -> None:
@@ -79,7 +79,7 @@ class Metrics:
         """The text that Prometheus reads."""
         return generate_latest(self._registry)
 
-    def _gauge(self, name: str, description: str, read: Callable[[], int]) -> None:
+    def _gauge(self, name: str, description: str, read: Callable[[], float]) -> None:
         Gauge(name, description, registry=self._registry).set_function(read)
 
     def _count(self, name: str, description: str, read: Callable[[], int]) -> None:

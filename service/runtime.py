@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,9 +12,12 @@ from service.artifact import Manifest
 from service.cache import VectorCache
 from service.cpus import usable_cpus
 from service.encoder import choose_encoder
+from service.errors import ServiceError
+from service.index.backend import DocumentIndex
 from service.index.collection import Collection
 from service.index.documents import DocumentStore
 from service.index.keeper import IndexKeeper
+from service.index.milvus_address import EMBEDDED, milvus_address
 from service.index.snapshots import SnapshotFolder
 from service.memory import growth_during, resident_bytes, return_free_memory
 from service.memory_budget import MemoryBudget
@@ -24,7 +28,14 @@ from service.settings import Settings
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Threads for look-ups: in this process they compute, and share the CPUs; elsewhere they wait for answers.
+EMBEDDED_READERS, REMOTE_READERS = 2, 16
+
 logger = logging.getLogger(__name__)
+
+
+def _threads(count: int) -> Executor:
+    return ThreadPoolExecutor(count, thread_name_prefix="reader")
 
 
 @dataclass
@@ -42,12 +53,12 @@ class Runtime:
     settings: Settings
     manifest: Manifest
     pool: EncoderPool
-    collection: Collection
+    collection: DocumentIndex
     metrics: Metrics
     memory: MemoryBudget
     refused: str | None = None  # why the fallback model is served
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
-    _readers: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="reader"))
+    _readers: Executor = field(default_factory=lambda: _threads(EMBEDDED_READERS))
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -86,12 +97,14 @@ def load_collection(
     *,
     read_only: bool = False,
     check_memory: Callable[[int], None] = lambda growth_bytes: None,
-) -> Collection:
-    """Open the document store and derive its index. read_only: a running service may have it open, too.
+) -> DocumentIndex:
+    """Open what keeps the documents, as `CROSSLET_INDEX` says. read_only: a running service may have it open, too.
 
     check_memory: raises StorageFull where the process has no room for so many bytes of vectors.
-    Raises: StoreError: the store is unreadable, in use, or of another model.
+    Raises: StoreError: the store is unreadable, in use, or of another model.  StartError: Milvus cannot be used.
     """
+    if settings.index != EMBEDDED:
+        return _milvus_index(settings, manifest, read_only=read_only)
     store = DocumentStore(
         settings.documents_path, fingerprint=manifest.fingerprint, dim=manifest.dim, read_only=read_only
     )
@@ -104,6 +117,29 @@ def load_collection(
     return Collection(
         store, keeper, max_index_bytes=settings.max_index_bytes, check_memory=check_memory, read_only=read_only
     )
+
+
+def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) -> DocumentIndex:
+    from service.index.milvus import MilvusIndex
+    from service.index.milvus_connection import MilvusConnection
+
+    connection = MilvusConnection(
+        milvus_address(settings.index),
+        fingerprint=manifest.fingerprint,
+        dim=manifest.dim,
+        token=settings.index_token.get_secret_value(),
+        timeout_s=settings.index_timeout_s,
+        read_only=read_only,
+    )
+    return MilvusIndex(connection)
+
+
+def _count(collection: DocumentIndex) -> float:
+    """How many documents there are; while they cannot be reached NaN, which Prometheus takes for not known."""
+    try:
+        return len(collection)
+    except ServiceError:
+        return math.nan
 
 
 def load_runtime(settings: Settings) -> Runtime:
@@ -134,7 +170,7 @@ def load_runtime(settings: Settings) -> Runtime:
     metrics = Metrics(manifest)
     metrics.watch(
         queue_depth=lambda: pool.depth,
-        documents=lambda: len(collection),
+        documents=lambda: _count(collection),
         index_bytes=lambda: collection.size_bytes,
         cache=cache,
     )
@@ -142,4 +178,5 @@ def load_runtime(settings: Settings) -> Runtime:
         "runtime loaded",
         extra={"workers": pool.workers, "resident_bytes": resident_bytes(), "pass_bytes": pass_bytes},
     )
-    return Runtime(settings, manifest, pool, collection, metrics, memory, choice.refused)
+    readers = _threads(EMBEDDED_READERS if settings.index == EMBEDDED else REMOTE_READERS)
+    return Runtime(settings, manifest, pool, collection, metrics, memory, choice.refused, _readers=readers)

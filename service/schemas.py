@@ -159,8 +159,9 @@ class IndexInfo(BaseModel):
     backend: str = Field(description="What searches; faiss-flat is exact.", examples=["faiss-flat"])
     documents: int = Field(description="Documents in it.", examples=[200])
     size_bytes: int = Field(description="Memory of their vectors.", examples=[312_800])
-    recall: float = Field(
-        description="Share of the 10 nearest that a search finds, measured when the index was built; 1 where exact.",
+    recall: float | None = Field(
+        description="Share of the 10 nearest that a search finds, measured when the index was built; 1 where exact; "
+        "null where it was not measured.",
         examples=[1.0],
     )
 

@@ -7,6 +7,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.errors import StartError
+from service.index.milvus_address import EMBEDDED
 
 BUNDLED_MODEL = Path(__file__).resolve().parent.parent / "models" / "default"
 
@@ -23,6 +24,14 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     data: Path = Field(default=Path("data"), description="Folder of documents.sqlite3; made if missing.")
+    index: str = Field(
+        default=EMBEDDED,
+        description="What keeps the documents: embedded, or milvus://host:19530/database; see docs/milvus.md.",
+    )
+    index_token: SecretStr = Field(default=SecretStr(""), description="Milvus' user:password, or its API key.")
+    index_timeout_s: float = Field(
+        default=10.0, gt=0, description="Most seconds for one call to Milvus; after it: 503."
+    )
     workers: int = Field(
         default=0, ge=0, le=1024, description="Encoding threads; 0 = the CPUs usable (affinity, cgroup quota)."
     )

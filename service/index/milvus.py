@@ -123,7 +123,7 @@ class MilvusIndex:
     def search_all(
         self, vectors_BD: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None
     ) -> list[list[Match]]:
-        """One search a vector, in one request; a document deleted before its text was read is left out.
+        """One search a vector; of many results, a document deleted before its text was read is left out.
 
         Raises: InvalidInput: the filter is malformed, or `top_k` is more than Milvus gives.
         """
@@ -133,22 +133,30 @@ class MilvusIndex:
             )
         expression = to_expression(filter_) if filter_ else ""  # {} selects everything
         asked = min(top_k + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
-        found_B = self._milvus.search(np.asarray(vectors_BD, np.float32), limit=asked, expression=expression)
+        # A strong read waits for Milvus' clock: one call where the texts fit into its answer, two where they may not.
+        fields = FIELDS if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
+        vectors_BD = np.asarray(vectors_BD, np.float32)
+        found_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
         best_B = [
             self._best(hits, vector_D, top_k, expression) for hits, vector_D in zip(found_B, vectors_BD, strict=True)
         ]
-        ids = dict.fromkeys(id_ for best in best_B for _, id_ in best)
-        documents = {row["id"]: to_document(row) for row in self._rows_of(list(ids), FIELDS)}
-        return [[Match(score, documents[id_]) for score, id_ in best if id_ in documents] for best in best_B]
+        rows = {row["id"]: row for best in best_B for _, row in best}
+        rows |= {
+            row["id"]: row for row in self._rows_of([id_ for id_, row in rows.items() if "text" not in row], FIELDS)
+        }
+        documents = {id_: to_document(row) for id_, row in rows.items() if "text" in row}
+        return [
+            [Match(score, documents[row["id"]]) for score, row in best if row["id"] in documents] for best in best_B
+        ]
 
     def _best(self, hits: Hits, vector_D: Vectors, top_k: int, expression: str) -> Hits:
         """The first `top_k` by score and id; asks again while more than were given may tie with the last of them."""
         asked = top_k + 1
         while len(hits) >= asked and hits[-1][0] == hits[top_k - 1][0] and asked < MAX_ROWS:
             asked = min(2 * asked, MAX_ROWS)
-            (hits,) = self._milvus.search(np.asarray(vector_D[None], np.float32), limit=asked, expression=expression)
-        best = sorted(hits, key=lambda hit: (-hit[0], hit[1]))[:top_k]
-        return [(min(max(score, -1.0), 1.0), id_) for score, id_ in best]  # rounding may leave a cosine just above 1
+            (hits,) = self._milvus.search(vector_D[None], fields=["id"], limit=asked, expression=expression)
+        best = sorted(hits, key=lambda hit: (-hit[0], hit[1]["id"]))[:top_k]
+        return [(min(max(score, -1.0), 1.0), row) for score, row in best]  # rounding may leave a cosine just above 1
 
     def _delete(self, ids: Sequence[str]) -> int:
         for part in _parts(ids, IDS_A_CALL):

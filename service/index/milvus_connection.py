@@ -4,6 +4,7 @@ B queries, D dims
 """
 
 import importlib.util
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,9 +17,13 @@ from service.index.milvus_rows import MAX_ID_BYTES, MAX_TEXT_BYTES, MAX_TOKENS, 
 SCHEMA_VERSION = 1
 LOAD_TIMEOUT_S = 300  # a collection that no node holds in memory yet is read from object storage
 STRONG = "Strong"  # a read sees every write that was answered before it, by whichever replica
+# gRPC waits longer after each failed connection, up to two minutes: a Milvus that is back would be refused so long.
+GRPC_OPTIONS = {"grpc.max_reconnect_backoff_ms": 1000, "grpc.use_local_subchannel_pool": 1}
 RATE_LIMIT, FORCE_DENY = 8, 9  # Milvus' codes: too fast; its memory or disk is full
 
-Hits = list[tuple[float, str]]  # inner products and ids
+logger = logging.getLogger(__name__)
+
+Hits = list[tuple[float, Row]]  # inner products and rows
 
 
 class MilvusConnection:
@@ -46,7 +51,12 @@ class MilvusConnection:
         self.name = f"crosslet_{fingerprint[:16]}"
         try:
             self._client = pymilvus.MilvusClient(
-                address.uri, db_name=address.database, token=token, timeout=timeout_s, dedicated=True
+                address.uri,
+                db_name=address.database,
+                token=token,
+                timeout=timeout_s,
+                dedicated=True,
+                grpc_options=GRPC_OPTIONS,
             )
             self._open(pymilvus, fingerprint, dim, is_lite=address.is_lite, read_only=read_only)
         except self._errors as exc:
@@ -85,7 +95,7 @@ class MilvusConnection:
         """Rows that an expression selects, in no particular order."""
         return self._query(expression, fields, limit=limit)
 
-    def search(self, vectors_BD: Vectors, *, limit: int, expression: str) -> list[Hits]:
+    def search(self, vectors_BD: Vectors, *, fields: Sequence[str], limit: int, expression: str) -> list[Hits]:
         """The rows with the largest inner products, a list a vector; the order of ties is Milvus' own."""
         with self._answered():
             found_B = self._client.search(
@@ -94,12 +104,12 @@ class MilvusConnection:
                 anns_field="vector",
                 filter=expression,
                 limit=limit,
-                output_fields=["id"],
+                output_fields=list(fields),
                 search_params={"metric_type": "IP"},  # no parameter of an index: an operator may exchange it
                 consistency_level=STRONG,
                 timeout=self._timeout_s,
             )
-        return [[(hit["distance"], hit["id"]) for hit in found] for found in found_B]
+        return [[(hit["distance"], dict(hit["entity"]) | {"id": hit["id"]}) for hit in found] for found in found_B]
 
     def _query(self, expression: str, fields: Sequence[str], **options: int) -> list[Row]:
         with self._answered():
@@ -150,8 +160,24 @@ class MilvusConnection:
         if read_only:
             return
         if not client.list_indexes(self.name, timeout=timeout_s):
-            client.create_index(self.name, _indexes(client, is_lite=is_lite), timeout=timeout_s)
+            # On a server what Milvus itself chooses; an operator may put another in its place.
+            self._index("vector", index_type="FLAT" if is_lite else "AUTOINDEX", metric_type="IP")
+            if not is_lite:
+                self._index_scalars()
         client.load_collection(self.name, timeout=max(LOAD_TIMEOUT_S, timeout_s))
+
+    def _index(self, field: str, **options: str) -> None:
+        indexes = self._client.prepare_index_params()
+        indexes.add_index(field, **options)
+        self._client.create_index(self.name, indexes, timeout=self._timeout_s)
+
+    def _index_scalars(self) -> None:
+        """What filters and pages read. Without these they give the same answers, by reading every row."""
+        for field in ("tokens", "arrival"):
+            try:
+                self._index(field, index_type="INVERTED")
+            except self._errors as exc:  # Milvus 2.3 has none over arrays
+                logger.warning("scalar index refused", extra={"field": field, "reason": _reason(exc)})
 
     def _create(self, pymilvus: Any, dim: int, description: str) -> None:
         kinds = pymilvus.DataType
@@ -173,24 +199,16 @@ class MilvusConnection:
                 raise
 
 
-def _indexes(client: Any, *, is_lite: bool) -> Any:
-    """On a server what Milvus chooses for vectors, and what filters and pages read; on milvus-lite an exact search."""
-    indexes = client.prepare_index_params()
-    indexes.add_index("vector", index_type="FLAT" if is_lite else "AUTOINDEX", metric_type="IP")
-    if not is_lite:
-        for field in ("tokens", "arrival"):
-            indexes.add_index(field, index_type="INVERTED")
-    return indexes
-
-
 def _pymilvus(address: MilvusAddress) -> Any:
     missing = [name for name in ("pymilvus", "grpc") if importlib.util.find_spec(name) is None]
     if missing:
         raise StartError("CROSSLET_INDEX names a Milvus, which needs pymilvus: pip install 'crosslet[milvus]'")
     if address.is_lite and importlib.util.find_spec("milvus_lite") is None:
-        raise StartError("CROSSLET_INDEX names a file of milvus-lite: pip install milvus-lite")
+        raise StartError("CROSSLET_INDEX names a file of milvus-lite: pip install 'crosslet[milvus-lite]'")
     import pymilvus  # here, for its memory and its time at start: pandas comes with it
 
+    # It logs each error with its expression, which may hold ids; ours carry what an operator needs.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     return pymilvus
 
 

@@ -19,7 +19,7 @@ DESCRIPTIONS: dict[int | str, str] = {
     422: "A field is invalid, or a text is too long and `truncate` is false.",
     429: "The queue is full; Retry-After says when to come back.",
     500: "A bug, or the model raised; the log has the request id.",
-    503: "Not ready, or shutting down.",
+    503: "Not ready, or shutting down, or what keeps the documents does not answer.",
     507: "The disk or the index's memory budget is full.",
     "default": "Any other error has this body, too.",
 }

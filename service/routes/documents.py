@@ -44,7 +44,7 @@ async def put_documents(
     return json_response({"upserted": len(documents), "revision": revision}, headers=cost_headers(batch))
 
 
-@router.get("", response_model=DocumentsPage, responses=answers(401, 422), summary="List documents")
+@router.get("", response_model=DocumentsPage, responses=answers(401, 422, 503), summary="List documents")
 async def list_documents(
     runtime: RuntimeDependency,
     cursor: Annotated[
@@ -60,7 +60,7 @@ async def list_documents(
 @router.post(
     "/delete",
     response_model=DeleteDocumentsResponse,
-    responses=answers(*BODY_ERRORS, 403, 507),
+    responses=answers(*BODY_ERRORS, 403, 503, 507),
     summary="Remove several documents",
 )
 async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
@@ -73,7 +73,12 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
 
 
 # `path`: an id may hold slashes.
-@router.get("/{document_id:path}", response_model=DocumentOut, responses=answers(401, 404), summary="Read a document")
+@router.get(
+    "/{document_id:path}",
+    response_model=DocumentOut,
+    responses=answers(401, 404, 503),
+    summary="Read a document",
+)
 async def get_document(document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """One document by its id."""
     document = await runtime.read(runtime.collection.get, _storable_id(document_id))
@@ -85,7 +90,7 @@ async def get_document(document_id: DocumentIdInPath, runtime: RuntimeDependency
 @router.delete(
     "/{document_id:path}",
     response_model=DeleteDocumentsResponse,
-    responses=answers(401, 403, 404, 507),
+    responses=answers(401, 403, 404, 503, 507),
     summary="Remove a document",
 )
 async def delete_document(document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:

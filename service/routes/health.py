@@ -41,11 +41,12 @@ async def ready(runtime: RuntimeDependency) -> Response:
 )
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
-    return Response(runtime.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+    # Off the event loop: the number of documents may be asked of another process.
+    return Response(await runtime.read(runtime.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get(
-    "/info", response_model=InfoResponse, responses=answers(401), dependencies=[BEARER], summary="What runs here?"
+    "/info", response_model=InfoResponse, responses=answers(401, 503), dependencies=[BEARER], summary="What runs here?"
 )
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
@@ -53,7 +54,7 @@ async def info(runtime: RuntimeDependency) -> Response:
     limits = {name: getattr(settings, name) for name in Limits.model_fields}
     index = {
         "backend": collection.backend,
-        "documents": len(collection),
+        "documents": await runtime.read(len, collection),
         "size_bytes": collection.size_bytes,
         "recall": collection.recall,
     }

@@ -9,8 +9,8 @@ from service.answers import dump_json, dumped_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed
 from service.document_schemas import SearchRequest, SearchResponse
 from service.errors import InvalidInput
-from service.index.base import Vectors
 from service.index.backend import DocumentIndex
+from service.index.base import Vectors
 from service.index.collection import Match
 from service.index.filters import to_condition
 from service.routes.described import inference

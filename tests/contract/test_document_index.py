@@ -1,0 +1,234 @@
+"""What every index of documents promises, asked of each: the embedded one, and Milvus.
+
+Milvus is milvus-lite, in this process. CROSSLET_TEST_MILVUS=milvus://host:19530 asks a server, too; it keeps the
+collections, whose names begin with crosslet_aa and crosslet_bb.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from service.errors import InvalidInput, StoreError
+from service.index.backend import DocumentIndex
+from service.index.documents import Document
+from service.runtime import load_collection
+from service.settings import Settings
+from tests.contract.filter_oracle import FILTERS, matches, varied_metadata
+
+DIM = 4
+SERVER = os.environ.get("CROSSLET_TEST_MILVUS", "")
+NAMES = [
+    "ü",
+    "日本/語",
+    "a b",
+    "it's",
+    'q"uote',
+    "back\\slash",
+    "🙂",
+    "%_",
+    '" or 1 == 1 or id == "',
+    "\u2028",
+    "x" * 512,
+]
+
+Open = Callable[..., DocumentIndex]
+
+
+@pytest.fixture(params=["embedded", "milvus-lite", *(["milvus"] if SERVER else [])])
+def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the index of a model; what was open before is closed first."""
+    where = {"embedded": "embedded", "milvus-lite": f"milvus+lite://{tmp_path}/documents.db", "milvus": SERVER}
+    chosen = Settings(data=tmp_path, index=where[request.param])
+    run = secrets.token_hex(7)  # a server keeps the collections of other tests
+    opened: list[DocumentIndex] = []
+
+    def close() -> None:
+        while opened:
+            opened.pop().close()
+
+    def open_(model: str = "aa") -> DocumentIndex:
+        close()
+        manifest: Any = SimpleNamespace(fingerprint=(model + run).ljust(64, "0"), dim=DIM)
+        opened.append(load_collection(chosen, manifest))
+        return opened[0]
+
+    yield open_
+    close()
+
+
+@pytest.fixture
+def index(open_index: Open) -> DocumentIndex:
+    return open_index()
+
+
+def unit(*values: float) -> np.ndarray:
+    vector = np.asarray(values, np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+EAST, NORTH, UP = unit(1, 0, 0, 0), unit(0, 1, 0, 0), unit(0, 0, 1, 0)
+
+
+def put(index: DocumentIndex, vectors: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None) -> int:
+    documents = [Document(id_, f"text of {id_}", dict(metadata or {})) for id_ in vectors]
+    return index.put(documents, np.stack(list(vectors.values())))
+
+
+def ids(index: DocumentIndex, vector: np.ndarray, top_k: int, **options: Any) -> list[str]:
+    return [match.document.id for match in index.search(vector, top_k=top_k, **options)]
+
+
+def listed(index: DocumentIndex, *, limit: int, max_chars: int = 10**6) -> tuple[list[str], list[int]]:
+    """All ids, page by page, and the sizes of the pages."""
+    names: list[str] = []
+    sizes: list[int] = []
+    row: int | None = 0
+    while row is not None:
+        page = index.page(after_row=row, limit=limit, max_chars=max_chars)
+        names += [document.id for document in page.documents]
+        sizes.append(len(page.documents))
+        row = page.next_row
+    return names, sizes
+
+
+def test_an_empty_index_answers_everything_with_nothing(index: DocumentIndex) -> None:
+    assert len(index) == 0
+    assert index.search(EAST, top_k=5) == []
+    assert index.search_all(np.stack([EAST, UP]), top_k=5, filter_={"x": 1}) == [[], []]
+    assert index.get("a") is None
+    assert index.delete(["a"]) == 0
+    assert index.delete_matching({"x": None}) == 0
+    assert listed(index, limit=5) == ([], [0])
+
+
+def test_putting_twice_changes_nothing_but_the_revision_which_grows(index: DocumentIndex) -> None:
+    index.check_room(["a", "b"])
+    first = put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
+    second = put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
+    assert second > first
+    assert len(index) == 2
+    assert [index.get(id_).revision for id_ in "ab"] == [second, second]
+    assert ids(index, EAST, 5) == ["a", "b"]
+
+
+def test_a_change_replaces_text_metadata_and_vector_at_once(index: DocumentIndex) -> None:
+    put(index, {"a": EAST, "b": NORTH}, {"lang": "de", "year": 2020})
+    index.put([Document("a", "neu", {"lang": ["tr", None]})], UP[None])
+    found = index.get("a")
+    assert (found.text, found.metadata) == ("neu", {"lang": ["tr", None]})
+    assert ids(index, UP, 1) == ["a"]
+    assert ids(index, EAST, 5, filter_={"lang": "de"}) == ["b"]
+    assert ids(index, EAST, 5, filter_={"lang": "tr"}) == ["a"]
+    assert ids(index, EAST, 5, filter_={"year": {"gte": 2020}}) == ["b"]
+
+
+def test_what_is_deleted_is_gone_at_once_and_counted_once(index: DocumentIndex) -> None:
+    put(index, dict.fromkeys("abcd", EAST))
+    assert index.delete(["b", "b", "never", "d\x00", "d"]) == 2
+    assert ids(index, EAST, 5) == ["a", "c"]
+    assert index.get("b") is None
+    assert len(index) == 2
+    assert index.delete(["b"]) == 0
+
+
+def test_a_filter_deletes_what_it_selects_and_an_empty_or_malformed_one_nothing(index: DocumentIndex) -> None:
+    put(index, {"a": EAST, "b": EAST}, {"lang": "de"})
+    put(index, {"c": EAST}, {"lang": "tr"})
+    for filter_ in ({}, {"lang": {"like": "d"}}, {"or": []}):
+        with pytest.raises(InvalidInput):
+            index.delete_matching(filter_)
+    assert index.delete_matching({"not": {"lang": "tr"}}) == 2
+    assert ids(index, EAST, 5) == ["c"]
+
+
+def test_an_exact_search_equals_numpy_and_finds_everything_there_is(index: DocumentIndex) -> None:
+    rng = np.random.default_rng(5)
+    vectors_ND = rng.standard_normal((150, DIM)).astype(np.float32)
+    vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    index.put([Document(f"{number}", "text", {}) for number in range(150)], vectors_ND)
+    queries_BD = vectors_ND[:3] * np.float32(0.5)
+    for top_k in (1, 10, 400):
+        for query_D, found in zip(queries_BD, index.search_all(queries_BD, top_k=top_k), strict=True):
+            scores_N = vectors_ND @ query_D
+            assert [match.document.id for match in found] == [str(n) for n in np.argsort(-scores_N)[:top_k]]
+            np.testing.assert_allclose([match.score for match in found], -np.sort(-scores_N)[:top_k], atol=1e-6)
+
+
+def test_ties_are_ordered_by_id_whatever_the_order_of_arrival(index: DocumentIndex) -> None:
+    names = [f"{number:03}" for number in np.random.default_rng(3).permutation(60)]
+    put(index, dict.fromkeys(names, EAST))
+    put(index, {"last": unit(1, 0.01, 0, 0), "first": unit(1, 0, 0, 0)})
+    assert ids(index, EAST, 5) == ["000", "001", "002", "003", "004"]
+    assert ids(index, EAST, 62)[-2:] == ["first", "last"]
+
+
+def test_pages_follow_the_first_arrival_and_hold_every_document_once(index: DocumentIndex) -> None:
+    names = [f"{number:02}" for number in np.random.default_rng(4).permutation(23)]
+    for name in names[:3]:
+        put(index, {name: EAST})
+    put(index, dict.fromkeys(names[3:], EAST))
+    put(index, {names[1]: NORTH})
+    index.delete([names[5]])
+    expected = names[:5] + names[6:]
+    assert listed(index, limit=1) == (expected, [1] * 22)
+    assert listed(index, limit=10) == (expected, [10, 10, 2])
+    assert listed(index, limit=22) == (expected, [22])
+    assert listed(index, limit=10, max_chars=30) == (expected, [2] * 11)
+    assert listed(index, limit=10, max_chars=1)[1][:2] == [1, 1]
+
+
+def test_any_id_and_any_text_comes_back_as_it_was_put(index: DocumentIndex) -> None:
+    metadata = {"a": [1, {"b": [None, True, 0.1, 2**64 - 1]}], 'q"': "\x00\u2028🙂", "": {}}
+    index.put([Document(name, f"{name}\n\x00'\"\\", metadata) for name in NAMES], np.stack([EAST] * len(NAMES)))
+    assert len(index) == len(NAMES)
+    assert ids(index, EAST, 20) == sorted(NAMES)
+    for name in NAMES:
+        found = index.get(name)
+        assert (found.id, found.text, found.metadata) == (name, f"{name}\n\x00'\"\\", metadata)
+    assert index.delete(NAMES[:5]) == 5
+    assert ids(index, EAST, 20) == sorted(NAMES[5:])
+
+
+def test_everything_is_there_after_reopening(open_index: Open) -> None:
+    index = open_index()
+    put(index, {"a": EAST, "b": NORTH}, {"lang": ["de", "tr"]})
+    index.delete(["b"])
+    before = index.search(unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"})
+    again = open_index()
+    assert again.search(unit(1, 2, 0, 0), top_k=5, filter_={"lang": "tr"}) == before
+    assert len(before) == len(again) == 1
+    assert put(again, {"b": UP}) > before[0].document.revision
+    assert listed(again, limit=5) == (["a", "b"], [2])
+
+
+def test_one_models_documents_are_never_found_with_another_models_vectors(open_index: Open) -> None:
+    put(open_index("aa"), {"a": EAST})
+    try:
+        other = open_index("bb")
+    except StoreError:
+        pass  # refused is as good
+    else:
+        assert (len(other), ids(other, EAST, 5)) == (0, [])
+        put(other, {"b": EAST})
+    assert ids(open_index("aa"), EAST, 5) == ["a"]
+
+
+def test_a_filtered_search_finds_exactly_the_documents_that_the_filter_means(index: DocumentIndex) -> None:
+    metadata = varied_metadata(60, seed=11)
+    index.put([Document(f"{n:02}", "text", one) for n, one in enumerate(metadata)], np.stack([EAST] * 60))
+
+    @settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), database=None)
+    @given(filter_=FILTERS)
+    def check(filter_: dict[str, Any]) -> None:
+        expected = [f"{n:02}" for n, one in enumerate(metadata) if matches(filter_, one)]
+        assert ids(index, EAST, 100, filter_=filter_) == expected
+
+    check()
+    assert ids(index, EAST, 100, filter_={}) == [f"{n:02}" for n in range(60)]
