@@ -2,9 +2,9 @@
 
 python -m benchmarks.language_bias --data DIR [--model FOLDER] [--sentences N]
 
-DIR has eval/stsb/test/xx-xx.tsv (score, sentence, sentence), row i the same sentence in every language. All sentences in
-all languages are indexed; each is a query in turn. Ideally its nearest L - 1 are its translations, one a language. Prints
-how far from that the languages of the nearest are, for the vectors as they are and for two centrings. Minutes.
+DIR has eval/stsb/test/xx-xx.tsv (score, sentence, sentence), row i the same sentence in every language. All sentences
+in all languages are indexed; each is a query in turn. Ideally its nearest L - 1 are its translations, one a language.
+Prints how far from that the languages of the nearest are, for the vectors as they are and for two centrings. Minutes.
 
 N sentences, L languages, D dims
 """

@@ -3,29 +3,21 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import orjson
 from pydantic import ValidationError
 
 from service import commands
 from service.errors import CrossletError, StartError
+from service.index_commands import INDEX_SUBCOMMANDS
 from service.settings import Settings
+from service.subcommands import Subcommand, json_object, positive
+from service.text_commands import TEXT_SUBCOMMANDS
 from service.version import VERSION
 
 PLUGIN_GROUP = "crosslet.commands"  # name -> function(argv) -> exit status
 REFUSED = 2
-
-
-@dataclass(frozen=True)
-class Subcommand:
-    """One of the service's own subcommands."""
-
-    run: Callable[[argparse.Namespace, Settings], None]
-    help: str
-    arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
 
 
 def _texts(parser: argparse.ArgumentParser) -> None:
@@ -34,24 +26,8 @@ def _texts(parser: argparse.ArgumentParser) -> None:
 
 def _query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="what to look for, in any language of the model")
-    parser.add_argument("--top-k", type=_positive, default=10, help="how many documents to show (10)")
-    parser.add_argument("--filter", type=_json_object, help="conditions on the metadata, in JSON")
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
-
-
-def _json_object(text: str) -> dict[str, object]:
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as exc:
-        raise argparse.ArgumentTypeError("not valid JSON") from exc
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError("not a JSON object")
-    return value
+    parser.add_argument("--top-k", type=positive, default=10, help="how many documents to show (10)")
+    parser.add_argument("--filter", type=json_object, help="conditions on the metadata, in JSON")
 
 
 SUBCOMMANDS = {
@@ -59,7 +35,10 @@ SUBCOMMANDS = {
     "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts),
     "search": Subcommand(commands.search, "search the local documents, without a server", _query),
     "info": Subcommand(commands.info, "print what the model is"),
+    **INDEX_SUBCOMMANDS,
+    **TEXT_SUBCOMMANDS,
 }
+GROUPS = {"index": "load, export and check the local documents"}  # of subcommands with a name of two words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(arguments[1:])
     options = _parser(plugins).parse_args(arguments)
     try:
-        SUBCOMMANDS[options.name].run(options, _settings(options.model))
+        SUBCOMMANDS[options.command].run(options, _settings(options.model))
     except CrossletError as exc:
         print(f"crosslet: {exc}", file=sys.stderr)
         return REFUSED
@@ -91,15 +70,23 @@ def _parser(plugins: Iterable[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"crosslet {VERSION}")
-    subparsers = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
-    for name, subcommand in SUBCOMMANDS.items():
-        subparser = subparsers.add_parser(
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    of_group = {
+        name: subparsers.add_parser(name, help=help_, description=help_).add_subparsers(
+            metavar="COMMAND", required=True
+        )
+        for name, help_ in GROUPS.items()
+    }
+    for command, subcommand in SUBCOMMANDS.items():
+        *group, name = command.split()
+        subparser = (of_group[group[0]] if group else subparsers).add_parser(
             name,
             help=subcommand.help,
             description=subcommand.help,
             epilog=_settings_help(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        subparser.set_defaults(command=command)
         subparser.add_argument("--model", type=Path, help="folder of the artifact (CROSSLET_MODEL)")
         subcommand.arguments(subparser)
     return parser

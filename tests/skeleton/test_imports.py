@@ -40,9 +40,10 @@ def test_the_service_imports_neither_training_nor_export_nor_torch() -> None:
     assert offences("service", HEAVY | {"training", "export"}) == []
 
 
-def test_training_imports_neither_the_service_nor_export_but_to_score_an_artifact_as_it_is_served() -> None:
+def test_training_imports_neither_the_service_nor_export_but_to_score_as_the_service_runs() -> None:
     found = offences("training", {"service", "export"})
-    assert [line for line in found if not line.startswith("training/evaluation/encoders.py: service.")] == []
+    allowed = ("training/evaluation/encoders.py: service.", "training/evaluation/mining.py: service.bulk.margin")
+    assert [line for line in found if not line.startswith(allowed)] == []
 
 
 def test_export_takes_only_the_artifact_contract_and_the_version_from_the_service() -> None:
@@ -52,7 +53,12 @@ def test_export_takes_only_the_artifact_contract_and_the_version_from_the_servic
 
 
 @pytest.mark.parametrize(
-    ("package", "extras"), [("service", []), ("training", ["training", "mteb"]), ("export", ["training", "export"])]
+    ("package", "extras"),
+    [
+        ("service", ["milvus", "milvus-lite", "parquet", "ray"]),
+        ("training", ["training", "mteb"]),
+        ("export", ["training", "export"]),
+    ],
 )
 def test_every_imported_package_is_a_declared_dependency(package: str, extras: list[str]) -> None:
     project = pyproject()["project"]
@@ -64,7 +70,8 @@ def test_every_imported_package_is_a_declared_dependency(package: str, extras: l
         name
         for path in (ROOT / package).rglob("*.py")
         for name in {module.split(".")[0] for module in imported_modules(path)} - ours - sys.stdlib_module_names
-        if not {canonicalize_name(owner) for owner in owners.get(name, [])} & declared
+        if not {canonicalize_name(owner) for owner in owners.get(name, [name])}
+        & declared  # ray: not installed everywhere
     }
     assert undeclared == set()
 

@@ -2,7 +2,7 @@
 
 The paper is arXiv:1811.01136, "Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings".
 
-Shapes: N left sentences, M right sentences, D dims, K neighbours.
+Shapes: N left sentences, M right sentences, D dims.
 
 Two layouts: aligned files (training/evaluation/bitext.py), whose gold pairs are the lines; and BUCC's, where most
 sentences have no translation: `xx-yy.<part>.{xx,yy}` with id<TAB>text and `xx-yy.<part>.gold` with id<TAB>id.
@@ -19,16 +19,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from service.bulk.margin import NEIGHBOURS, Margins, Mined, Neighbours, mine, ratio_margins
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext
 from training.evaluation.lines import LANGUAGE, find_file, read_rows
 from training.evaluation.vectors import Encode, nearest
 
-NEIGHBOURS = 4  # k of LASER's xsim and BUCC scripts
 GOLD = re.compile(rf"(?P<stem>(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE})\.\w+)\.gold(\.gz)?")
 
 Pairs = set[tuple[int, int]]  # left row, right row
-Mined = tuple[float, int, int]  # margin, left row, right row
 MiningRows = tuple[list[str], list[str], Pairs]  # left texts, right texts, gold pairs of their rows
 
 
@@ -76,55 +75,17 @@ def find_mining(folder: Path) -> dict[str, MiningFiles]:
     return found
 
 
-@dataclass(frozen=True)
-class Margins:
-    """The best partner of every sentence and its margin, in both directions."""
-
-    right_of_left_N: NDArray[np.int64]
-    margin_of_left_N: NDArray[np.float32]
-    left_of_right_M: NDArray[np.int64]
-    margin_of_right_M: NDArray[np.float32]
-
-
 def best_margins(left_ND: NDArray[np.float32], right_MD: NDArray[np.float32], k: int = NEIGHBOURS) -> Margins:
-    """Ratio margins: cos(x, y) over the mean cosine of x and of y with their k nearest (the paper's "ratio").
-
-    Partners are sought among the k nearest, as LASER does.
-    """
-    cosine_NK, right_NK = nearest(left_ND, right_MD, k)
-    cosine_MK, left_MK = nearest(right_MD, left_ND, k)
-    mean_N, mean_M = cosine_NK.mean(axis=1), cosine_MK.mean(axis=1)
-    margin_NK = cosine_NK / ((mean_N[:, None] + mean_M[right_NK]) / 2)
-    margin_MK = cosine_MK / ((mean_M[:, None] + mean_N[left_MK]) / 2)
-    best_N, best_M = margin_NK.argmax(axis=1), margin_MK.argmax(axis=1)
-    row_N, row_M = np.arange(len(left_ND)), np.arange(len(right_MD))
-    return Margins(
-        right_of_left_N=right_NK[row_N, best_N],
-        margin_of_left_N=margin_NK[row_N, best_N],
-        left_of_right_M=left_MK[row_M, best_M],
-        margin_of_right_M=margin_MK[row_M, best_M],
+    """Ratio margins over cosine, as `crosslet mine` computes them."""
+    return ratio_margins(
+        Neighbours(*nearest(left_ND, right_MD, k)),
+        Neighbours(*nearest(right_MD, left_ND, k)),
     )
 
 
 def xsim_error(margins: Margins, gold: Pairs) -> float:
     """Share x 100 of gold pairs whose left sentence has another best partner by margin (LASER's xsim)."""
     return 100 * sum(int(margins.right_of_left_N[left]) != right for left, right in gold) / max(1, len(gold))
-
-
-def mine(margins: Margins) -> list[Mined]:
-    """(margin, left row, right row), best first, each sentence at most once: the union of both directions, greedily."""
-    rows_N, rows_M = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))
-    left = np.concatenate([rows_N, margins.left_of_right_M])
-    right = np.concatenate([margins.right_of_left_N, rows_M])
-    margin = np.concatenate([margins.margin_of_left_N, margins.margin_of_right_M])
-    order = np.lexsort((right, left, -margin))
-    mined, used_left, used_right = [], set(), set()
-    for pair in zip(margin[order].tolist(), left[order].tolist(), right[order].tolist(), strict=True):
-        if pair[1] not in used_left and pair[2] not in used_right:
-            used_left.add(pair[1])
-            used_right.add(pair[2])
-            mined.append(pair)
-    return mined
 
 
 def best_threshold(mined: list[Mined], gold: Pairs) -> float:

@@ -1,0 +1,158 @@
+"""Loads a stream of documents into the store, those that changed. Knows batches and counts; knows no format.
+
+What was committed stays: the same command goes on after an end of any kind, and passes over what is there.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from service.bulk.engine import Embedded, Engine
+from service.bulk.records import Record, is_same, to_document
+from service.errors import InferenceFailed, InvalidInput
+from service.index.base import Vectors
+from service.index.documents import Document, StoredDocument
+
+BATCH_DOCUMENTS = 256  # a transaction: each waits for the disk once
+BATCH_CHARS = 1_000_000  # long texts make smaller ones
+NUMBERS = "{total} documents read: {new} new, {replaced} replaced, {unchanged} unchanged"
+
+
+class Keeps(Protocol):
+    """What documents are loaded into."""
+
+    def get(self, id_: str) -> StoredDocument | None:
+        """One document by its id."""
+
+    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
+        """Insert or replace documents, each id once; durable on return."""
+
+
+@dataclass
+class Outcome:
+    """What became of the documents so far.  truncated: new or replaced ones of which the model read only a part."""
+
+    new: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    truncated: int = 0
+
+    @property
+    def total(self) -> int:
+        """Documents that are in the store and came from the file."""
+        return self.new + self.replaced + self.unchanged
+
+    def __str__(self) -> str:
+        said = NUMBERS.format(**vars(self), total=self.total)
+        said += f", {self.skipped} bad lines skipped" if self.skipped else ""
+        return said + (f"; of {self.truncated} the model read only the beginning" if self.truncated else "")
+
+
+@dataclass
+class _Batch:
+    """Documents to embed together, and what else was read up to them."""
+
+    documents: list[Document] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    chars: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    read: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.documents) + self.unchanged >= BATCH_DOCUMENTS or self.chars >= BATCH_CHARS
+
+
+class Build:
+    """One load.  on_bad_line: told why, with the line; raises to stop.  advance: told what of the source is done."""
+
+    def __init__(
+        self,
+        store: Keeps,
+        *,
+        max_text_chars: int,
+        on_bad_line: Callable[[str], None],
+        advance: Callable[[int, Outcome], None] = lambda read, outcome: None,
+    ) -> None:
+        self.outcome = Outcome()
+        self._store = store
+        self._max_text_chars = max_text_chars
+        self._on_bad_line = on_bad_line
+        self._advance = advance
+        self._pending: deque[_Batch] = deque()  # with the engine, in order
+        self._in_flight: Counter[str] = Counter()  # ids of `_pending`
+
+    def run(self, records: Iterable[Record], engine: Engine) -> Outcome:
+        """Load every record; what the engine gives is committed batch by batch.
+
+        Raises: InvalidInput: a bad line, if `on_bad_line` says so.  StorageFull.  InferenceFailed: with the lines.
+        """
+        with closing(engine(self._texts(records))) as vectors:
+            while True:
+                try:
+                    embedded = next(vectors, None)
+                except InferenceFailed as exc:
+                    lines = self._pending[0].lines
+                    raise InferenceFailed(f"lines {lines[0]} to {lines[-1]}: {exc}") from exc
+                if embedded is None:
+                    return self.outcome
+                self._write(embedded)
+
+    def _texts(self, records: Iterable[Record]) -> Iterator[list[str]]:
+        for batch in self._batches(records):
+            self._pending.append(batch)
+            self._in_flight.update(batch.ids)
+            yield [document.text for document in batch.documents]
+
+    def _batches(self, records: Iterable[Record]) -> Iterator[_Batch]:
+        batch = _Batch()
+        for record in records:
+            try:
+                document = to_document(record, max_text_chars=self._max_text_chars)
+            except InvalidInput as exc:
+                self._on_bad_line(f"line {record.line}: {exc}")
+                batch.skipped += 1
+                continue
+            if batch.is_full or document.id in batch.ids:  # a batch has each id once; the later one replaces
+                yield batch
+                batch = _Batch()
+            batch.read = record.read
+            if self._is_there(document):
+                batch.unchanged += 1
+            else:
+                batch.documents.append(document)
+                batch.lines.append(record.line)
+                batch.ids.add(document.id)
+                batch.chars += len(document.text)
+        yield batch
+
+    def _is_there(self, document: Document) -> bool:
+        if self._in_flight[document.id]:  # the store does not have yet what it will have: `_write` looks again
+            return False
+        stored = self._store.get(document.id)
+        return stored is not None and is_same(document, stored)
+
+    def _write(self, embedded: Embedded) -> None:
+        batch = self._pending[0]
+        stored = [self._store.get(document.id) for document in batch.documents]
+        changed = [
+            position
+            for position, (document, before) in enumerate(zip(batch.documents, stored, strict=True))
+            if before is None or not is_same(document, before)
+        ]
+        if changed:
+            self._store.put([batch.documents[position] for position in changed], embedded.vectors_ND[changed])
+        self._pending.popleft()
+        self._in_flight -= Counter(batch.ids)
+        new = stored.count(None)
+        self.outcome.new += new
+        self.outcome.replaced += len(changed) - new
+        self.outcome.unchanged += batch.unchanged + len(stored) - len(changed)
+        self.outcome.skipped += batch.skipped
+        self.outcome.truncated += embedded.truncated
+        self._advance(batch.read, self.outcome)

@@ -1,0 +1,18 @@
+"""Chooses what embeds in bulk: the threads of this process, or the actors of a Ray cluster. Knows settings."""
+
+from service.bulk.engine import Engine, threads_engine
+from service.cpus import usable_cpus
+from service.encoder import Encoder
+from service.settings import Settings
+
+ENGINES = ("threads", "ray")
+
+
+def engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:
+    """One of ENGINES, over the model of the encoder."""
+    if name == "ray":
+        from service.bulk.ray_engine import Model, ray_engine
+
+        fingerprint, dim = encoder.manifest.fingerprint, encoder.manifest.dim
+        return ray_engine(Model(settings.model, settings.fallback_model, fingerprint, dim))
+    return threads_engine(encoder.encode, workers=settings.workers or usable_cpus(), dim=encoder.manifest.dim)

@@ -1,0 +1,73 @@
+"""Margins between sentences of two texts, and the pairs they give (Artetxe & Schwenk 2019). Knows no texts, no model.
+
+The paper is arXiv:1811.01136, "Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings".
+
+N left sentences, M right sentences, K neighbours
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+NEIGHBOURS = 4  # k of the paper, and of LASER's xsim and BUCC scripts
+
+Mined = tuple[float, int, int]  # margin, left row, right row
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The nearest of the other text to each sentence, best first, and their rows there; both (N, K)."""
+
+    cosines_NK: npt.NDArray[np.float32]
+    rows_NK: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The best partner of every sentence and its margin, in both directions."""
+
+    right_of_left_N: npt.NDArray[np.int64]
+    margin_of_left_N: npt.NDArray[np.float32]
+    left_of_right_M: npt.NDArray[np.int64]
+    margin_of_right_M: npt.NDArray[np.float32]
+
+
+def ratio_margins(left: Neighbours, right: Neighbours) -> Margins:
+    """cos(x, y) over the mean cosine of x and of y with their k nearest: Eq. (2) of the paper with its "ratio".
+
+    Partners are sought among the k nearest, as LASER does. Where the mean is not positive, the margin is 0: nothing
+    there resembles anything.
+    """
+    mean_N, mean_M = left.cosines_NK.mean(axis=1), right.cosines_NK.mean(axis=1)
+    margin_NK = _ratio(left.cosines_NK, (mean_N[:, None] + mean_M[left.rows_NK]) / 2)
+    margin_MK = _ratio(right.cosines_NK, (mean_M[:, None] + mean_N[right.rows_NK]) / 2)
+    best_N, best_M = margin_NK.argmax(axis=1), margin_MK.argmax(axis=1)
+    row_N, row_M = np.arange(len(best_N)), np.arange(len(best_M))
+    return Margins(
+        right_of_left_N=left.rows_NK[row_N, best_N],
+        margin_of_left_N=margin_NK[row_N, best_N],
+        left_of_right_M=right.rows_NK[row_M, best_M],
+        margin_of_right_M=margin_MK[row_M, best_M],
+    )
+
+
+def mine(margins: Margins) -> list[Mined]:
+    """(margin, left row, right row), best first, each sentence at most once: the union of both directions, greedily."""
+    rows_N, rows_M = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))
+    left = np.concatenate([rows_N, margins.left_of_right_M])
+    right = np.concatenate([margins.right_of_left_N, rows_M])
+    margin = np.concatenate([margins.margin_of_left_N, margins.margin_of_right_M])
+    order = np.lexsort((right, left, -margin))
+    mined, used_left, used_right = [], set(), set()
+    for pair in zip(margin[order].tolist(), left[order].tolist(), right[order].tolist(), strict=True):
+        if pair[1] not in used_left and pair[2] not in used_right:
+            used_left.add(pair[1])
+            used_right.add(pair[2])
+            mined.append(pair)
+    return mined
+
+
+def _ratio(cosine: npt.NDArray[np.float32], mean: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    margin: npt.NDArray[np.float32] = np.divide(cosine, mean, out=np.zeros_like(cosine), where=mean > 0)
+    return margin

@@ -1,0 +1,80 @@
+"""Exact neighbours between large sets of unit vectors, a block of scores at a time. Knows vectors; knows no text.
+
+N vectors, M vectors of the other set, D dims, K neighbours, Q and C rows of one block
+
+Vectors are kept in 16 bits, half of what float32 takes, and multiplied in 32: a cosine changes by some 1e-4.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from service.bulk.margin import Neighbours
+
+Halves = npt.NDArray[np.float16]
+Floats = npt.NDArray[np.float32]
+Advance = Callable[[int], object]  # told how many rows more are done
+
+QUERY_ROWS = 1024
+CANDIDATE_ROWS = 16_384  # in float32: 25 MB at 384 dims
+PAIR_ROWS = 16_384  # scores of a block of queries: 64 MB
+
+
+def nearest(query_ND: Halves, candidate_MD: Halves, k: int, *, threads: int, advance: Advance) -> Neighbours:
+    """The k best candidates of each query by inner product, best first; all candidates where there are fewer."""
+    import faiss  # here: only these commands and documents need it
+
+    faiss.omp_set_num_threads(threads)
+    k = min(k, len(candidate_MD))
+    cosines_NK = np.empty((len(query_ND), k), np.float32)
+    rows_NK = np.empty((len(query_ND), k), np.int64)
+    for start in range(0, len(query_ND), QUERY_ROWS):
+        query_QD = query_ND[start : start + QUERY_ROWS].astype(np.float32)
+        best_cosines, best_rows = [], []
+        for first in range(0, len(candidate_MD), CANDIDATE_ROWS):
+            candidate_CD = candidate_MD[first : first + CANDIDATE_ROWS].astype(np.float32)
+            cosines, rows = faiss.knn(
+                query_QD, candidate_CD, min(k, len(candidate_CD)), metric=faiss.METRIC_INNER_PRODUCT
+            )
+            best_cosines.append(cosines)
+            best_rows.append(rows + first)
+        stop = start + len(query_QD)
+        cosines_NK[start:stop], rows_NK[start:stop] = _best(np.hstack(best_cosines), np.hstack(best_rows), k)
+        advance(len(query_QD))
+    return Neighbours(cosines_NK, rows_NK)
+
+
+def leaders(vectors_ND: Halves, threshold: float, *, advance: Advance) -> npt.NDArray[np.int64]:
+    """The leader of each row: the earliest leader with "cosine at least the threshold", or the row itself: (N,)."""
+    leader_N = np.arange(len(vectors_ND))
+    for start in range(0, len(vectors_ND), QUERY_ROWS):
+        query_QD = vectors_ND[start : start + QUERY_ROWS].astype(np.float32)
+        stop = start + len(query_QD)
+        for first in range(0, start, PAIR_ROWS):  # rows before this block: who leads there is settled
+            last = min(first + PAIR_ROWS, start)
+            leading = first + np.flatnonzero(leader_N[first:last] == np.arange(first, last))
+            if not len(leading):
+                continue
+            is_near = query_QD @ vectors_ND[leading].astype(np.float32).T >= threshold
+            found = is_near.any(axis=1) & (leader_N[start:stop] == np.arange(start, stop))
+            leader_N[start:stop][found] = leading[is_near[found].argmax(axis=1)]
+        _lead_within(leader_N[start:stop], query_QD @ query_QD.T >= threshold, start)
+        advance(len(query_QD))
+    return leader_N
+
+
+def _lead_within(leader_Q: npt.NDArray[np.int64], is_near_QQ: npt.NDArray[np.bool_], start: int) -> None:
+    """Leaders among the rows of one block that have none before it, one row after the other."""
+    leads_Q = np.zeros(len(leader_Q), np.bool_)
+    for row in np.flatnonzero(leader_Q == start + np.arange(len(leader_Q))).tolist():
+        near = is_near_QQ[row, :row] & leads_Q[:row]
+        if near.any():
+            leader_Q[row] = start + near.argmax()
+        else:
+            leads_Q[row] = True
+
+
+def _best(cosines: Floats, rows: npt.NDArray[np.int64], k: int) -> tuple[Floats, npt.NDArray[np.int64]]:
+    order_QK = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(cosines, order_QK, axis=1), np.take_along_axis(rows, order_QK, axis=1)

@@ -1,0 +1,20 @@
+"""A progress bar on standard error. Knows what tqdm is; knows nothing of what progresses."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Never
+
+from tqdm import tqdm
+
+LOG_INTERVAL_S = 10  # where nobody watches, a bar is a line again and again
+
+
+@contextmanager
+def progress(name: str, *, total: int | None, unit: str) -> Iterator["tqdm[Never]"]:
+    """A bar to `update`; total: None where it is not known. Bytes are shown as KB, MB, GB."""
+    interval_s = 0.1 if sys.stderr.isatty() else LOG_INTERVAL_S
+    with tqdm(
+        total=total, desc=name, unit=unit, unit_scale=unit == "B", mininterval=interval_s, file=sys.stderr
+    ) as bar:
+        yield bar

@@ -1,0 +1,141 @@
+"""Embeds a stream of texts on a Ray cluster, in order. Knows Ray Data and the artifact; knows no documents.
+
+Every actor loads the artifact for itself and embeds one text at a time: the vectors are those of one machine, to the
+bit. The folder of the artifact must be there, under the same path, on each node.
+
+N texts of a round, D dims
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from service.bulk.engine import Embedded, Engine, Vectors
+from service.cpus import usable_cpus
+from service.errors import ArtifactError, CrossletError, InferenceFailed, StartError
+
+ACTOR_TEXTS = 64  # what an actor gets at once
+ROUND_TEXTS = 4096  # of one actor in a round: minutes for it, against the seconds that its start takes
+
+
+@dataclass(frozen=True)
+class Model:
+    """What an actor loads.  fingerprint: what it must turn out to be; on another CPU the fallback may be chosen."""
+
+    folder: Path
+    fallback: Path | None
+    fingerprint: str
+    dim: int
+
+
+class Embedder:
+    """The encoder in an actor of its own process."""
+
+    def __init__(self, model: Model) -> None:
+        from service.encoder import choose_encoder
+
+        self._encoder = choose_encoder(model.folder.absolute(), model.fallback).encoder
+        found = self._encoder.manifest.fingerprint
+        if found != model.fingerprint:
+            raise ArtifactError(f"{model.folder} is model {found[:12]} on a node, and {model.fingerprint[:12]} here")
+
+    def __call__(self, batch: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """Vectors instead of texts, under the same positions."""
+        encoded = [self._encoder.encode(str(text)) for text in batch["text"]]
+        return {
+            "position": batch["position"],
+            "vector": np.stack([one.vector for one in encoded]),
+            "truncated": np.array([one.truncated for one in encoded]),
+        }
+
+
+def ray_engine(model: Model) -> Engine:
+    """An actor a CPU of the cluster that RAY_ADDRESS names, or of a Ray that is started on this machine.
+
+    Raises (when run): StartError: Ray is not installed, or cannot be reached.  InferenceFailed: an actor raised.
+    """
+
+    def run(batches: Iterable[Sequence[str]]) -> Vectors:
+        actors = _start()
+        for round_ in _rounds(batches, ROUND_TEXTS * actors):
+            yield from _embed(round_, model, actors)
+
+    return run
+
+
+def _start() -> int:
+    """Connect to Ray; gives its CPUs."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports its use over the network
+    try:
+        import ray
+        import ray.data
+    except ModuleNotFoundError as exc:
+        raise StartError("--engine ray needs Ray: pip install 'crosslet[ray]'") from exc
+    own = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": usable_cpus(), "include_dashboard": False}
+    try:
+        ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR", **own)
+    except Exception as exc:  # Ray raises what it likes, a bare Exception where its processes are slow to start
+        raise StartError(f"Ray cannot be used ({str(exc).splitlines()[0]}); RAY_ADDRESS names a cluster") from exc
+    ray.data.DataContext.get_current().enable_progress_bars = False  # ours is enough
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _rounds(batches: Iterable[Sequence[str]], size: int) -> Iterator[list[Sequence[str]]]:
+    """Whole batches, `size` texts or a little more: a data set has an end, and the stream is not held whole."""
+    round_: list[Sequence[str]] = []
+    for texts in batches:
+        round_.append(texts)
+        if sum(map(len, round_)) >= size:
+            yield round_
+            round_ = []
+    if round_:
+        yield round_
+
+
+def _embed(batches: Sequence[Sequence[str]], model: Model, actors: int) -> Iterator[Embedded]:
+    """One round. A batch is given as soon as its vectors are there, while the actors go on."""
+    texts = [text for batch in batches for text in batch]
+    vectors_ND = np.empty((len(texts), model.dim), np.float32)
+    is_done_N, is_truncated_N = np.zeros(len(texts), bool), np.zeros(len(texts), bool)
+    given = start = 0
+    for found in _results(texts, model, actors) if texts else [None]:
+        if found is not None:
+            positions = found["position"]
+            vectors_ND[positions] = np.stack(list(found["vector"]))
+            is_truncated_N[positions] = found["truncated"]
+            is_done_N[positions] = True
+        while given < len(batches) and is_done_N[start : start + len(batches[given])].all():
+            stop = start + len(batches[given])
+            yield Embedded(vectors_ND[start:stop], int(is_truncated_N[start:stop].sum()))
+            given, start = given + 1, stop
+
+
+def _results(texts: Sequence[str], model: Model, actors: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """What the actors answer, in the order of their answers."""
+    import ray
+
+    blocks = -(-len(texts) // ACTOR_TEXTS)
+    rows = [{"position": position, "text": text} for position, text in enumerate(texts)]
+    embedded = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
+        Embedder,
+        fn_constructor_kwargs={"model": model},
+        batch_size=ACTOR_TEXTS,
+        num_cpus=1,
+        compute=ray.data.ActorPoolStrategy(size=min(actors, blocks)),
+    )
+    try:
+        yield from embedded.iter_batches(batch_size=None, batch_format="numpy")
+    except ray.exceptions.RayError as exc:
+        raise InferenceFailed(f"an actor of Ray failed ({_cause(exc)})") from exc
+
+
+def _cause(exc: BaseException) -> str:
+    """Our own sentence, where an actor raised one; Ray's carry the rows, and so the texts."""
+    while exc.__cause__ is not None:
+        exc = exc.__cause__
+    return str(exc) if isinstance(exc, CrossletError) else type(exc).__name__

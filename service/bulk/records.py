@@ -1,0 +1,64 @@
+"""What a line of a file of documents must be: the same as a document put over HTTP. Knows fields; knows no file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from service.document_schemas import DocumentIn
+from service.errors import InvalidInput
+from service.index.documents import Document
+
+EXPORTED = {"vector"}  # `export --vectors` writes it; a document's vector is always made by the model at hand
+
+
+@dataclass(frozen=True)
+class Record:
+    """One document of a file as it was read.  line: where it ends, from 1.  read: bytes or rows of the file so far.
+
+    fault: why it could not be read; its fields are then empty.
+    """
+
+    line: int
+    read: int
+    fields: Mapping[str, Any]
+    fault: str | None = None
+
+
+def to_document(record: Record, *, max_text_chars: int) -> Document:
+    """The document of a record, its metadata as the store gives them back.
+
+    Raises: InvalidInput: it is none; the sentence names the field and both numbers, never the text.
+    """
+    if record.fault is not None:
+        raise InvalidInput(record.fault)
+    try:
+        given = DocumentIn.model_validate({key: record.fields[key] for key in record.fields.keys() - EXPORTED})
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        place = "".join(f"{part}: " for part in first["loc"][:1])
+        raise InvalidInput(place + first["msg"].removeprefix("Value error, ")) from exc
+    if len(given.text) > max_text_chars:
+        raise InvalidInput(
+            f"text: has {len(given.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+        )
+    return Document(given.id, given.text, _as_stored(given.metadata))
+
+
+def is_same(document: Document, stored: Document) -> bool:
+    """Whether putting the document would change nothing. As JSON: in Python 1 is True."""
+    return document.text == stored.text and _dump(document.metadata) == _dump(stored.metadata)
+
+
+def _as_stored(metadata: dict[str, Any]) -> dict[str, Any]:
+    try:
+        stored: dict[str, Any] = orjson.loads(orjson.dumps(metadata))  # a column's dates become text
+    except TypeError as exc:
+        raise InvalidInput(f"metadata: cannot be written as JSON ({exc})") from exc
+    return stored
+
+
+def _dump(metadata: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)

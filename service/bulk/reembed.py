@@ -1,0 +1,116 @@
+"""Makes a document store over for another model, beside the service that still has it. Knows stores; knows no encoder.
+
+documents.sqlite3       the store, of the old model; only read until the end
+documents.next.sqlite3  what takes its place; grows with every run of the command
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import orjson
+
+from service.bulk.build import Build, Outcome
+from service.bulk.engine import Engine
+from service.bulk.records import Record
+from service.bulk.store_file import StoreFile, open_store_file
+from service.errors import StoreError
+from service.index.base import Vectors
+from service.index.documents import Document, DocumentStore, StoredDocument
+
+NEXT = "documents.next.sqlite3"
+PAGE_ROWS = 1000
+
+
+class Reembedding:
+    """The conversion of the store at `path` to the vectors of another model; as many runs as it takes."""
+
+    def __init__(self, path: Path, *, fingerprint: str, dim: int) -> None:
+        self._path = path
+        self._next = path.with_name(NEXT)
+        self._fingerprint = fingerprint
+        self._dim = dim
+
+    def copy(self, engine: Engine, *, advance: Callable[[int, Outcome], None] = lambda read, outcome: None) -> Outcome:
+        """Embed what the next store lacks or has otherwise, and forget what it has too much.
+
+        Raises: StoreError: there is no such store, it has this model's vectors already, the next store is of a third
+            model, or another run has it.
+        """
+        with open_store_file(self._path) as old:
+            if old.fingerprint == self._fingerprint:
+                raise StoreError(f"document store {self._path} has the vectors of this model already")
+            store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim)
+            try:
+                _raise_revision(store, old.revision)
+                work = Build(_Writer(store), max_text_chars=sys.maxsize, on_bad_line=_refuse, advance=advance)
+                outcome = work.run(_records(old), engine)
+                _delete_gone(store, old)
+            finally:
+                store.close()
+        return outcome
+
+    def take_over(self, engine: Engine) -> None:
+        """Copy the last changes while nobody writes, and put the next store in the place of the old.
+
+        Raises: StoreError: another process has the old store; the next one stays.
+        """
+        with open_store_file(self._path) as file:
+            fingerprint, dim = file.fingerprint, file.dim
+        try:
+            old = DocumentStore(self._path, fingerprint=fingerprint, dim=dim)  # nobody else writes from here on
+        except StoreError as exc:
+            raise StoreError(f"{exc}; {self._next} is ready: stop that process and run the same command again") from exc
+        try:
+            self.copy(engine)
+            old.disconnect()  # its log must not be left for the file that comes
+            self._next.replace(self._path)
+        finally:
+            old.close()
+        self._next.with_suffix(".lock").unlink(missing_ok=True)
+
+
+class _Writer:
+    """The next store as `Build` writes it: it needs no index yet."""
+
+    def __init__(self, store: DocumentStore) -> None:
+        self._store = store
+
+    def get(self, id_: str) -> StoredDocument | None:
+        return self._store.get(id_)
+
+    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
+        with self._store.transaction() as transaction:
+            transaction.upsert(documents, vectors_ND)
+            transaction.commit()
+            return transaction.revision
+
+
+def _raise_revision(store: DocumentStore, revision: int) -> None:
+    """A store's revision only grows, for its clients too."""
+    if store.revision < revision:
+        with store.transaction() as transaction:
+            transaction.revision = revision
+            transaction.commit()
+
+
+def _records(old: StoreFile) -> Iterator[Record]:
+    for number, document in enumerate(old.documents(), 1):
+        fields = {"id": document.id, "text": document.text, "metadata": orjson.loads(document.metadata)}
+        yield Record(number, number, fields)
+
+
+def _delete_gone(store: DocumentStore, old: StoreFile) -> None:
+    after_row: int | None = 0
+    while after_row is not None:
+        page = store.page(after_row=after_row, limit=PAGE_ROWS, max_chars=sys.maxsize)
+        gone = old.missing(document.id for document in page.documents)
+        if gone:
+            with store.transaction() as transaction:
+                transaction.delete(transaction.rows_of(gone))
+                transaction.commit()
+        after_row = page.next_row
+
+
+def _refuse(sentence: str) -> None:
+    raise StoreError(f"the document store holds what cannot be put: {sentence}")

@@ -1,0 +1,181 @@
+"""Reads documents from JSONL, CSV and Parquet, one at a time, whatever the file's size. Knows formats; knows no store.
+
+jsonl    {"id": .., "text": .., "metadata": {..}} a line, as PUT /documents takes them and `index export` writes them
+csv      a header with the columns id and text; every other column is a string of the metadata, unless it is empty
+parquet  the same columns; the others keep their type, dates become text, nulls are left out
+"""
+
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from service.bulk.lines import MAX_LINE_BYTES, numbered_lines
+from service.bulk.records import Record
+from service.errors import InvalidInput, StartError
+
+FORMATS = ("jsonl", "csv", "parquet")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+REQUIRED = ("id", "text")
+PARQUET_ROWS = 1024  # held as Python objects at once
+
+
+@dataclass(frozen=True)
+class Source:
+    """An open file of documents.  size: what `Record.read` reaches at its end; None: not known."""
+
+    name: str
+    records: Iterator[Record]
+    size: int | None
+    unit: str
+
+
+def format_of(path: Path, given: str | None) -> str:
+    """The format that was named, or that of the file's ending; of standard input it is jsonl.
+
+    Raises: InvalidInput: the ending is none of them.
+    """
+    if given is not None:
+        return given
+    if str(path) == "-":
+        return "jsonl"
+    if path.suffix.removeprefix(".") in FORMATS:
+        return path.suffix.removeprefix(".")
+    raise InvalidInput(f"{path} ends in none of {', '.join('.' + name for name in FORMATS)}: name its --format")
+
+
+@contextmanager
+def open_source(path: Path, format_: str) -> Iterator[Source]:
+    """Open a file, or standard input for `-`.
+
+    Raises: StartError: it cannot be read.  InvalidInput: its columns are not those of documents.
+    """
+    if str(path) == "-":
+        if format_ == "parquet":
+            raise InvalidInput("parquet is read from its end: it cannot come from standard input")
+        yield Source("standard input", READERS[format_](sys.stdin.buffer), None, "B")
+        return
+    try:
+        file = path.open("rb")
+    except OSError as exc:
+        raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
+    with file:
+        if format_ == "parquet":
+            yield _parquet(path, file)
+        else:
+            size_bytes = path.stat().st_size if path.is_file() else None  # a pipe has none
+            yield Source(str(path), READERS[format_](file), size_bytes, "B")
+
+
+def _jsonl(file: BinaryIO) -> Iterator[Record]:
+    read = 0
+    for line, raw in numbered_lines(file):
+        if raw is None:
+            yield Record(line, read, {}, f"has more than {MAX_LINE_BYTES} bytes")
+            continue
+        read += len(raw)
+        text = (raw.removeprefix(BYTE_ORDER_MARK) if line == 1 else raw).strip()
+        if not text:
+            continue
+        try:
+            fields = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            yield Record(line, read, {}, "is not valid JSON")
+            continue
+        if isinstance(fields, dict):
+            yield Record(line, read, fields)
+        else:
+            yield Record(line, read, {}, "is not a JSON object")
+
+
+def _csv(file: BinaryIO) -> Iterator[Record]:
+    csv.field_size_limit(MAX_LINE_BYTES)
+    counted = _Counted(file)
+    # surrogateescape: one line that is not UTF-8 must not end the reading of the others.
+    text = io.TextIOWrapper(io.BufferedReader(counted), "utf-8-sig", errors="surrogateescape", newline="")
+    reader = csv.reader(text)
+    try:
+        header = next(reader, [])
+        _check_columns(header)
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(header):
+                fault = f"has {len(cells)} columns; the header has {len(header)}"
+                yield Record(reader.line_num, counted.read_bytes, {}, fault)
+            elif any(not _is_readable(cell) for cell in cells):
+                yield Record(reader.line_num, counted.read_bytes, {}, "is not valid UTF-8")
+            else:
+                kept = {name: cell for name, cell in zip(header, cells, strict=True) if cell or name in REQUIRED}
+                yield Record(reader.line_num, counted.read_bytes, _fields_of(kept))
+    except csv.Error as exc:  # an open quote swallows what follows: there is no next line to go on with
+        raise InvalidInput(f"line {reader.line_num} is not CSV ({exc})") from exc
+
+
+def _parquet(path: Path, file: BinaryIO) -> Source:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as exc:
+        raise StartError("parquet files need pyarrow: pip install 'crosslet[parquet]'") from exc
+    try:
+        table = parquet.ParquetFile(file)
+    except pyarrow.ArrowException as exc:
+        raise InvalidInput(f"{path} is not a parquet file ({str(exc).splitlines()[0]})") from exc
+    _check_columns(table.schema_arrow.names)
+
+    def records() -> Iterator[Record]:
+        line = 0
+        for batch in table.iter_batches(batch_size=PARQUET_ROWS):
+            for row in batch.to_pylist():
+                line += 1
+                kept = {name: value for name, value in row.items() if value is not None or name in REQUIRED}
+                if isinstance(kept["id"], int):
+                    kept["id"] = str(kept["id"])
+                yield Record(line, line, _fields_of(kept))
+
+    return Source(str(path), records(), table.metadata.num_rows, "documents")
+
+
+def _check_columns(names: Sequence[str]) -> None:
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        raise InvalidInput(f"the header has no column {' and none '.join(missing)}; documents need id and text")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"the header has the column {twice!r} {names.count(twice)} times")
+
+
+def _fields_of(columns: dict[str, Any]) -> dict[str, Any]:
+    metadata = {name: value for name, value in columns.items() if name not in REQUIRED}
+    return {"id": columns["id"], "text": columns["text"], "metadata": metadata}
+
+
+def _is_readable(cell: str) -> bool:
+    return cell.isascii() or not any("\udc80" <= character <= "\udcff" for character in cell)
+
+
+class _Counted(io.RawIOBase):
+    """A file that counts what was read of it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.read_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self.read_bytes += len(data)
+        return len(data)
+
+
+READERS: dict[str, Callable[[BinaryIO], Iterator[Record]]] = {"jsonl": _jsonl, "csv": _csv}

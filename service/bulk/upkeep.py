@@ -1,0 +1,77 @@
+"""What `crosslet index` does to a store that is there: export, stats, verify, compact. Knows no model."""
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from service.bulk.store_file import StoreFile, open_for_upkeep, open_store_file
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a store holds.  languages: documents by the `lang` of their metadata."""
+
+    documents: int
+    size_bytes: int
+    fingerprint: str
+    dim: int
+    revision: int
+    schema_version: int
+    languages: dict[str, int]
+
+
+def stats(path: Path) -> Stats:
+    """Count what is in a store; beside a service that has it."""
+    with open_store_file(path) as file:
+        return Stats(
+            documents=file.count(),
+            size_bytes=file.size_bytes(),
+            fingerprint=file.fingerprint,
+            dim=file.dim,
+            revision=file.revision,
+            schema_version=file.schema_version,
+            languages=file.languages(),
+        )
+
+
+def export_lines(file: StoreFile, *, vectors: bool) -> Iterator[bytes]:
+    """Every document as a line of JSON, which `index build` takes; the vector is base64 of little-endian float32."""
+    for document in file.documents():
+        line = {"id": document.id, "text": document.text, "metadata": orjson.Fragment(document.metadata)}
+        if vectors:
+            line["vector"] = base64.b64encode(document.vector).decode()
+        yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def verify(file: StoreFile, *, advance: Callable[[int], object]) -> list[str]:
+    """One sentence a kind of fault; none: the store is sound."""
+    sentences = []
+    for checked, sentence in file.faults():
+        advance(checked)
+        if sentence is not None:
+            sentences.append(sentence)
+    return sentences
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What a store took on the disk before and after."""
+
+    before_bytes: int
+    after_bytes: int
+
+
+def compact(path: Path) -> Compacted:
+    """Give back the room of what was deleted or replaced. It needs as much room again while it works.
+
+    Raises: StoreError: a service has the store, or the disk is too full.
+    """
+    before_bytes = stats(path).size_bytes
+    with open_for_upkeep(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return Compacted(before_bytes, stats(path).size_bytes)
