@@ -109,6 +109,12 @@ class SearchRequest(Strict):
     )
     queries: Listed[str] | None = Field(None, description="Several queries; or `query`, not both.", examples=[GUITAR])
     top_k: int = Field(10, ge=1, description="How many documents to return for each query.", examples=[5])
+    offset: int = Field(
+        0,
+        ge=0,
+        description="How many of the best to pass over: the next page. Counts towards the limits.",
+        examples=[10],
+    )
     filter: dict[str, Any] | None = Field(
         None,
         description="Conditions on the metadata, applied inside the search: top_k are found whenever so many match.",

@@ -34,22 +34,23 @@ async def search(body: SearchRequest, embedder: EmbedderDependency, runtime: Run
 def _check(body: SearchRequest, runtime: Runtime) -> None:
     if body.rerank:
         raise InvalidInput("rerank is true, but this service has no re-ranker loaded; leave it out")
-    limit = runtime.settings.max_top_k
-    if body.top_k > limit:
-        raise InvalidInput(f"top_k is {body.top_k}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
+    limit, wanted = runtime.settings.max_top_k, body.offset + body.top_k
+    named = f"top_k is {body.top_k}" if not body.offset else f"offset and top_k together are {wanted}"
+    if wanted > limit:
+        raise InvalidInput(f"{named}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
     queries, most = len(body.queries or [body.query]), runtime.settings.max_results
-    if queries * body.top_k > most:
+    if queries * wanted > most:
         raise InvalidInput(
-            f"{queries} queries with top_k {body.top_k} ask for {queries * body.top_k} results; "
-            f"the limit is {most} (CROSSLET_MAX_RESULTS)"
+            f"{named}: {queries} queries ask for {queries * wanted} results; the limit is {most} (CROSSLET_MAX_RESULTS)"
         )
     if body.filter:
         to_condition(body.filter)  # a malformed filter is refused before the query costs anything
 
 
 def _answer(collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, *, started_at: float) -> bytes:
-    found = collection.search_all(query_BD, top_k=body.top_k, filter_=body.filter)
-    results = [[_shown(match, body) for match in _above(matches, body.min_score)] for matches in found]
+    found = collection.search_all(query_BD, top_k=body.offset + body.top_k, filter_=body.filter)
+    pages = [matches[body.offset :] for matches in found]
+    results = [[_shown(match, body) for match in _above(matches, body.min_score)] for matches in pages]
     took_ms = round((time.monotonic() - started_at) * 1000, 2)
     return dump_json({"results": results[0] if body.query is not None else results, "took_ms": took_ms})
 

@@ -334,6 +334,16 @@ def test_a_filter_is_applied_inside_the_search(client: TestClient) -> None:
     assert client.get("/info").json()["index"]["documents"] == 5
 
 
+def test_pages_of_a_search_follow_each_other_and_count_towards_the_limit(client: TestClient) -> None:
+    put(client, *({"id": f"d{n}", "text": TEXTS[n % len(TEXTS)]} for n in range(25)))
+    whole = found(client.post("/search", json={"query": TEXTS[1], "top_k": 25}))
+    pages = [found(client.post("/search", json={"query": TEXTS[1], "top_k": 10, "offset": n})) for n in (0, 10, 20, 30)]
+    assert [*pages[0], *pages[1], *pages[2]] == whole
+    assert pages[3] == []
+    response = client.post("/search", json={"query": "a", "top_k": 10, "offset": 10**6})
+    assert_refused(response, 422, "Validation", "offset and top_k together are 1000010", "CROSSLET_MAX_TOP_K")
+
+
 def test_min_score_leaves_out_the_rest(client: TestClient) -> None:
     put(client, {"id": "a", "text": TEXTS[1]}, {"id": "b", "text": TEXTS[11]})
     assert found(client.post("/search", json={"query": TEXTS[1], "min_score": 0.999})) == ["a"]
