@@ -1,0 +1,199 @@
+"""How search grows with the documents: ours beside plain FAISS and milvus-lite on the same vectors.
+
+python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000] [--model FOLDER] [--sentences N]
+
+Vectors are those of N real sentences of DIR/parallel; beyond N they are repeated with noise of norm 0.3. Queries are
+vectors of other sentences. Prints p50 and p99 of one search (top 10, one thread), recall@10 against exact search, memory
+of the vectors and seconds to load. Ours is the whole look-up: index, own vectors, ids and texts from SQLite. Minutes.
+
+N documents, Q queries, D dims
+"""
+
+import argparse
+import gzip
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import faiss
+import numpy as np
+
+from service.encoder import load_encoder
+from service.index.base import Rows, Vectors
+from service.index.collection import Collection
+from service.index.documents import Document, DocumentStore
+from service.index.inverted_index import InvertedIndex
+from service.index.keeper import IndexKeeper
+from service.settings import BUNDLED_MODEL
+
+QUERIES = 200
+TOP_K = 10
+NOISE = 0.3
+BATCH = 2000
+SENTENCES_A_FILE = 200
+
+Search = Callable[[Vectors], list[int]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of the table."""
+
+    name: str
+    p50_ms: float
+    p99_ms: float
+    recall: float
+    mib: float | None
+    load_s: float
+
+
+def main() -> None:
+    """Embed once, then load and search every size."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.index_scale", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with parallel/")
+    parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--sentences", type=int, default=20_000, help="real ones (20,000)")
+    options = parser.parse_args()
+    faiss.omp_set_num_threads(1)
+    encoder = load_encoder(options.model)
+    texts = list(islice(sentences(options.data / "parallel"), options.sentences + QUERIES))
+    real_ND = np.stack([encoder.encode(text).vector for text in texts])
+    query_QD, real_ND = real_ND[:QUERIES], real_ND[QUERIES:]
+    print(
+        f"{encoder.manifest.name} {encoder.manifest.fingerprint[:12]}: {len(real_ND)} real sentences, {QUERIES} queries"
+    )
+    print("\n| documents | | p50, ms | p99, ms | recall@10 | MiB | load, s |\n|---:|---|---:|---:|---:|---:|---:|")
+    for size in options.sizes:
+        vectors_ND = grown(real_ND, size)
+        for one in measure(vectors_ND, query_QD):
+            mib = "-" if one.mib is None else f"{one.mib:.0f}"
+            cells = f"{one.p50_ms:.2f} | {one.p99_ms:.2f} | {one.recall:.3f} | {mib} | {one.load_s:.1f}"
+            print(f"| {size:,} | {one.name} | {cells} |", flush=True)
+
+
+def measure(vectors_ND: Vectors, query_QD: Vectors) -> Iterator[Measured]:
+    """Ours, FAISS's index of the same kind, exact FAISS, milvus-lite."""
+    flat = faiss.IndexFlatIP(vectors_ND.shape[1])
+    flat_s = seconds(lambda: flat.add(vectors_ND))
+    _, nearest_QK = flat.search(query_QD, TOP_K)
+    with tempfile.TemporaryDirectory() as folder:
+        store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="scale", dim=vectors_ND.shape[1])
+        started_at = time.perf_counter()
+        fill(store, vectors_ND)
+        collection = Collection(store, IndexKeeper(store, dim=vectors_ND.shape[1]))
+        load_s = time.perf_counter() - started_at
+
+        def ours(query_D: Vectors) -> list[int]:
+            return [int(match.document.id) for match in collection.search(query_D, top_k=TOP_K)]
+
+        yield timed(f"crosslet ({collection.backend})", ours, query_QD, nearest_QK, collection.size_bytes, load_s)
+        index = collection._index
+        if isinstance(index, InvertedIndex):
+            plain, probes = index._index, index.tuning.probes
+            plain.nprobe = probes
+            yield timed(
+                f"FAISS IVF{index.lists},SQ8, nprobe {probes}",
+                lambda query_D: (plain.search(query_D[None], TOP_K)[1][0] - 1).tolist(),
+                query_QD,
+                nearest_QK,
+                index.size_bytes,
+                load_s,
+            )
+        collection.close()
+    yield timed(
+        "FAISS flat",
+        lambda query_D: flat.search(query_D[None], TOP_K)[1][0].tolist(),
+        query_QD,
+        nearest_QK,
+        vectors_ND.nbytes,
+        flat_s,
+    )
+    yield milvus_lite(vectors_ND, query_QD, nearest_QK)
+
+
+def milvus_lite(vectors_ND: Vectors, query_QD: Vectors, nearest_QK: Rows) -> Measured:
+    """Milvus in this process: exact."""
+    from pymilvus import MilvusClient
+
+    with tempfile.TemporaryDirectory() as folder:
+        client = MilvusClient(f"{folder}/milvus.db")
+        client.create_collection("scale", dimension=vectors_ND.shape[1], metric_type="IP")
+        started_at = time.perf_counter()
+        for start in range(0, len(vectors_ND), BATCH):
+            part = vectors_ND[start : start + BATCH]
+            client.insert("scale", [{"id": start + row, "vector": vector_D} for row, vector_D in enumerate(part)])
+        load_s = time.perf_counter() - started_at
+
+        def search(query_D: Vectors) -> list[int]:
+            (hits,) = client.search("scale", data=[query_D], limit=TOP_K)
+            return [int(hit["id"]) for hit in hits]
+
+        found = timed("milvus-lite", search, query_QD, nearest_QK, None, load_s)
+        client.close()
+    return found
+
+
+def timed(
+    name: str, search: Search, query_QD: Vectors, nearest_QK: Rows, size_bytes: int | None, load_s: float
+) -> Measured:
+    """One search after the other, the first ten to warm up."""
+    for query_D in query_QD[:10]:
+        search(query_D)
+    took_s, found = [], 0
+    for query_D, nearest_K in zip(query_QD, nearest_QK.tolist(), strict=True):
+        started_at = time.perf_counter()
+        rows = search(query_D)
+        took_s.append(time.perf_counter() - started_at)
+        found += len(set(rows) & set(nearest_K))
+    p50_ms, p99_ms = 1000 * np.percentile(took_s, [50, 99])
+    mib = None if size_bytes is None else size_bytes / 2**20
+    return Measured(name, float(p50_ms), float(p99_ms), found / nearest_QK.size, mib, load_s)
+
+
+def fill(store: DocumentStore, vectors_ND: Vectors) -> None:
+    """Document i has id i and row i + 1."""
+    for start in range(0, len(vectors_ND), BATCH):
+        part = vectors_ND[start : start + BATCH]
+        documents = [Document(str(start + row), f"the text of document {start + row}", {}) for row in range(len(part))]
+        with store.transaction() as transaction:
+            transaction.upsert(documents, part)
+            transaction.commit()
+
+
+def grown(real_ND: Vectors, size: int) -> Vectors:
+    """The first `size` vectors; more than there are repeat them with noise."""
+    if size <= len(real_ND):
+        return real_ND[:size]
+    generator = np.random.default_rng(0)
+    noise_ND = generator.standard_normal((size - len(real_ND), real_ND.shape[1]), dtype=np.float32)
+    noise_ND *= NOISE / np.linalg.norm(noise_ND, axis=1, keepdims=True)
+    more_ND = real_ND[np.arange(len(noise_ND)) % len(real_ND)] + noise_ND
+    unit: Vectors = np.concatenate([real_ND, more_ND / np.linalg.norm(more_ND, axis=1, keepdims=True)])
+    return unit
+
+
+def sentences(folder: Path) -> Iterator[str]:
+    """Distinct sentences of every language, the first few of each file."""
+    seen: set[str] = set()
+    for path in sorted(folder.glob("*/en-*.tsv.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for line in islice(file, SENTENCES_A_FILE):
+                text = line.rstrip("\n").split("\t")[1]
+                if text and text not in seen:
+                    seen.add(text)
+                    yield text
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """How long a call takes."""
+    started_at = time.perf_counter()
+    call()
+    return time.perf_counter() - started_at
+
+
+if __name__ == "__main__":
+    main()
