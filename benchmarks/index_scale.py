@@ -3,8 +3,8 @@
 python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000] [--model FOLDER] [--sentences N]
 
 Vectors are those of N real sentences of DIR/parallel; beyond N they are repeated with noise of norm 0.3. Queries are
-vectors of other sentences. Prints p50 and p99 of one search (top 10, one thread), recall@10 against exact search, memory
-of the vectors and seconds to load. Ours is the whole look-up: index, own vectors, ids and texts from SQLite. Minutes.
+vectors of other sentences. Prints p50 and p99 of one search (top 10, one thread), recall@10 against exact search,
+memory and seconds to load. Ours is the whole look-up: index, own vectors, ids and texts from SQLite. Minutes.
 
 N documents, Q queries, D dims
 """
@@ -33,7 +33,7 @@ QUERIES = 200
 TOP_K = 10
 NOISE = 0.3
 BATCH = 2000
-SENTENCES_A_FILE = 200
+SENTENCES_A_FILE = 80
 
 Search = Callable[[Vectors], list[int]]
 
