@@ -13,7 +13,6 @@ from export.bundle import Bundle, check_target, write_bundle
 from export.card import model_card
 from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
 from export.encoder import OnnxEncoder
-from export.errors import Refused
 from export.gate import (
     Fidelity,
     Int8Loss,
@@ -112,10 +111,7 @@ def _int8_graph(
     progress: Progress,
 ) -> MeasuredGraph:
     path = fp32.path.with_name("int8.onnx")
-    try:
-        quantise(fp32.path, path, word_bits=request.word_bits)
-    except ValueError as exc:
-        raise Refused(f"--word-bits {request.word_bits}: {exc}") from exc
+    quantise(fp32.path, path, word_bits=request.word_bits)
     check_size(path, parameters=fp32.parameters, precision="int8")
     encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
     loss = measure_loss(fp32.encoder, encoder, texts, pairs)

@@ -20,7 +20,7 @@ def quantise(source: Path, target: Path, *, word_bits: TableBits = 8) -> None:
     batch: the service runs one text at a time.
 
     Args:   word_bits: of the word embeddings; 4 lets twice the vocabulary into the same bytes.
-    Raises: ValueError: 4 bits are asked for and the table's width is no multiple of the block.
+    Raises: Refused: 4 bits are asked for and the table's width is no multiple of the block.
     """
     model = onnx.load(source)
     quantise_tables(model, word_bits=word_bits)

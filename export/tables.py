@@ -13,6 +13,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from export.blocks import DOMAIN, require_domain
+from export.errors import Refused
 
 TableBits = Literal[4, 8]
 INT8_MAX = 127
@@ -26,7 +27,7 @@ def quantise_tables(model: onnx.ModelProto, *, word_bits: TableBits = 8) -> None
     Differs from ONNX Runtime's Gather, which has one scale for the whole table: a rare token's small row would be
     rounded with the step of the largest row. Costs 4 bytes a row.
 
-    Raises: ValueError: 4 bits are asked for and the table's width is no multiple of the block.
+    Raises: Refused: 4 bits are asked for and the table's width is no multiple of the block.
     """
     tables = {tensor.name: tensor for tensor in model.graph.initializer if _is_table(tensor)}
     used = {node.input[0]: tables[node.input[0]] for node in model.graph.node if _gathers_rows(node, tables)}
@@ -68,11 +69,11 @@ class Blocks(NamedTuple):
 def quantise_table_blocks(table_VB: npt.NDArray[np.float32]) -> Blocks:
     """Each block's range, 0 included, in 15 steps; the scale is rounded to float16 before the codes are chosen.
 
-    Raises: ValueError: B is no multiple of the block.
+    Raises: Refused: B is no multiple of the block.
     """
     rows, width = table_VB.shape
     if width % BLOCK_SIZE:
-        raise ValueError(f"a table of width {width} has no whole blocks of {BLOCK_SIZE}: keep it in 8 bits")
+        raise Refused(f"--word-bits 4: a table of width {width} has no whole blocks of {BLOCK_SIZE}: keep it in 8 bits")
     block_VGS = table_VB.reshape(rows, width // BLOCK_SIZE, BLOCK_SIZE)
     low_VG1 = np.minimum(block_VGS.min(axis=2, keepdims=True), 0)
     high_VG1 = np.maximum(block_VGS.max(axis=2, keepdims=True), 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from training.config import load_config
 from training.corpora.fetch import ensure_sources
+from training.device import check_compiler
 from training.errors import PeerError, TrainingError
 from training.pipeline import run_alone, run_steps
 from training.processes import is_main_process, join_processes, on_main_process
@@ -55,6 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
 def run_job(options: argparse.Namespace) -> None:
     """All steps, or those up to `--until`, with the output folder to itself."""
     config = load_config(options.config)
+    for name in config.stages:
+        if config.stage(name).compile:
+            check_compiler(name)  # now, not after the steps before it
     run = Run(config, options.data, options.out or Path("runs") / config.name)
     steps = steps_of(run)
     names = [step.name for step in steps]

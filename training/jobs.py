@@ -14,7 +14,6 @@ from transformers import PreTrainedTokenizerFast
 from training.batches import BatchStream, Plan, length_bucketed
 from training.config import Stage
 from training.corpora.mix import build_corpus
-from training.device import check_compiler
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.files import write_json_atomically
@@ -173,7 +172,6 @@ def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, fold
     config, model = run.config.stage(name), objective.model
     assert isinstance(model, SentenceEncoder)  # noqa: S101  (for the type checker)
     if config.compile:
-        check_compiler(name)
         compile_layers(model.encoder)
     batches = BatchStream(
         plan,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import orjson
 
 from service.errors import StartError, StoreError
-from service.index.documents import DocumentStore
+from service.index.documents import DocumentStore, read_mode
 from service.index.filters import stored_kinds
 
 NORM_TOLERANCE = 1e-3
@@ -160,7 +160,5 @@ def open_for_upkeep(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # Without -wal a store is at rest: read so that no -wal and -shm are left, which its owner may not be able to open.
-    is_open = path.with_name(f"{path.name}-wal").exists()
-    mode = "ro" if is_open else "ro&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=30)
+    uri = f"{path.absolute().as_uri()}?mode={read_mode(path)}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30)

@@ -209,6 +209,7 @@ class Collection:
             self._keeper.catch_up(built.index, revision)
             with self._in_step.exclusive():
                 self._index = built.index
+        self._note(0)  # a load may have outgrown it already
 
     def _check_growth(self, new: int) -> None:
         if not new:

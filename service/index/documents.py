@@ -57,7 +57,7 @@ class DocumentStore:
         self._dim = dim
         self._readers = threading.local()
         self._connections: list[sqlite3.Connection] = []
-        self._mode = _read_mode(path) if read_only else "rwc"
+        self._mode = read_mode(path) if read_only else "rwc"
         self._lock = None if read_only else _lock_for_this_process(path)
         try:
             self._writer = self._connect()
@@ -233,7 +233,7 @@ def _document(found: tuple[int, str, str, str, int]) -> StoredDocument:
     return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
 
 
-def _read_mode(path: Path) -> str:
+def read_mode(path: Path) -> str:
     """A store at rest is read without leaving -wal and -shm files, which its owner may not be able to open."""
     is_open = path.with_name(f"{path.name}-wal").exists()  # as long as a service has it, and after a crash
     return "ro" if is_open else "ro&immutable=1"

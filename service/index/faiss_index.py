@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from service.index.base import Addition, Hits, Rows, Vectors, with_ties
-from service.index.selectors import selector_of
+from service.index.faiss_search import search_index, selector_of
 
 
 class FaissIndex:
@@ -84,11 +84,7 @@ class FaissIndex:
         import faiss  # loaded by now: there are rows
 
         parameters = None if selector is None else faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # as above
-        scores_1K, rows_1K = self._index.search(
-            np.ascontiguousarray(vector_D, np.float32).reshape(1, -1), count, params=parameters
-        )
-        found = rows_1K[0] >= 0  # -1: fewer rows than asked for
-        return Hits(rows_1K[0][found], scores_1K[0][found])
+        return search_index(self._index, vector_D, count, parameters)
 
 
 def _empty(dim: int) -> Any:

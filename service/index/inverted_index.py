@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from service.index.base import Addition, Hits, Rows, Vectors, with_ties
-from service.index.selectors import selector_of
+from service.index.faiss_search import search_index, selector_of
 
 ROWS_A_LIST = 40  # that k-means sees
 ITERATIONS = 10  # of k-means
@@ -147,14 +147,14 @@ class InvertedIndex:
         selector = None if among is None else selector_of(among)
         probes = min(self.lists, -(-self.tuning.probes * len(self) // available))
         wanted = min(top_k, available)
-        hits = with_ties(
-            lambda count: self._search(vector_D, count, probes, selector), wanted=wanted, available=available
-        )
-        if len(hits.rows) >= wanted or probes == self.lists:
-            return hits
-        return with_ties(
-            lambda count: self._search(vector_D, count, self.lists, selector), wanted=wanted, available=available
-        )
+
+        def visiting(lists: int) -> Hits:
+            return with_ties(
+                lambda count: self._search(vector_D, count, lists, selector), wanted=wanted, available=available
+            )
+
+        hits = visiting(probes)
+        return hits if len(hits.rows) >= wanted or probes == self.lists else visiting(self.lists)
 
     def tune(self, query_QD: Vectors, nearest_QK: Rows, *, target: float) -> None:
         """Visit as few lists as find `target` of the nearest rows, in powers of two.
@@ -178,11 +178,7 @@ class InvertedIndex:
         import faiss
 
         parameters = faiss.SearchParametersIVF(nprobe=probes, sel=selector)  # type: ignore[call-arg]  # as in trained
-        scores_1K, rows_1K = self._index.search(
-            np.ascontiguousarray(vector_D, np.float32).reshape(1, -1), count, params=parameters
-        )
-        found = rows_1K[0] >= 0  # -1: fewer rows than asked for
-        return Hits(rows_1K[0][found], scores_1K[0][found])
+        return search_index(self._index, vector_D, count, parameters)
 
 
 def lists_for(rows: int) -> int:

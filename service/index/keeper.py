@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -52,8 +53,7 @@ class IndexKeeper:
         if count > self._exact_rows // 2 and (found := self._load_snapshot()):
             return found
         if count > self._exact_rows:
-            built = self.build(lambda: False)
-            return built.index
+            return self.build(lambda: False).index
         return self._flat()
 
     def load_exact(self) -> VectorIndex:
@@ -87,8 +87,8 @@ class IndexKeeper:
         check_memory(2 * self._tried_rows * (self._dim + 8))
         with self._store.snapshot() as revision:
             index = build_inverted(self._store, should_stop=should_stop)
-        if self._save(index, revision) and (compact := self._load_snapshot(catch_up=False)):
-            index = compact  # without the room to spare that adding has left
+        if path := self._save(index, revision):
+            index = InvertedIndex.read(path, index.facts)  # without the room to spare that adding has left
         self._tried_rows = 0
         return Built(index, revision)
 
@@ -112,26 +112,24 @@ class IndexKeeper:
         if isinstance(index, InvertedIndex) and self._unsaved:
             self._save(index, self._store.revision)
 
-    def _save(self, index: InvertedIndex, revision: int) -> bool:
+    def _save(self, index: InvertedIndex, revision: int) -> Path | None:
         if self._snapshots is None:
-            return False
+            return None
         try:
-            self._snapshots.write(index.write, revision=revision, facts=index.facts)
+            path = self._snapshots.write(index.write, revision=revision, facts=index.facts)
         except OSError as exc:
             logger.warning("index snapshot not written", extra={"reason": exc.strerror or str(exc)})
-            return False
+            return None
         self._unsaved = 0
-        return True
+        return path
 
-    def _load_snapshot(self, *, catch_up: bool = True) -> InvertedIndex | None:
-        found = self._snapshots.find() if self._snapshots else None
-        if found is None or self._snapshots is None:
+    def _load_snapshot(self) -> InvertedIndex | None:
+        if self._snapshots is None or (found := self._snapshots.find()) is None:
             return None
         snapshot, path = found
         try:
             index = InvertedIndex.read(path, dict(snapshot.facts))
-            if catch_up:
-                self.catch_up(index, snapshot.revision)
+            self.catch_up(index, snapshot.revision)
         except (RuntimeError, TypeError, ValueError) as exc:
             self._snapshots.quarantine(f"FAISS cannot use it: {type(exc).__name__}", path.name)
             return None

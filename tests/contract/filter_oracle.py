@@ -20,6 +20,7 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 BOUNDS = st.sampled_from([value for value in NUMBERS + STRINGS if len(str(value).encode()) < 100])
 RANGES = st.dictionaries(st.sampled_from(list(COMPARE)), BOUNDS, min_size=1, max_size=2)
 EQUALS = st.sampled_from(SCALARS)
+METADATA = st.dictionaries(st.sampled_from(KEYS), EQUALS | st.lists(EQUALS, max_size=3), max_size=3)
 LEAVES = st.dictionaries(
     st.sampled_from(KEYS),
     EQUALS | RANGES | st.lists(EQUALS, min_size=1, max_size=4).map(lambda values: {"in": values}),

@@ -6,6 +6,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from export.errors import Refused
 from export.tables import BLOCK_SIZE, pack_pairs, quantise_rows, quantise_table_blocks, quantise_tables
 
 Floats = np.ndarray[tuple[int, int], np.dtype[np.float32]]
@@ -90,5 +91,5 @@ def test_onnx_runtime_reads_what_was_stored(tmp_path: Path) -> None:
 
 
 def test_a_width_without_whole_blocks_is_refused() -> None:
-    with pytest.raises(ValueError, match="a table of width 100 has no whole blocks of 32: keep it in 8 bits"):
+    with pytest.raises(Refused, match="a table of width 100 has no whole blocks of 32: keep it in 8 bits"):
         quantise_tables(lookups(random_table(50, 100), random_table(5, 100)), word_bits=4)

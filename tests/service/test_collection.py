@@ -15,6 +15,7 @@ from service.index.documents import Document, DocumentStore
 from service.index.faiss_index import FaissIndex
 from service.index.filters import MAX_DEPTH, MAX_TERMS
 from service.index.keeper import IndexKeeper
+from tests.contract.filter_oracle import FILTERS, METADATA, matches
 
 DIM = 4
 Open = Callable[..., Collection]
@@ -48,69 +49,6 @@ def ids(collection: Collection, vector: np.ndarray, top_k: int, **options: Any) 
 
 # Small integers: every inner product is exact, so that ties are ties for the oracle too.
 INTEGER_VECTORS = st.lists(st.integers(-2, 2), min_size=DIM, max_size=DIM).map(lambda row: np.asarray(row, np.float32))
-SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 2.0]) | st.sampled_from("ab1ü")
-METADATA = st.dictionaries(st.sampled_from("xyz"), SCALARS | st.lists(SCALARS, max_size=3), max_size=3)
-RANGES = st.dictionaries(
-    st.sampled_from(["gt", "gte", "lt", "lte"]), st.integers(-3, 3) | st.sampled_from("ab"), min_size=1, max_size=2
-)
-LEAVES = st.dictionaries(
-    st.sampled_from("xyz"),
-    SCALARS | RANGES | st.lists(SCALARS, min_size=1, max_size=3).map(lambda values: {"in": values}),
-    min_size=1,
-    max_size=2,
-)
-FILTERS = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"and": parts})
-        | st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"or": parts})
-        | inner.map(lambda part: {"not": part})
-    ),
-    max_leaves=5,
-)
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "gt": lambda left, right: left > right,
-    "gte": lambda left, right: left >= right,
-    "lt": lambda left, right: left < right,
-    "lte": lambda left, right: left <= right,
-}
-
-
-def kind(value: object) -> str:
-    return "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
-
-
-def matches(filter_: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
-    """The meaning of a filter, written again in plain Python."""
-    return all(matches_one(key, value, metadata) for key, value in filter_.items())
-
-
-def matches_one(key: str, value: Any, metadata: Mapping[str, Any]) -> bool:
-    if key == "and":
-        return all(matches(part, metadata) for part in value)
-    if key == "or":
-        return any(matches(part, metadata) for part in value)
-    if key == "not":
-        return not matches(value, metadata)
-    held = metadata.get(key)
-    elements = held if isinstance(held, list) else [held]
-    if not isinstance(value, dict):
-        return any(same(element, value) for element in elements)
-    if "in" in value:
-        return any(same(element, wanted) for element in elements for wanted in value["in"])
-    return all(
-        any(
-            element is not None and kind(element) == kind(bound) and COMPARE[name](element, bound)
-            for element in elements
-        )
-        for name, bound in value.items()
-    )
-
-
-def same(left: object, right: object) -> bool:
-    if left is None or right is None:
-        return left is right
-    return kind(left) == kind(right) and left == right
 
 
 @settings(deadline=None, max_examples=120)

@@ -1,10 +1,10 @@
-"""A set of rows as FAISS takes it. Knows row numbers; knows no index."""
+"""One search of a FAISS index, and a set of rows as FAISS takes it. Knows rows and vectors; makes no index."""
 
 from typing import Any
 
 import numpy as np
 
-from service.index.base import Rows
+from service.index.base import Hits, Rows, Vectors
 
 SMALL = 1000  # rows: a hash set of so many is quicker made than a bitmap over all
 
@@ -19,3 +19,12 @@ def selector_of(rows: Rows) -> Any:
     members[rows] = True
     bitmap: Any = np.packbits(members, bitorder="little")
     return faiss.IDSelectorBitmap(bitmap)  # type: ignore[call-arg]  # it keeps the array that C++ points to
+
+
+def search_index(index: Any, vector_D: Vectors, count: int, parameters: Any) -> Hits:
+    """The best `count` rows of an index, fewer if it has not so many. parameters: FAISS's `SearchParameters`."""
+    scores_1K, rows_1K = index.search(
+        np.ascontiguousarray(vector_D, np.float32).reshape(1, -1), count, params=parameters
+    )
+    found = rows_1K[0] >= 0  # -1: fewer rows than asked for
+    return Hits(rows_1K[0][found], scores_1K[0][found])
