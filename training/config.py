@@ -131,6 +131,9 @@ def check(config: RunConfig, *, where: str) -> None:
     if config.stages != in_order:
         raise ConfigError(f"{where}: stages is {config.stages}; each at most once, in order: {', '.join(STAGES)}")
     for name, source in config.corpus.sources.items():
+        unknown = [text for text in source.glosses_of or [] if text not in config.corpus.texts]
+        if unknown:
+            raise ConfigError(f"{where}: corpus.sources.{name}.glosses_of has {unknown[0]!r}, no source that is read")
         if source.weight <= 0:
             raise ConfigError(f"{where}: corpus.sources.{name}.weight is {source.weight}; it must be above 0")
     for stage in (config.bottleneck, config.student_stage):
@@ -151,6 +154,7 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
             4 * stage.max_length,
         ),
         "accumulation": (stage.accumulation, 1),
+        "cycles": (1 if stage.cycles is None else stage.cycles, 1),
         "validate_pairs": (1 if stage.validate_pairs is None else stage.validate_pairs, 1),
         "patience": (1 if stage.patience is None else stage.patience, 1),
         "keep_checkpoints": (stage.keep_checkpoints, 1),

@@ -26,6 +26,7 @@ from training.run import CHECKPOINT, Run
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
+from training.stages.config import StageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.shrink import student_from_assistant
 from training.stages.start import assistant_from_base, check_shrinkable
@@ -48,13 +49,15 @@ def make_tokenizer(run: Run, folder: Path) -> None:
     """The vocabulary: new for these languages, the base's own, or what of it the corpus uses."""
     config = run.config.tokenizer
     if config.kind == "new":
-        train_tokenizer(run.corpus, config, seed=run.config.seed).save(str(folder / "tokenizer.json"))
+        sources = run.config.corpus.texts
+        train_tokenizer(run.corpus, config, seed=run.config.seed, sources=sources).save(str(folder / "tokenizer.json"))
         tokenizer = wrap_tokenizer(folder / "tokenizer.json", max_length=run.config.student.max_length)
     else:
         tokenizer = run.load_base().tokenizer
     if config.kind == "pruned":
         whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        counts_V = count_pieces(whole, balanced_sentences(run.corpus, config, seed=run.config.seed))
+        sentences = balanced_sentences(run.corpus, config, seed=run.config.seed, sources=run.config.corpus.texts)
+        counts_V = count_pieces(whole, sentences)
         pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size)
         np.save(folder / KEPT_IDS, kept_ids)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
@@ -86,7 +89,7 @@ def start(run: Run, folder: Path) -> None:
 def _lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
     """Word embeddings of the new vocabulary, (V, H), by regression on the base's."""
     config, corpus = run.config.lexical, run.corpus
-    drawn = run.plan(config.pairs, purpose="lexical")
+    drawn = run.plan(config.pairs, purpose="lexical", stage=StageConfig(sources=run.config.corpus.texts))
     plan = np.concatenate([drawn.round(index) for index in range(drawn.rounds)])
     english = np.unique(corpus.english[plan])
     texts = np.concatenate([corpus.other[plan], english])

@@ -82,7 +82,9 @@ def train(
     ) as bar:
         for step in _steps(batches, progress.position, config.accumulation):
             pairs = sum(map(len, step.micro_batches))
-            factor = warmup_then_linear(progress.pairs, pairs, len(batches), warmup=config.warmup)
+            factor = warmup_then_linear(
+                progress.pairs, pairs, len(batches), warmup=config.warmup, cycles=config.cycles or 1
+            )
             losses = _accumulate(objective, step.micro_batches, device=device, bf16=config.bf16)
             sum_gradients(stage.stepper.parameters)
             norm = clip_gradients(stage.stepper.parameters)

@@ -133,14 +133,17 @@ def clip_gradients(parameters: Iterable[Tensor], limit: float = MAX_GRADIENT_NOR
     return norm
 
 
-def warmup_then_linear(seen: int, batch: int, total: int, *, warmup: float) -> float:
+def warmup_then_linear(seen: int, batch: int, total: int, *, warmup: float, cycles: int = 1) -> float:
     """Factor on the learning rates of a step: up from 0 over `warmup` of the pairs, then down to 0 at the last.
 
     Args:
         seen: pairs before the step.
         batch: pairs of it; steps may differ in size, so pairs count.
         total: pairs in all.
+        cycles: how often, each over as many pairs: warm restarts (Loshchilov & Hutter 2017).
     """
+    total = math.ceil(total / cycles)
+    seen -= total * min(seen // total, cycles - 1)
     ramp = max(1, math.ceil(total * warmup))
     if seen + batch <= ramp:
         return (seen + batch) / ramp

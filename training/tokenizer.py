@@ -41,7 +41,9 @@ ARABIC_SPELLING = {
 }
 
 
-def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> Tokenizer:
+def train_tokenizer(
+    corpus: Corpus, config: TokenizerConfig, *, seed: int, sources: list[str] | None = None
+) -> Tokenizer:
     """A BPE tokenizer of `config.vocab_size` pieces, `[CLS] x [SEP]`, trained on a balanced sample of the corpus."""
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
@@ -68,7 +70,7 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
         max_token_length=16,
         show_progress=False,
     )
-    sentences = balanced_sentences(corpus, config, seed=seed)
+    sentences = balanced_sentences(corpus, config, seed=seed, sources=sources)
     tokenizer.train_from_iterator(tqdm(sentences, desc="tokenizer", unit="sentence"), trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
@@ -78,13 +80,17 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
     return tokenizer
 
 
-def balanced_sentences(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> list[str]:
+def balanced_sentences(
+    corpus: Corpus, config: TokenizerConfig, *, seed: int, sources: list[str] | None = None
+) -> list[str]:
     """At most `config.sentences` texts, English included, spread over languages by temperature.
 
     More English (`english_share`) keeps more of its words whole, so that they start from the teacher's own embeddings.
+
+    Args: sources: of these alone; None: all.
     """
     generator = np.random.default_rng(seed)
-    members = {language: corpus.texts_in(language) for language in ("en", *corpus.languages)}
+    members = {language: corpus.texts_in(language, sources) for language in ("en", *corpus.languages)}
     shares = language_shares({name: len(index) for name, index in members.items()}, config.language_exponent)
     if config.english_share is not None:
         rest = (1 - config.english_share) / (1 - shares["en"])

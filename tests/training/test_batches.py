@@ -89,6 +89,12 @@ def test_the_learning_rate_warms_up_and_falls_to_zero() -> None:
     assert rates[100] == 0.0
 
 
+def test_with_cycles_the_learning_rate_restarts_warm_and_ends_at_zero() -> None:
+    once = [warmup_then_linear(8 * step, 8, 800, warmup=0.1) for step in range(101)]
+    twice = [warmup_then_linear(8 * step, 8, 1600, warmup=0.1, cycles=2) for step in range(201)]
+    assert twice == pytest.approx(once[:-1] * 2 + [0.0])
+
+
 def test_the_learning_rate_follows_pairs_whatever_the_batches() -> None:
     for seen, batch in ((300, 10), (300, 64), (299, 1)):
         assert warmup_then_linear(seen, batch, 1_000, warmup=0.1) == pytest.approx(700 / 900, abs=0.002)

@@ -87,11 +87,14 @@ class Corpus:
         counts = np.bincount(self.source_code, minlength=len(self.sources))
         return int(sum(counts[code] for code, name in enumerate(self.sources) if name in sources))
 
-    def texts_in(self, language: str) -> NDArray[np.int32]:
-        """Distinct texts in a language, `en` included, in ascending order."""
+    def texts_in(self, language: str, sources: list[str] | None = None) -> NDArray[np.int32]:
+        """Distinct texts in a language, `en` included, in ascending order; of these sources where any are named."""
+        is_wanted = np.ones(len(self), dtype=np.bool_)
+        if sources is not None:
+            is_wanted = np.isin(self.source_code, [code for code, name in enumerate(self.sources) if name in sources])
         if language == "en":
-            return np.arange(self.english_count, dtype=np.int32)
-        return np.unique(self.other[self.language_code == self.languages.index(language)])
+            return np.unique(self.english[is_wanted])
+        return np.unique(self.other[is_wanted & (self.language_code == self.languages.index(language))])
 
     @classmethod
     def load(cls, folder: Path) -> Corpus:
