@@ -20,6 +20,7 @@ CrossletError
     ├── NotReady            503  starting or shutting down
     ├── IndexUnavailable    503  the process that keeps the documents does not answer
     ├── StorageFull         507  the disk or the configured budget is full
+    ├── Damaged             500  the disk gives a document otherwise than it was stored
     ├── InferenceFailed     500  the model raised on this input
     └── ClientGone          499  the client left before its answer was ready; only the log sees it
 """
@@ -107,6 +108,10 @@ class StorageFull(ServiceError):
     """The document store has no room; nothing accepted is lost."""
 
 
+class Damaged(ServiceError):
+    """The disk gives a document, or the file of all, otherwise than it was stored."""
+
+
 class InferenceFailed(ServiceError):
     """The model raised on this input; other requests are not affected."""
 
@@ -137,6 +142,7 @@ HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     NotReady: HttpMapping(503, "NotReady"),
     IndexUnavailable: HttpMapping(503, "Backend"),
     StorageFull: HttpMapping(507, "Backend"),
+    Damaged: HttpMapping(500, "Backend"),
     InferenceFailed: HttpMapping(500, "Backend"),
     ClientGone: HttpMapping(499, "Backend"),
 }

@@ -119,6 +119,38 @@ def compact(_: argparse.Namespace, settings: Settings) -> None:
     _print_json(dataclasses.asdict(give_back(_local(settings))))
 
 
+def repair(options: argparse.Namespace, settings: Settings) -> None:
+    """Make damaged vectors anew from their texts, and name the documents whose text is damaged.
+
+    Raises: StartError: the model or the store is refused, a service has it, or a text is damaged.
+    """
+    from service.bulk.engines import engine_of
+    from service.bulk.progress import progress
+    from service.bulk.repair import repair as make_anew
+    from service.bulk.store_file import open_store_file
+    from service.encoder import choose_encoder
+
+    path = _local(settings)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    with open_store_file(path) as file:
+        count = file.count()
+    with progress("repair", total=count, unit="documents") as bar:
+        done = make_anew(
+            path,
+            engine_of(options.engine, encoder, settings),
+            fingerprint=encoder.manifest.fingerprint,
+            dim=encoder.manifest.dim,
+            advance=bar.update,
+        )
+    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors made anew\n")
+    for id_ in done.lost:
+        sys.stderr.write(f"the text or metadata of document {orjson.dumps(id_).decode()} are not what was stored\n")
+    if done.lost:
+        raise StoreError(
+            f"document store {path} has {len(done.lost)} damaged documents: put them again, or delete them"
+        )
+
+
 def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     """Make the store over for the model at hand; a service may go on with the old one until the end.
 
@@ -171,6 +203,7 @@ INDEX_SUBCOMMANDS = {
     "index export": Subcommand(export, "write every document as a line of JSON", _export_arguments),
     "index stats": Subcommand(stats, "print what the document store holds"),
     "index verify": Subcommand(verify, "check the document store"),
+    "index repair": Subcommand(repair, "make damaged vectors anew", _engine_argument),
     "index compact": Subcommand(compact, "give back the room of deleted documents"),
 }
 

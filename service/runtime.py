@@ -12,7 +12,7 @@ from service.artifact import Manifest
 from service.cache import VectorCache
 from service.cpus import usable_cpus
 from service.encoder import choose_encoder
-from service.errors import ServiceError
+from service.errors import Damaged, ServiceError, StoreError
 from service.index.backend import DocumentIndex
 from service.index.collection import Collection
 from service.index.documents import DocumentStore
@@ -114,9 +114,13 @@ def load_collection(
         snapshots=SnapshotFolder(settings.data, fingerprint=manifest.fingerprint),
         exact_rows=settings.exact_documents,
     )
-    return Collection(
-        store, keeper, max_index_bytes=settings.max_index_bytes, check_memory=check_memory, read_only=read_only
-    )
+    try:
+        return Collection(
+            store, keeper, max_index_bytes=settings.max_index_bytes, check_memory=check_memory, read_only=read_only
+        )
+    except Damaged as exc:
+        store.close()
+        raise StoreError(str(exc)) from exc
 
 
 def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) -> DocumentIndex:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from service.bulk.engine import Embedded, Engine
 from service.bulk.records import Record, is_same, to_document
-from service.errors import InferenceFailed, InvalidInput
+from service.errors import Damaged, InferenceFailed, InvalidInput
 from service.index.base import Vectors
 from service.index.documents import Document, StoredDocument
 
@@ -134,12 +134,19 @@ class Build:
     def _is_there(self, document: Document) -> bool:
         if self._in_flight[document.id]:  # the store does not have yet what it will have: `_write` looks again
             return False
-        stored = self._store.get(document.id)
+        stored = self._sound(document.id)
         return stored is not None and is_same(document, stored)
+
+    def _sound(self, id_: str) -> StoredDocument | None:
+        """What the store has; a document that the disk has damaged counts as none, so that it is replaced."""
+        try:
+            return self._store.get(id_)
+        except Damaged:
+            return None
 
     def _write(self, embedded: Embedded) -> None:
         batch = self._pending[0]
-        stored = [self._store.get(document.id) for document in batch.documents]
+        stored = [self._sound(document.id) for document in batch.documents]
         changed = [
             position
             for position, (document, before) in enumerate(zip(batch.documents, stored, strict=True))

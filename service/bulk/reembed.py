@@ -16,7 +16,7 @@ from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
 from service.errors import StoreError
 from service.index.base import Vectors
-from service.index.documents import Document, DocumentStore, StoredDocument
+from service.index.documents import WITNESS, Document, DocumentStore, StoredDocument
 
 NEXT = "documents.next.sqlite3"
 PAGE_ROWS = 1000
@@ -67,7 +67,8 @@ class Reembedding:
             self._next.replace(self._path)
         finally:
             old.close()
-        self._next.with_suffix(".lock").unlink(missing_ok=True)
+        for suffix in (".lock", WITNESS):
+            self._next.with_suffix(suffix).unlink(missing_ok=True)
 
 
 class _Writer:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import numpy.typing as npt
 import orjson
 
 from service.errors import StartError, StoreError
-from service.index.documents import DocumentStore, read_mode
+from service.index.documents import REPAIR, DocumentStore, read_mode
 from service.index.filters import stored_kinds
+from service.index.schema import CHECKSUMS_SINCE, checksum
 
 NORM_TOLERANCE = 1e-3
 BATCH_ROWS = 1024
@@ -31,6 +33,20 @@ class Exported:
     text: str
     metadata: bytes
     vector: bytes
+
+
+@dataclass(frozen=True)
+class Row:
+    """A document as its row has it, nothing of it believed."""
+
+    id: str
+    text: bytes
+    metadata: bytes
+    vector: bytes
+    revision: int
+    row: int
+    is_text_sound: bool  # the checksums agree, or the schema has none
+    is_vector_sound: bool
 
 
 class StoreFile:
@@ -64,10 +80,15 @@ class StoreFile:
         return sum(file.stat().st_size for file in files)
 
     def documents(self) -> Iterator[Exported]:
-        """Every document, in the order of first arrival."""
-        query = "SELECT id, text, CAST(metadata AS BLOB), vector FROM documents ORDER BY row"
-        for found in self._connection.execute(query):
-            yield Exported(*found)
+        """Every document, in the order of first arrival.
+
+        Raises: StoreError: one is not what was stored; those before it were given.
+        """
+        for row in self.rows():
+            if not (row.is_text_sound and row.is_vector_sound):
+                name = orjson.dumps(row.id).decode()
+                raise StoreError(f"document {name} of {self._path} is damaged on the disk ({REPAIR})")
+            yield Exported(row.id, row.text.decode(), row.metadata, row.vector)
 
     def missing(self, ids: Iterable[str]) -> list[str]:
         """Those of the ids that no document has."""
@@ -89,40 +110,66 @@ class StoreFile:
         orphans = int(self._one("SELECT count(*) FROM fields WHERE row NOT IN (SELECT row FROM documents)"))
         if orphans:
             yield 0, "orphans", f"{orphans} rows of the table of fields belong to no document"
-        cursor = self._connection.execute("SELECT row, id, metadata, vector, revision FROM documents ORDER BY row")
-        while found := cursor.fetchmany(BATCH_ROWS):
-            for row, id_, metadata, vector, revision in found:
-                for kind, what in self._faults_of(row, metadata, vector, revision):
-                    yield 0, kind, f"document {orjson.dumps(id_).decode()} {what}"
-            yield len(found), None, None
+        for rows in _batched(self.rows(), BATCH_ROWS):
+            for row in rows:
+                for kind, what in self._faults_of(row):
+                    yield 0, kind, f"document {orjson.dumps(row.id).decode()} {what}"
+            yield len(rows), None, None
 
-    def _faults_of(self, row: int, metadata: str, vector: bytes, revision: int) -> Iterator[tuple[str, str]]:
-        if revision > self.revision:
-            yield "revision", f"is of revision {revision}, the store of {self.revision}"
-        if len(vector) != 4 * self.dim:
-            yield "length", f"has a vector of {len(vector)} bytes, not the {4 * self.dim} of {self.dim} dims"
-        else:
-            yield from _faults_of_vector(np.frombuffer(vector, "<f4"))
+    def rows(self) -> Iterator[Row]:
+        """Every document, in the order of first arrival."""
+        checksums = "text_checksum, vector_checksum" if self.schema_version >= CHECKSUMS_SINCE else "NULL, NULL"
+        as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
+        query = f"SELECT row, {as_bytes}, vector, revision, {checksums} FROM documents ORDER BY row"  # noqa: S608
+        for row, id_, text, metadata, vector, revision, of_text, of_vector in self._connection.execute(query):
+            yield Row(
+                id=id_.decode(errors="replace"),
+                text=text,
+                metadata=metadata,
+                vector=vector,
+                revision=revision,
+                row=row,
+                is_text_sound=of_text in (None, checksum(id_, text, metadata)),
+                is_vector_sound=of_vector in (None, checksum(vector)),
+            )
+
+    def _faults_of(self, row: Row) -> Iterator[tuple[str, str]]:
+        if row.revision > self.revision:
+            yield "revision", f"is of revision {row.revision}, the store of {self.revision}"
+        if len(row.vector) != 4 * self.dim:
+            yield "length", f"has a vector of {len(row.vector)} bytes, not the {4 * self.dim} of {self.dim} dims"
+        elif fault := _fault_of_vector(np.frombuffer(row.vector, "<f4")):
+            yield fault
+        elif not row.is_vector_sound:
+            yield "vector", "has another vector than was stored: its checksum differs"
         try:
-            expected = {(key, *kind) for key, value in orjson.loads(metadata).items() for kind in stored_kinds(value)}
+            values = orjson.loads(row.metadata).items()
         except (orjson.JSONDecodeError, AttributeError):
             yield "metadata", "has metadata that are no JSON object"
             return
-        fields = set(self._connection.execute("SELECT key, kind, value FROM fields WHERE row = ?", (row,)).fetchall())
-        if fields != expected:
+        if not row.is_text_sound:
+            yield "text", "has another text or other metadata than were stored: their checksum differs"
+        expected = {(key, *kind) for key, value in values for kind in stored_kinds(value)}
+        query = "SELECT key, kind, value FROM fields WHERE row = ?"
+        if set(self._connection.execute(query, (row.row,)).fetchall()) != expected:
             yield "fields", f"has {len(expected)} filterable values, its rows in the table of fields say others"
 
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
 
 
-def _faults_of_vector(vector_D: npt.NDArray[np.float32]) -> Iterator[tuple[str, str]]:
+def _fault_of_vector(vector_D: npt.NDArray[np.float32]) -> tuple[str, str] | None:
     if not np.isfinite(vector_D).all():
-        yield "finite", "has a vector that is not all finite numbers"
-        return
+        return "finite", "has a vector that is not all finite numbers"
     norm = float(np.linalg.norm(vector_D.astype(np.float64)))
     if abs(norm - 1) > NORM_TOLERANCE:
-        yield "norm", f"has a vector of norm {norm:.4f}; it must be 1, give or take {NORM_TOLERANCE}"
+        return "norm", f"has a vector of norm {norm:.4f}; it must be 1, give or take {NORM_TOLERANCE}"
+    return None
+
+
+def _batched(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+    while batch := list(islice(rows, size)):
+        yield batch
 
 
 @contextmanager

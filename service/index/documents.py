@@ -13,11 +13,12 @@ from typing import IO
 import numpy as np
 import orjson
 
-from service.errors import StorageFull, StoreError
+from service.errors import Damaged, StorageFull, StoreError
 from service.index.base import Rows, Vectors
 from service.index.filters import Condition
-from service.index.schema import MIGRATIONS, SCHEMA_VERSION, create, is_readable, migrate
+from service.index.schema import CHECKSUMS_SINCE, MIGRATIONS, SCHEMA_VERSION, checksum, create, is_readable, migrate
 from service.index.transaction import Document, Transaction, rows_of
+from service.index.witness import Witness
 
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
 CACHED_STATEMENTS = 16  # a connection; each filter is its own statement, and a large one takes a megabyte
@@ -27,6 +28,9 @@ FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
     sqlite3.SQLITE_IOERR_SHMSIZE,
 }
 COLUMNS = "row, id, text, metadata, revision"
+VECTOR_COLUMNS = "row, id, vector"
+WITNESS = ".revision"  # suffix of the file beside the store
+REPAIR = "`crosslet index verify` lists what is damaged, `crosslet index repair` puts vectors right"
 
 
 @dataclass(frozen=True)
@@ -58,15 +62,19 @@ class DocumentStore:
         self._readers = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._mode = read_mode(path) if read_only else "rwc"
+        self._has_checksums = True
         self._lock = None if read_only else _lock_for_this_process(path)
+        self._witness: Witness | None = None
         try:
+            if not read_only:
+                self._witness = Witness(path.with_suffix(WITNESS))
             self._writer = self._connect()
             if not read_only:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")  # answered means on the disk
                 self._make_schema(fingerprint)
             self._check(fingerprint)
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             self.close()
             raise StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder") from exc
         except StoreError:
@@ -83,6 +91,17 @@ class DocumentStore:
         self.disconnect()
         if self._lock is not None:
             self._lock.close()
+        if self._witness is not None:
+            self._witness.close()
+            self._witness = None
+
+    @property
+    def _columns(self) -> str:
+        return f"{COLUMNS}, text_checksum" if self._has_checksums else f"{COLUMNS}, NULL"
+
+    @property
+    def _vector_columns(self) -> str:
+        return f"{VECTOR_COLUMNS}, vector_checksum" if self._has_checksums else f"{VECTOR_COLUMNS}, NULL"
 
     @property
     def revision(self) -> int:
@@ -93,11 +112,15 @@ class DocumentStore:
     def transaction(self) -> Iterator[Transaction]:
         """One write, by one thread; what is not committed at the end is rolled back.
 
-        Raises: StorageFull: the disk is full; nothing of this transaction was kept.
+        Raises: StorageFull: the disk is full; nothing of this transaction was kept.  Damaged.
         """
         try:
-            self._writer.execute("BEGIN IMMEDIATE")
-            yield Transaction(self._writer, self.revision + 1)
+            with _undamaged(self._path):
+                self._writer.execute("BEGIN IMMEDIATE")
+                transaction = Transaction(self._writer, self.revision + 1)
+                yield transaction
+            if not self._writer.in_transaction and self._witness is not None:
+                self._witness.write(transaction.revision)
         except sqlite3.OperationalError as exc:
             if exc.sqlite_errorcode in FULL:
                 raise StorageFull(
@@ -110,65 +133,76 @@ class DocumentStore:
 
     def count(self) -> int:
         """How many documents there are."""
-        return int(self._reader().execute("SELECT count(*) FROM documents").fetchone()[0])
+        with _undamaged(self._path):
+            return int(self._reader().execute("SELECT count(*) FROM documents").fetchone()[0])
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
-        return rows_of(self._reader(), ids)
+        with _undamaged(self._path):
+            return rows_of(self._reader(), ids)
 
     def get(self, id_: str) -> StoredDocument | None:
-        """One document by its id."""
-        found = self._reader().execute(f"SELECT {COLUMNS} FROM documents WHERE id = ?", (id_,)).fetchone()  # noqa: S608
-        return None if found is None else _document(found)
+        """One document by its id.
+
+        Raises, as every method that reads documents: Damaged: the disk gives another than was stored.
+        """
+        with _undamaged(self._path):
+            found = self._reader().execute(f"SELECT {self._columns} FROM documents WHERE id = ?", (id_,)).fetchone()  # noqa: S608
+            return None if found is None else _document(found)
 
     def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Ids by row number, without reading texts; unknown rows are left out."""
         query = "SELECT row, id FROM documents WHERE row IN (SELECT value FROM json_each(?))"
-        return dict(self._reader().execute(query, (json.dumps(list(rows)),)).fetchall())
+        with _undamaged(self._path):
+            return dict(self._reader().execute(query, (json.dumps(list(rows)),)).fetchall())
 
     def fetch(self, rows: Sequence[int]) -> dict[int, StoredDocument]:
         """Documents by row number; unknown rows are left out."""
-        query = f"SELECT {COLUMNS} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
-        return {found[0]: _document(found) for found in self._reader().execute(query, (json.dumps(list(rows)),))}
+        query = f"SELECT {self._columns} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
+        with _undamaged(self._path):
+            return {found[0]: _document(found) for found in self._reader().execute(query, (json.dumps(list(rows)),))}
 
     def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
         """The next documents: `limit`, or fewer when one more would pass `max_chars`; at least one if any is left."""
-        query = f"SELECT {COLUMNS} FROM documents WHERE row > ? ORDER BY row LIMIT ?"  # noqa: S608
+        query = f"SELECT {self._columns} FROM documents WHERE row > ? ORDER BY row LIMIT ?"  # noqa: S608
         documents: list[StoredDocument] = []
         chars = 0
-        for found in self._reader().execute(query, (after_row, limit + 1)):  # one more: shows whether there are others
-            _, _, text, metadata, _ = found
-            chars += len(text) + len(metadata)
-            if len(documents) == limit or (documents and chars > max_chars):
-                return Page(documents, next_row=documents[-1].row)
-            documents.append(_document(found))
+        with _undamaged(self._path):
+            for found in self._reader().execute(query, (after_row, limit + 1)):  # one more: shows if there are others
+                _, _, text, metadata, _, _ = found
+                chars += len(text) + len(metadata)
+                if len(documents) == limit or (documents and chars > max_chars):
+                    return Page(documents, next_row=documents[-1].row)
+                documents.append(_document(found))
         return Page(documents, next_row=None)
 
     def matching(self, condition: Condition) -> Rows:
         """The rows that a filter selects, in ascending order."""
         query = f"SELECT row FROM documents WHERE {condition.sql} ORDER BY row"  # noqa: S608 - built from constants
-        found = self._reader().execute(query, condition.values).fetchall()
+        with _undamaged(self._path):
+            found = self._reader().execute(query, condition.values).fetchall()
         return np.fromiter((row for (row,) in found), np.int64, len(found))
 
     def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
         """Every row with its vector, in batches; only those that changed after a revision, if one is given."""
-        query = "SELECT row, vector FROM documents ORDER BY row"
-        if changed_after:
-            query = f"SELECT row, vector FROM documents WHERE revision > {int(changed_after)}"  # noqa: S608
-        cursor = self._reader().execute(query)
-        while found := cursor.fetchmany(batch):
-            yield [row for row, _ in found], self._stacked([vector for _, vector in found])
+        which = f"WHERE revision > {int(changed_after)}" if changed_after else "ORDER BY row"
+        with _undamaged(self._path):
+            cursor = self._reader().execute(f"SELECT {self._vector_columns} FROM documents {which}")  # noqa: S608
+            while found := cursor.fetchmany(batch):
+                yield self._stacked(found)
 
     def vectors_of(self, rows: Sequence[int]) -> tuple[list[int], Vectors]:
         """Vectors by row number, in ascending order of rows; unknown rows are left out."""
-        query = "SELECT row, vector FROM documents WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"
-        found = self._reader().execute(query, (json.dumps(list(rows)),)).fetchall()
-        return [row for row, _ in found], self._stacked([vector for _, vector in found])
+        which = "WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"
+        query = f"SELECT {self._vector_columns} FROM documents {which}"  # noqa: S608
+        with _undamaged(self._path):
+            return self._stacked(self._reader().execute(query, (json.dumps(list(rows)),)).fetchall())
 
     def rows(self) -> Rows:
         """Every row number, in ascending order."""
-        found = self._reader().execute("SELECT row FROM documents")
-        return np.sort(np.fromiter((row for (row,) in found), np.int64))
+        with _undamaged(self._path):
+            found = self._reader().execute("SELECT row FROM documents")
+            return np.sort(np.fromiter((row for (row,) in found), np.int64))
 
     @contextmanager
     def snapshot(self) -> Iterator[int]:
@@ -180,8 +214,12 @@ class DocumentStore:
         finally:
             reader.execute("ROLLBACK")
 
-    def _stacked(self, vectors: Sequence[bytes]) -> Vectors:
-        return np.frombuffer(b"".join(vectors), "<f4").reshape(-1, self._dim)
+    def _stacked(self, found: Sequence[tuple[int, str, bytes, int | None]]) -> tuple[list[int], Vectors]:
+        for _, id_, vector, expected in found:
+            if expected is not None and checksum(vector) != expected:
+                raise _damaged(id_, "vector")
+        vectors_ND = np.frombuffer(b"".join(vector for _, _, vector, _ in found), "<f4").reshape(-1, self._dim)
+        return [row for row, _, _, _ in found], vectors_ND
 
     def _reader(self) -> sqlite3.Connection:
         """This thread's own connection: in WAL mode readers do not wait for the writer."""
@@ -217,6 +255,16 @@ class DocumentStore:
                 f"document store {self._path} has schema version {version}; "
                 f"this service reads {SCHEMA_VERSION} (CROSSLET_DATA)"
             )
+        self._has_checksums = int(version or 0) >= CHECKSUMS_SINCE  # an older store that is only read has none
+        revision = found.get("revision", "")
+        if not revision.isdecimal():
+            raise StoreError(f"document store {self._path} is damaged: its revision is {revision!r}")
+        answered = 0 if self._witness is None else self._witness.revision()
+        if int(revision) < answered:
+            raise StoreError(
+                f"document store {self._path} is of revision {revision}, but revision {answered} was answered for: it "
+                f"is damaged, or an older copy; to go on with it all the same, remove {self._path.with_suffix(WITNESS)}"
+            )
         stored = found.get("fingerprint", "unknown")
         if stored != fingerprint:
             raise StoreError(
@@ -228,9 +276,29 @@ class DocumentStore:
         return dict(self._writer.execute("SELECT key, value FROM store").fetchall())
 
 
-def _document(found: tuple[int, str, str, str, int]) -> StoredDocument:
-    row, id_, text, metadata, revision = found
+def _document(found: tuple[int, str, str, str, int, int | None]) -> StoredDocument:
+    row, id_, text, metadata, revision, expected = found
+    if expected is not None and checksum(id_, text, metadata) != expected:
+        raise _damaged(id_, "text or metadata")
     return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
+
+
+def _damaged(id_: str, what: str) -> Damaged:
+    name = orjson.dumps(id_).decode()
+    return Damaged(f"the {what} of document {name} is damaged on the disk: put it again, or delete it ({REPAIR})")
+
+
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    """SQLite's own finds of damage, in our words."""
+    try:
+        yield
+    except sqlite3.DatabaseError as exc:
+        if str(exc).startswith("Could not decode"):  # the rest of it is a user's text: no log may have it
+            raise Damaged(f"document store {path} is damaged on the disk (no UTF-8); {REPAIR}") from None
+        if getattr(exc, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise
+        raise Damaged(f"document store {path} is damaged on the disk ({exc}); {REPAIR}") from exc
 
 
 def read_mode(path: Path) -> str:

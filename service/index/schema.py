@@ -1,14 +1,16 @@
 """The tables of the document store, and how older stores become today's. Knows SQL; opens no file.
 
-documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change
+documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change, checksums
 fields     one row a scalar of the metadata, so that a filter is an index look-up
 store      schema version, fingerprint of the model that made the vectors, dim, revision
 """
 
 import sqlite3
+import zlib
 from collections.abc import Mapping
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+CHECKSUMS_SINCE = 3
 TABLES = """
 CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
@@ -17,7 +19,9 @@ CREATE TABLE documents (
     text TEXT NOT NULL,
     metadata TEXT NOT NULL,
     vector BLOB NOT NULL,
-    revision INTEGER NOT NULL
+    revision INTEGER NOT NULL,
+    text_checksum INTEGER NOT NULL DEFAULT 0,
+    vector_checksum INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE fields (
     key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
@@ -28,7 +32,21 @@ CREATE INDEX documents_by_revision ON documents (revision);
 """
 MIGRATIONS: Mapping[int, str] = {  # from a version to the next; never edited once released
     1: "CREATE INDEX documents_by_revision ON documents (revision);",
+    2: """
+ALTER TABLE documents ADD COLUMN text_checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE documents ADD COLUMN vector_checksum INTEGER NOT NULL DEFAULT 0;
+UPDATE documents SET text_checksum = checksum(id, text, metadata), vector_checksum = checksum(vector);
+""",
 }
+
+
+def checksum(*parts: str | bytes) -> int:
+    """CRC-32 of the parts, their lengths included: SQLite finds no flipped bit inside a text or a vector by itself."""
+    value = 0
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        value = zlib.crc32(data, zlib.crc32(len(data).to_bytes(8, "little"), value))
+    return value
 
 
 def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
@@ -40,6 +58,7 @@ def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> Non
 
 def migrate(connection: sqlite3.Connection, found: int) -> None:
     """Bring a store of an older version to today's, one version at a time, each in a transaction of its own."""
+    connection.create_function("checksum", -1, checksum, deterministic=True)
     for version in range(found, SCHEMA_VERSION):
         bump = f"UPDATE store SET value = '{version + 1}' WHERE key = 'schema_version';"  # noqa: S608
         connection.executescript(f"BEGIN;{MIGRATIONS[version]}{bump}COMMIT;")

@@ -9,6 +9,13 @@ import orjson
 
 from service.index.base import Vectors
 from service.index.filters import stored_kinds
+from service.index.schema import checksum
+
+COLUMNS = ("id", "text", "metadata", "vector", "revision", "text_checksum", "vector_checksum")
+UPSERT = (
+    f"INSERT INTO documents ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - constants
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in COLUMNS[1:])} RETURNING row"
+)
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,10 @@ class Transaction:
         self._connection.execute("COMMIT")
 
     def _upsert_one(self, document: Document, vector: bytes) -> int:
+        metadata = orjson.dumps(document.metadata).decode()
+        checksums = checksum(document.id, document.text, metadata), checksum(vector)
         (row,) = self._connection.execute(
-            "INSERT INTO documents (id, text, metadata, vector, revision) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET text = excluded.text, metadata = excluded.metadata, "
-            "vector = excluded.vector, revision = excluded.revision RETURNING row",
-            (document.id, document.text, orjson.dumps(document.metadata).decode(), vector, self.revision),
+            UPSERT, (document.id, document.text, metadata, vector, self.revision, *checksums)
         ).fetchone()
         self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
         self._connection.executemany(

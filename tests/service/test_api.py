@@ -1,6 +1,8 @@
 import base64
 import json
 import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -473,6 +475,19 @@ def test_a_full_index_is_507_and_says_both_numbers(serve: Serve) -> None:
     put(client, {"id": "a", "text": "hallo"})
     assert_refused(put(client, {"id": "b", "text": "hallo"}), 507, "Backend", "144", "100", "CROSSLET_MAX_INDEX_BYTES")
     assert client.get("/documents").json()["total"] == 1
+
+
+def test_a_damaged_document_is_named_until_it_is_put_again(serve: Serve, tmp_path: Path) -> None:
+    client = serve(data=tmp_path / "data")
+    put(client, {"id": "a", "text": "hallo"}, {"id": "b", "text": "danke"})
+    with closing(sqlite3.connect(tmp_path / "data/documents.sqlite3")) as connection, connection:
+        connection.execute("UPDATE documents SET text = 'hello' WHERE id = 'a'")  # as a flipped bit does
+    for response in (client.get("/documents/a"), client.post("/search", json={"query": "hallo"})):
+        assert_refused(response, 500, "Backend", 'document "a" is damaged on the disk', "put it again, or delete it")
+        assert "hello" not in response.text
+    assert client.get("/documents/b").json()["text"] == "danke"
+    put(client, {"id": "a", "text": "hallo"})
+    assert found(client.post("/search", json={"query": "hallo"}))[0] == "a"
 
 
 # --- /v1/embeddings

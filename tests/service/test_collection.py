@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.bulk.store_file import open_store_file
+from service.bulk.upkeep import verify
 from service.errors import InvalidInput, StorageFull, StoreError
 from service.index.collection import Collection
 from service.index.documents import Document, DocumentStore
@@ -166,17 +168,23 @@ def test_a_store_of_a_later_schema_is_refused(tmp_path: Path) -> None:
     with connection:
         connection.execute("UPDATE store SET value = '9' WHERE key = 'schema_version'")
     connection.close()
-    with pytest.raises(StoreError, match="schema version 9; this service reads 2"):
+    with pytest.raises(StoreError, match="schema version 9; this service reads 3"):
         open_collection(tmp_path)
 
 
-def test_a_store_of_the_first_schema_opens_and_becomes_todays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_an_earlier_schema_opens_and_becomes_todays(tmp_path: Path, version: int) -> None:
     """The file is what that release wrote: two documents at revisions 1 and 2, a third deleted at 3."""
     connection = sqlite3.connect(tmp_path / "documents.sqlite3")
-    connection.executescript((Path(__file__).parent / "stores" / "schema-1.sql").read_text(encoding="utf-8"))
+    script = Path(__file__).parent / "stores" / f"schema-{version}.sql"
+    connection.executescript(script.read_text(encoding="utf-8"))
     connection.close()
+    with open_store_file(tmp_path / "documents.sqlite3") as file:
+        assert verify(file, advance=lambda _: None) == []
     beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
     assert beside.count() == 2  # read as it is
+    assert [document.id for document in beside.page(after_row=0, limit=9, max_chars=999).documents] == ["de/1", "fr/1"]
+    assert sum(len(rows) for rows, _ in beside.vectors()) == 2
     beside.close()
     collection = open_collection(tmp_path)
     assert ids(collection, unit(0, 0, 0, 1), 5) == ["fr/1", "de/1"]
@@ -184,10 +192,12 @@ def test_a_store_of_the_first_schema_opens_and_becomes_todays(tmp_path: Path) ->
     assert put(collection, {"tr/1": unit(0, 1, 0, 0)}) == 4
     collection.close()
     connection = sqlite3.connect(tmp_path / "documents.sqlite3")
-    assert connection.execute("SELECT value FROM store WHERE key = 'schema_version'").fetchone() == ("2",)
+    assert connection.execute("SELECT value FROM store WHERE key = 'schema_version'").fetchone() == ("3",)
     assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'documents_by_revision'").fetchone() == (
         1,
     )
+    unchecked = "SELECT count(*) FROM documents WHERE text_checksum = 0 OR vector_checksum = 0"
+    assert connection.execute(unchecked).fetchone() == (0,)
     connection.close()
 
 

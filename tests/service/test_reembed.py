@@ -67,7 +67,11 @@ def test_a_store_is_made_over_for_another_model(tmp_path: Path) -> None:
     assert made.search(vector_of("Hund", NEW_DIM), top_k=3, filter_={"of": "c"})[0].document.text == "köpek"
     assert made.put([Document("d", "x", {})], vector_of("x", NEW_DIM)[None]) > revision
     made.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.lock", "documents.sqlite3"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "documents.lock",
+        "documents.revision",
+        "documents.sqlite3",
+    ]
 
 
 def test_the_service_goes_on_with_the_old_store_until_the_end(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""Makes anew the vectors that the disk has damaged. Knows stores; knows no encoder."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from service.bulk.engine import Engine
+from service.bulk.store_file import Row, open_store_file
+from service.index.documents import Document, DocumentStore
+
+BATCH_DOCUMENTS = 64  # a transaction
+
+
+@dataclass
+class Repaired:
+    """What became of the damage.  lost: ids of documents whose text or metadata are damaged, and stay so."""
+
+    vectors: int = 0
+    lost: list[str] = field(default_factory=list)
+
+
+def repair(
+    path: Path,
+    engine: Engine,
+    *,
+    fingerprint: str,
+    dim: int,
+    advance: Callable[[int], object] = lambda documents: None,
+) -> Repaired:
+    """Embed again each text whose vector is not the one that was stored.
+
+    Args: advance: told of documents looked at.
+    Raises: StoreError: another process has the store, or it is of another model.
+    """
+    done = Repaired()
+    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # nobody else writes from here on
+    try:
+        with open_store_file(path) as file:
+            pending: list[list[Document]] = []
+
+            def texts() -> Iterator[list[str]]:
+                for batch in _batches(file.rows(), done, advance):
+                    pending.append(batch)
+                    yield [document.text for document in batch]
+
+            with closing(engine(texts())) as vectors:
+                for embedded in vectors:
+                    documents = pending.pop(0)
+                    with store.transaction() as transaction:
+                        transaction.upsert(documents, embedded.vectors_ND)
+                        transaction.commit()
+                    done.vectors += len(documents)
+    finally:
+        store.close()
+    return done
+
+
+def _batches(rows: Iterator[Row], done: Repaired, advance: Callable[[int], object]) -> Iterator[list[Document]]:
+    """Documents of sound text and damaged vector; those of damaged text are noted."""
+    batch: list[Document] = []
+    for row in rows:
+        advance(1)
+        if not row.is_text_sound:
+            done.lost.append(row.id)
+        elif not row.is_vector_sound:
+            batch.append(Document(row.id, row.text.decode(), orjson.loads(row.metadata)))
+            if len(batch) == BATCH_DOCUMENTS:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
