@@ -1,16 +1,21 @@
-"""How search grows with the documents: ours beside plain FAISS and milvus-lite on the same vectors.
+"""How search grows with the documents: ours beside plain FAISS, milvus-lite and txtai on the same vectors.
 
 python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000] [--model FOLDER] [--sentences N]
 
 Vectors are those of N real sentences of DIR/parallel; beyond N they are repeated with noise of norm 0.3. Queries are
 vectors of other sentences. Prints p50 and p99 of one search (top 10, one thread), recall@10 against exact search,
-memory and seconds to load. Ours is the whole look-up: index, own vectors, ids and texts from SQLite. Minutes.
+memory and seconds to load. Ours is the whole look-up: index, own vectors, ids and texts from SQLite; so is that of
+txtai, which has an environment of its own. Minutes.
 
 N documents, Q queries, D dims
 """
 
 import argparse
 import gzip
+import json
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +39,8 @@ TOP_K = 10
 NOISE = 0.3
 BATCH = 2000
 SENTENCES_A_FILE = 80
+ROOT = Path(__file__).parents[1]
+TXTAI = ROOT / ".bench" / "txtai" / "bin" / "python"
 
 Search = Callable[[Vectors], list[int]]
 
@@ -113,6 +120,10 @@ def measure(vectors_ND: Vectors, query_QD: Vectors) -> Iterator[Measured]:
         flat_s,
     )
     yield milvus_lite(vectors_ND, query_QD, nearest_QK)
+    if TXTAI.exists():
+        yield txtai(vectors_ND, query_QD, nearest_QK)
+    else:
+        print(f"no txtai: benchmarks/envs/make.sh {TXTAI.parents[2]} txtai makes its environment", file=sys.stderr)
 
 
 def milvus_lite(vectors_ND: Vectors, query_QD: Vectors, nearest_QK: Rows) -> Measured:
@@ -135,6 +146,22 @@ def milvus_lite(vectors_ND: Vectors, query_QD: Vectors, nearest_QK: Rows) -> Mea
         found = timed("milvus-lite", search, query_QD, nearest_QK, None, load_s)
         client.close()
     return found
+
+
+def txtai(vectors_ND: Vectors, query_QD: Vectors, nearest_QK: Rows) -> Measured:
+    """txtai with its own settings, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        arrays = [Path(folder) / "vectors.npy", Path(folder) / "queries.npy"]
+        for path, array in zip(arrays, (vectors_ND, query_QD), strict=True):
+            np.save(path, array)
+        command = [TXTAI, ROOT / "benchmarks" / "txtai_search.py", *arrays]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    answer = json.loads(said.stdout.splitlines()[-1])
+    found = sum(
+        len(set(rows) & set(nearest)) for rows, nearest in zip(answer["found"], nearest_QK.tolist(), strict=True)
+    )
+    p50_ms, p99_ms = 1000 * np.percentile(answer["took_s"], [50, 99])
+    return Measured("txtai", float(p50_ms), float(p99_ms), found / nearest_QK.size, None, answer["load_s"])
 
 
 def timed(

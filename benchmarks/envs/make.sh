@@ -20,7 +20,7 @@ make_environment() {
   "${PYTHON:-python3}" -m venv --clear "$folder/$name" || return
   case $name in
     crosslet) "${pip[@]}" --require-hashes -r "$lock" || return ;;
-    infinity | sentence-transformers)
+    infinity | sentence-transformers | txtai)
       "$root/scripts/install-torch.sh" "$folder/$name/bin/python" cpu || return
       "${pip[@]}" -r "$lock" || return
       ;;
