@@ -14,6 +14,7 @@ from service.fair_queue import EncodedBatch, FairQueue, InputError, Job, Work
 Encode = Callable[[TextInput, bool], Encoded]
 
 LONGEST_RETRY_S = 60
+LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end together, and late ones would all be in vain
 
 
 class EncoderPool:
@@ -73,8 +74,11 @@ class EncoderPool:
     @property
     def retry_after_s(self) -> int:
         """When the texts that wait now will have been computed, in whole seconds."""
-        drain_s = self._queue.unstarted * self._mean_text_s / max(1, len(self._threads))
-        return min(LONGEST_RETRY_S, max(1, math.ceil(drain_s)))
+        return min(LONGEST_RETRY_S, max(1, math.ceil(self._seconds(self._queue.unstarted))))
+
+    def _seconds(self, texts: int) -> float:
+        """About how long the workers take for so many."""
+        return texts * self._mean_text_s / max(1, len(self._threads))
 
     def trouble(self, *, stall_timeout_s: float) -> str | None:
         """Why the pool cannot serve now, or None: a worker died, or texts wait and none gets finished."""
@@ -90,7 +94,7 @@ class EncoderPool:
     async def encode(self, texts: Sequence[TextInput], *, truncate: bool = True) -> EncodedBatch:
         """Embed the texts of one request. A cancelled call drops those of its texts that nobody else waits for.
 
-        Raises: Overloaded: the queue has no room, or texts still waited after `request_timeout_s`.
+        Raises: Overloaded: the queue has no room or no time, or texts still waited after `request_timeout_s`.
                 NotReady: the pool is closing.  InputError: a text failed; the rest of the request is dropped.
         """
         loop = asyncio.get_running_loop()
@@ -122,6 +126,13 @@ class EncoderPool:
                     f"the limit is {self._max_queue_texts} (CROSSLET_MAX_QUEUE_TEXTS)",
                     retry_after_s=self.retry_after_s,
                 )
+            drain_s = self._seconds(self._queue.unstarted + count)
+            if self._queue.depth and drain_s > self._request_timeout_s * LONGEST_WAIT:
+                raise Overloaded(
+                    f"the texts that wait and the {count} of the request would take about {drain_s:.0f} s; a request "
+                    f"may wait {self._request_timeout_s:g} s for all of its texts (CROSSLET_REQUEST_TIMEOUT_S)",
+                    retry_after_s=self.retry_after_s,
+                )
             if not self._queue.depth:
                 self._progress_at = job.admitted_at  # the wait starts now, not when the last request ended
             self._queue.push(job)
@@ -136,9 +147,10 @@ class EncoderPool:
             with self._wake:
                 waiting = sum(not work.is_started for work in job.works)
                 if waiting:
+                    self._queue.drop(job)  # these texts are not among those that a later request waits for
                     raise Overloaded(
                         f"{waiting} of the request's {len(job.texts)} texts still waited for a worker after "
-                        f"{self._request_timeout_s:g} s (CROSSLET_REQUEST_TIMEOUT_S)",
+                        f"{self._request_timeout_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer at once",
                         retry_after_s=self.retry_after_s,
                     ) from exc
             await done.wait()

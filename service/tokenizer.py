@@ -3,6 +3,7 @@
 L tokens
 """
 
+import os
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class TokenisedText:
 
 
 class Tokenizer:
-    """One tokenizer, shared by every worker: `encode` is read-only and releases the GIL.
+    """One tokenizer, shared by every worker.
 
     It takes some hundred bytes for each character while it works, so long texts take their turn: at any time the
     workers together tokenise one text of any length, and else only ones of at most LONG_TEXT_CHARS characters.
@@ -42,6 +43,7 @@ class Tokenizer:
         # The cut is made below, so that the full length is known without building the overflowing pieces.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers are the parallelism
         self.max_length = max_length
         self._long_text = threading.Lock()
 
@@ -54,7 +56,7 @@ class Tokenizer:
     def tokenise(self, text: str) -> TokenisedText:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
         with self._long_text if len(text) > LONG_TEXT_CHARS else nullcontext():
-            encoding = self._tokenizer.encode(text)
+            (encoding,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode` it lets go of the GIL
         ids: list[int] = encoding.ids
         full_length = len(ids)
         if full_length <= self.max_length:

@@ -42,6 +42,8 @@ class Connection:
 
         Raises: Refused: nothing listens.  Lost: the connection ended; whether the request was read is not known.
         """
+        if self._streams is not None and self._streams[0].at_eof():  # the server has closed it, being idle
+            await self.close()
         if self._streams is None:
             try:
                 self._streams = await asyncio.open_connection(HOST, self._port)

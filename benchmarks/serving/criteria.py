@@ -66,7 +66,7 @@ def _peers(run: Run, cores: int) -> Iterator[Criterion]:
     for load in (MANY, BATCH_32):
         ours = run.load(OURS.name, cores, load, _rate)
         engines = [run.load(peer.name, cores, load, _rate) for peer in (INFINITY_OPTIMUM, INFINITY_TORCH)]
-        best = max((rate for rate in engines if rate is not None), default=None)
+        best = None if None in engines else max(rate for rate in engines if rate is not None)
         yield Criterion(f"{load.name}: times infinity's better engine", ratio(ours, best), TIMES_INFINITY, False)
         plain = run.load(PLAIN.name, cores, load, _rate)
         yield Criterion(f"{load.name}: times the {PLAIN.name}", ratio(ours, plain), TIMES_PLAIN, False)

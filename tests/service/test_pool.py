@@ -341,6 +341,26 @@ def test_texts_that_wait_too_long_are_given_up_with_the_setting_named() -> None:
     asyncio.run(scenario())
 
 
+def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
+    """Requests in a fair queue end together: admitted all the same, each would be computed in part and in vain."""
+
+    async def scenario() -> None:
+        gate = Gate()
+        pool = EncoderPool(
+            gate.encode, workers=1, max_queue_texts=1000, request_timeout_s=0.1
+        )  # first guess: 2 ms a text
+        alone = asyncio.create_task(pool.encode([f"long {number}" for number in range(40)]))  # nobody else's time
+        await until(lambda: pool.depth == 40)
+        with pytest.raises(Overloaded, match=r"the 5 of the request .* 0\.1 s .*\(CROSSLET_REQUEST_TIMEOUT_S\)"):
+            await pool.encode([f"late {number}" for number in range(5)])
+        assert pool.depth == 40
+        alone.cancel()
+        await asyncio.gather(alone, return_exceptions=True)
+        assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
 def test_a_kept_vector_is_answered_without_a_worker_and_is_the_same_to_the_bit(encoder: Encoder) -> None:
     async def scenario() -> None:
         cache = VectorCache(10**6, fingerprint="f", dim=16)
