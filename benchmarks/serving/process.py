@@ -38,6 +38,7 @@ class Server:
     pid: int
     port: int
     cold_start_s: float  # exec to the first answer
+    cores: tuple[int, ...]
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """(len(texts), D) float32.
@@ -73,7 +74,7 @@ def running(peer: Peer, *, folder: Path, cores: Sequence[int]) -> Iterator[Serve
             raise PeerFailed(f"{pinned[0]} cannot be started: {exc.strerror}") from exc
         try:
             _wait_for_answer(peer, process, port, log_path)
-            yield Server(peer, process.pid, port, time.perf_counter() - started)
+            yield Server(peer, process.pid, port, time.perf_counter() - started, tuple(cores))
         finally:
             _end(process)
 

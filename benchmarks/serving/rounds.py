@@ -78,6 +78,7 @@ def _measure(server: Server, plan: Plan, cores: int, round_: int) -> Iterator[Re
 
 
 def _measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int) -> LoadResult:
+    procfs.hold(server.pid, server.cores)
     requests = prebuilt(server.peer, load, plan.short if load.batch == 1 else plan.mixed)
     run_load(server.port, requests, clients=load.clients, seconds=plan.seconds * WARM_UP_SHARE)
     busy_started_s, cpu_started_s = procfs.busy_seconds(), procfs.cpu_seconds(server.pid)

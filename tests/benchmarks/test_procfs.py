@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,8 @@ def test_a_process_that_has_ended_has_no_memory_and_no_time(tmp_path: Path) -> N
 
 
 def test_a_busy_machine_is_one_that_is_neither_idle_nor_waits_for_a_disk(tmp_path: Path) -> None:
-    (tmp_path / "stat").write_text("cpu  1 2 4 1000 1000 8 16 1000 1000 1000\ncpu0 1 2 4 1000 1000 8 16 1000 0 0\n")
-    assert procfs.busy_seconds(tmp_path) == pytest.approx(31 / os.sysconf("SC_CLK_TCK"))
+    (tmp_path / "stat").write_text("cpu  1 2 4 1000 1000 8 16 32 1000 1000\ncpu0 1 2 4 1000 1000 8 16 32 0 0\n")
+    assert procfs.busy_seconds(tmp_path) == pytest.approx(63 / os.sysconf("SC_CLK_TCK"))
 
 
 def test_a_real_process_uses_what_it_says() -> None:
@@ -50,3 +51,27 @@ def test_a_real_process_uses_what_it_says() -> None:
         assert procfs.peak_bytes(process.pid) >= procfs.resident_bytes(process.pid)
         assert procfs.cpu_seconds(process.pid) > 0.01
         process.communicate("\n")
+
+
+def test_threads_that_pinned_themselves_elsewhere_are_brought_back() -> None:
+    """As ONNX Runtime's do."""
+    ended, pinned = threading.Event(), threading.Event()
+    allowed = sorted(os.sched_getaffinity(0))
+    seen: list[int] = []
+
+    def work() -> None:
+        os.sched_setaffinity(0, {allowed[-1]})
+        seen.append(threading.get_native_id())
+        pinned.set()
+        ended.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert pinned.wait(10)
+        procfs.hold(os.getpid(), allowed[:1])
+        assert os.sched_getaffinity(seen[0]) == set(allowed[:1])
+    finally:
+        procfs.hold(os.getpid(), allowed)
+        ended.set()
+        thread.join()
