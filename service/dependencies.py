@@ -55,7 +55,7 @@ class Embedder:
         )
         self._facts.texts += len(texts)
         try:
-            batch = await _while_connected(self._request, pool.encode(texts, truncate=truncate))
+            batch = await while_connected(self._request, pool.encode(texts, truncate=truncate))
         except InputError as exc:
             raise type(exc.cause)(f"{place(exc.position)} {exc.cause}") from exc.cause.__cause__
         self._account(batch)
@@ -113,7 +113,7 @@ def cut_dimensions(embedding_BD: npt.NDArray[np.float32], dimensions: int | None
     return kept
 
 
-async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Await work, or drop it when the client leaves."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnected(request))

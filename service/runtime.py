@@ -23,6 +23,7 @@ from service.memory import growth_during, resident_bytes, return_free_memory
 from service.memory_budget import MemoryBudget
 from service.metrics import Metrics
 from service.pool import EncoderPool
+from service.readers import Readers
 from service.settings import Settings
 
 P = ParamSpec("P")
@@ -32,10 +33,6 @@ T = TypeVar("T")
 EMBEDDED_READERS, REMOTE_READERS = 2, 16
 
 logger = logging.getLogger(__name__)
-
-
-def _threads(count: int) -> Executor:
-    return ThreadPoolExecutor(count, thread_name_prefix="reader")
 
 
 @dataclass
@@ -56,14 +53,17 @@ class Runtime:
     collection: DocumentIndex
     metrics: Metrics
     memory: MemoryBudget
+    readers: Readers
     refused: str | None = None  # why the fallback model is served
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
-    _readers: Executor = field(default_factory=lambda: _threads(EMBEDDED_READERS))
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking look-up off the event loop; it does not wait for writes."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: call(*args, **kwargs))
+        """Run a blocking look-up off the event loop; it does not wait for writes.
+
+        Raises: Overloaded: too many wait.
+        """
+        return await self.readers.run(lambda: call(*args, **kwargs))
 
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking change off the event loop, one after the other; once begun, it ends, whoever waits."""
@@ -86,7 +86,7 @@ class Runtime:
         """Finish what was accepted and close the store. Blocks."""
         self.lifecycle.is_draining = True
         self.pool.close()
-        self._readers.shutdown()
+        self.readers.shutdown()
         self._writer.shutdown()
         self.collection.close()
 
@@ -182,5 +182,6 @@ def load_runtime(settings: Settings) -> Runtime:
         "runtime loaded",
         extra={"workers": pool.workers, "resident_bytes": resident_bytes(), "pass_bytes": pass_bytes},
     )
-    readers = _threads(EMBEDDED_READERS if settings.index == EMBEDDED else REMOTE_READERS)
-    return Runtime(settings, manifest, pool, collection, metrics, memory, choice.refused, _readers=readers)
+    threads = EMBEDDED_READERS if settings.index == EMBEDDED else REMOTE_READERS
+    readers = Readers(threads, max_waiting=settings.max_queue_reads)
+    return Runtime(settings, manifest, pool, collection, metrics, memory, readers, choice.refused)

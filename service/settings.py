@@ -46,6 +46,9 @@ class Settings(BaseSettings):
         description="Longest text in characters: a text is tokenised whole before it is cut; above it: 422.",
     )
     max_queue_texts: int = Field(default=4096, ge=1, description="Most texts waiting for a worker; above it: 429.")
+    max_queue_reads: int = Field(
+        default=1024, ge=1, description="Most look-ups of documents waiting, searches too; above it: 429."
+    )
     request_timeout_s: float = Field(
         default=30.0, gt=0, description="Most seconds a request's texts wait for a worker; after it: 429."
     )

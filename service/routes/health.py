@@ -1,5 +1,7 @@
 """GET /health, /ready, /metrics and /info. Knows what to report; these never enter the queue."""
 
+import asyncio
+
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -41,8 +43,8 @@ async def ready(runtime: RuntimeDependency) -> Response:
 )
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
-    # Off the event loop: the number of documents may be asked of another process.
-    return Response(await runtime.read(runtime.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
+    # Off the event loop, for the number of documents may be asked of another process; not behind what waits to be read.
+    return Response(await asyncio.to_thread(runtime.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get(

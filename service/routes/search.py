@@ -3,10 +3,10 @@
 import time
 from collections.abc import Sequence
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from service.answers import dump_json, dumped_response
-from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed
+from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, one_or_listed, while_connected
 from service.document_schemas import SearchRequest, SearchResponse
 from service.errors import InvalidInput
 from service.index.backend import DocumentIndex
@@ -21,13 +21,16 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
 
 @router.post("/search", response_model=SearchResponse, responses=inference(), summary="Find documents")
-async def search(body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency) -> Response:
+async def search(
+    request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
+) -> Response:
     """The top_k documents with the largest cosine, in any language; how surely is `recall` in `GET /info`."""
     started_at = time.monotonic()
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
     batch = await embedder.embed(queries, name=name, place=one_or_listed(name, body.query))
-    answer = await runtime.read(_answer, runtime.collection, body, batch.embeddings, started_at=started_at)
+    looking_up = runtime.read(_answer, runtime.collection, body, batch.embeddings, started_at=started_at)
+    answer = await while_connected(request, looking_up)
     return dumped_response(answer, headers=cost_headers(batch))
 
 

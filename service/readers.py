@@ -1,0 +1,43 @@
+"""Blocking look-ups on a few threads, with a bounded line before them. Knows nothing about what is looked up."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from service.errors import Overloaded
+
+T = TypeVar("T")
+RETRY_S = 1
+
+
+class Readers:
+    """Threads for look-ups. Call `run` on one event loop."""
+
+    def __init__(self, threads: int, *, max_waiting: int) -> None:
+        """max_waiting: most look-ups that no thread has taken."""
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="reader")
+        self._threads = threads
+        self._max_waiting = max_waiting
+        self._pending = 0  # waiting or under way
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What the call gives. Cancelled while it waits, it is never made.
+
+        Raises: Overloaded: too many wait.
+        """
+        waiting = self._pending - self._threads
+        if waiting >= self._max_waiting:
+            raise Overloaded(
+                f"{waiting} look-ups wait; the limit is {self._max_waiting} (CROSSLET_MAX_QUEUE_READS)",
+                retry_after_s=RETRY_S,
+            )
+        self._pending += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        finally:
+            self._pending -= 1
+
+    def shutdown(self) -> None:
+        """Finish what was begun. Blocks."""
+        self._executor.shutdown()
