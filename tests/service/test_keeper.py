@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.errors import StorageFull
+from service.errors import StorageFull, StoreError
 from service.index.collection import Collection
 from service.index.documents import Document, DocumentStore
 from service.index.keeper import IndexKeeper
@@ -145,6 +145,9 @@ def test_a_store_from_a_backup_is_believed_not_its_snapshot(tmp_path: Path) -> N
     put(collection, vectors(1, seed=3), first=3000)
     collection.close()  # its snapshot knows of both
     (tmp_path / "documents.sqlite3").write_bytes(backup)
+    with pytest.raises(StoreError, match="remove .*documents.revision"):
+        open_collection(tmp_path)
+    (tmp_path / "documents.revision").unlink()
     again = open_collection(tmp_path)
     assert len(again) == len(rows)
     assert "d1" in found(again, rows[1])
