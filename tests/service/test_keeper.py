@@ -145,7 +145,7 @@ def test_a_store_from_a_backup_is_believed_not_its_snapshot(tmp_path: Path) -> N
     put(collection, vectors(1, seed=3), first=3000)
     collection.close()  # its snapshot knows of both
     (tmp_path / "documents.sqlite3").write_bytes(backup)
-    with pytest.raises(StoreError, match="remove .*documents.revision"):
+    with pytest.raises(StoreError, match=r"remove .*documents\.revision"):
         open_collection(tmp_path)
     (tmp_path / "documents.revision").unlink()
     again = open_collection(tmp_path)
