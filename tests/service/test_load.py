@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def gated_runtime(folder: Path, data: Path, **settings: Any) -> tuple[Runtime, S
     loaded = load_runtime(Settings(model=folder, data=data, workers=1, **settings))
     encoder = SlowEncoder(folder)
     pool = EncoderPool(encoder.encode, workers=1, max_queue_texts=loaded.settings.max_queue_texts)
-    runtime = Runtime(loaded.settings, loaded.manifest, pool, loaded.collection, loaded.metrics, loaded.memory)
+    runtime = replace(loaded, pool=pool)
     runtime.start()
     return runtime, encoder
 
