@@ -157,11 +157,7 @@ def txtai(vectors_ND: Vectors, query_QD: Vectors, nearest_QK: Rows) -> Measured:
         command = [TXTAI, ROOT / "benchmarks" / "txtai_search.py", *arrays]
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
     answer = json.loads(said.stdout.splitlines()[-1])
-    found = sum(
-        len(set(rows) & set(nearest)) for rows, nearest in zip(answer["found"], nearest_QK.tolist(), strict=True)
-    )
-    p50_ms, p99_ms = 1000 * np.percentile(answer["took_s"], [50, 99])
-    return Measured("txtai", float(p50_ms), float(p99_ms), found / nearest_QK.size, None, answer["load_s"])
+    return measured("txtai", answer["took_s"], answer["found"], nearest_QK, None, answer["load_s"])
 
 
 def timed(
@@ -170,15 +166,22 @@ def timed(
     """One search after the other, the first ten to warm up."""
     for query_D in query_QD[:10]:
         search(query_D)
-    took_s, found = [], 0
-    for query_D, nearest_K in zip(query_QD, nearest_QK.tolist(), strict=True):
+    took_s, found = [], []
+    for query_D in query_QD:
         started_at = time.perf_counter()
-        rows = search(query_D)
+        found.append(search(query_D))
         took_s.append(time.perf_counter() - started_at)
-        found += len(set(rows) & set(nearest_K))
+    return measured(name, took_s, found, nearest_QK, size_bytes, load_s)
+
+
+def measured(
+    name: str, took_s: list[float], found: list[list[int]], nearest_QK: Rows, size_bytes: int | None, load_s: float
+) -> Measured:
+    """The row of what was found and how long each search took."""
+    hits = sum(len(set(rows) & set(nearest)) for rows, nearest in zip(found, nearest_QK.tolist(), strict=True))
     p50_ms, p99_ms = 1000 * np.percentile(took_s, [50, 99])
     mib = None if size_bytes is None else size_bytes / 2**20
-    return Measured(name, float(p50_ms), float(p99_ms), found / nearest_QK.size, mib, load_s)
+    return Measured(name, float(p50_ms), float(p99_ms), hits / nearest_QK.size, mib, load_s)
 
 
 def fill(store: DocumentStore, vectors_ND: Vectors) -> None:

@@ -130,7 +130,8 @@ class EncoderPool:
             if self._queue.depth and drain_s > self._request_timeout_s * LONGEST_WAIT:
                 raise Overloaded(
                     f"the texts that wait and the {count} of the request would take about {drain_s:.0f} s; a request "
-                    f"may wait {self._request_timeout_s:g} s for all of its texts (CROSSLET_REQUEST_TIMEOUT_S)",
+                    f"may wait {self._request_timeout_s:g} s for all of its texts (CROSSLET_REQUEST_TIMEOUT_S): "
+                    "send fewer at once, or later",
                     retry_after_s=self.retry_after_s,
                 )
             if not self._queue.depth:

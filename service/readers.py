@@ -21,15 +21,19 @@ class Readers:
         self._max_waiting = max_waiting
         self._pending = 0  # waiting or under way
 
+    @property
+    def waiting(self) -> int:
+        """Look-ups that no thread has taken."""
+        return max(0, self._pending - self._threads)
+
     async def run(self, call: Callable[[], T]) -> T:
         """What the call gives. Cancelled while it waits, it is never made.
 
         Raises: Overloaded: too many wait.
         """
-        waiting = self._pending - self._threads
-        if waiting >= self._max_waiting:
+        if self.waiting >= self._max_waiting:
             raise Overloaded(
-                f"{waiting} look-ups wait; the limit is {self._max_waiting} (CROSSLET_MAX_QUEUE_READS)",
+                f"{self.waiting} look-ups wait; the limit is {self._max_waiting} (CROSSLET_MAX_QUEUE_READS)",
                 retry_after_s=RETRY_S,
             )
         self._pending += 1

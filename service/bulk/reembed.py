@@ -96,8 +96,8 @@ def _raise_revision(store: DocumentStore, revision: int) -> None:
 
 
 def _records(old: StoreFile) -> Iterator[Record]:
-    for number, document in enumerate(old.documents(), 1):
-        fields = {"id": document.id, "text": document.text, "metadata": orjson.loads(document.metadata)}
+    for number, document in enumerate(old.documents(with_vectors=False), 1):
+        fields = {"id": document.id, "text": document.text.decode(), "metadata": orjson.loads(document.metadata)}
         yield Record(number, number, fields)
 
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import orjson
 
 from service.errors import StartError, StoreError
-from service.index.documents import REPAIR, DocumentStore, read_mode
+from service.index.damage import REPAIR
+from service.index.documents import DocumentStore, read_mode
 from service.index.filters import stored_kinds
 from service.index.schema import CHECKSUMS_SINCE, checksum
 
@@ -26,18 +27,8 @@ OWN_FILES = ("documents.*", "index*")  # in the folder of documents.sqlite3
 
 
 @dataclass(frozen=True)
-class Exported:
-    """A document as `export` writes it.  metadata: JSON.  vector: little-endian float32."""
-
-    id: str
-    text: str
-    metadata: bytes
-    vector: bytes
-
-
-@dataclass(frozen=True)
 class Row:
-    """A document as its row has it, nothing of it believed."""
+    """A document as its row has it, nothing of it believed.  metadata: JSON.  vector: little-endian float32."""
 
     id: str
     text: bytes
@@ -79,16 +70,17 @@ class StoreFile:
         files = [file for pattern in OWN_FILES for file in self._path.parent.glob(pattern)]
         return sum(file.stat().st_size for file in files)
 
-    def documents(self) -> Iterator[Exported]:
+    def documents(self, *, with_vectors: bool) -> Iterator[Row]:
         """Every document, in the order of first arrival.
 
+        Args: with_vectors: its vector is wanted, and so must be sound, too.
         Raises: StoreError: one is not what was stored; those before it were given.
         """
         for row in self.rows():
-            if not (row.is_text_sound and row.is_vector_sound):
+            if not row.is_text_sound or (with_vectors and not row.is_vector_sound):
                 name = orjson.dumps(row.id).decode()
                 raise StoreError(f"document {name} of {self._path} is damaged on the disk ({REPAIR})")
-            yield Exported(row.id, row.text.decode(), row.metadata, row.vector)
+            yield row
 
     def missing(self, ids: Iterable[str]) -> list[str]:
         """Those of the ids that no document has."""

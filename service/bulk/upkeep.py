@@ -39,8 +39,8 @@ def stats(path: Path) -> Stats:
 
 def export_lines(file: StoreFile, *, vectors: bool) -> Iterator[bytes]:
     """Every document as a line of JSON, which `index build` takes; the vector is base64 of little-endian float32."""
-    for document in file.documents():
-        line = {"id": document.id, "text": document.text, "metadata": orjson.Fragment(document.metadata)}
+    for document in file.documents(with_vectors=vectors):
+        line = {"id": document.id, "text": document.text.decode(), "metadata": orjson.Fragment(document.metadata)}
         if vectors:
             line["vector"] = base64.b64encode(document.vector).decode()
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import orjson
 
-from service.errors import Damaged, StorageFull, StoreError
+from service.errors import StorageFull, StoreError
 from service.index.base import Rows, Vectors
+from service.index.damage import damaged_document, undamaged
 from service.index.filters import Condition
 from service.index.schema import CHECKSUMS_SINCE, MIGRATIONS, SCHEMA_VERSION, checksum, create, is_readable, migrate
 from service.index.transaction import Document, Transaction, rows_of
@@ -30,7 +31,6 @@ FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
 COLUMNS = "row, id, text, metadata, revision"
 VECTOR_COLUMNS = "row, id, vector"
 WITNESS = ".revision"  # suffix of the file beside the store
-REPAIR = "`crosslet index verify` lists what is damaged, `crosslet index repair` puts vectors right"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class DocumentStore:
         Raises: StorageFull: the disk is full; nothing of this transaction was kept.  Damaged.
         """
         try:
-            with _undamaged(self._path):
+            with undamaged(self._path):
                 self._writer.execute("BEGIN IMMEDIATE")
                 transaction = Transaction(self._writer, self.revision + 1)
                 yield transaction
@@ -133,12 +133,11 @@ class DocumentStore:
 
     def count(self) -> int:
         """How many documents there are."""
-        with _undamaged(self._path):
-            return int(self._reader().execute("SELECT count(*) FROM documents").fetchone()[0])
+        return int(self._all("SELECT count(*) FROM documents")[0][0])
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
-        with _undamaged(self._path):
+        with undamaged(self._path):
             return rows_of(self._reader(), ids)
 
     def get(self, id_: str) -> StoredDocument | None:
@@ -146,28 +145,25 @@ class DocumentStore:
 
         Raises, as every method that reads documents: Damaged: the disk gives another than was stored.
         """
-        with _undamaged(self._path):
-            found = self._reader().execute(f"SELECT {self._columns} FROM documents WHERE id = ?", (id_,)).fetchone()  # noqa: S608
-            return None if found is None else _document(found)
+        found = self._all(f"SELECT {self._columns} FROM documents WHERE id = ?", (id_,))  # noqa: S608
+        return _document(found[0]) if found else None
 
     def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Ids by row number, without reading texts; unknown rows are left out."""
         query = "SELECT row, id FROM documents WHERE row IN (SELECT value FROM json_each(?))"
-        with _undamaged(self._path):
-            return dict(self._reader().execute(query, (json.dumps(list(rows)),)).fetchall())
+        return dict(self._all(query, (json.dumps(list(rows)),)))
 
     def fetch(self, rows: Sequence[int]) -> dict[int, StoredDocument]:
         """Documents by row number; unknown rows are left out."""
         query = f"SELECT {self._columns} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
-        with _undamaged(self._path):
-            return {found[0]: _document(found) for found in self._reader().execute(query, (json.dumps(list(rows)),))}
+        return {found[0]: _document(found) for found in self._all(query, (json.dumps(list(rows)),))}
 
     def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
         """The next documents: `limit`, or fewer when one more would pass `max_chars`; at least one if any is left."""
         query = f"SELECT {self._columns} FROM documents WHERE row > ? ORDER BY row LIMIT ?"  # noqa: S608
         documents: list[StoredDocument] = []
         chars = 0
-        with _undamaged(self._path):
+        with undamaged(self._path):
             for found in self._reader().execute(query, (after_row, limit + 1)):  # one more: shows if there are others
                 _, _, text, metadata, _, _ = found
                 chars += len(text) + len(metadata)
@@ -179,14 +175,13 @@ class DocumentStore:
     def matching(self, condition: Condition) -> Rows:
         """The rows that a filter selects, in ascending order."""
         query = f"SELECT row FROM documents WHERE {condition.sql} ORDER BY row"  # noqa: S608 - built from constants
-        with _undamaged(self._path):
-            found = self._reader().execute(query, condition.values).fetchall()
+        found = self._all(query, condition.values)
         return np.fromiter((row for (row,) in found), np.int64, len(found))
 
     def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
         """Every row with its vector, in batches; only those that changed after a revision, if one is given."""
         which = f"WHERE revision > {int(changed_after)}" if changed_after else "ORDER BY row"
-        with _undamaged(self._path):
+        with undamaged(self._path):
             cursor = self._reader().execute(f"SELECT {self._vector_columns} FROM documents {which}")  # noqa: S608
             while found := cursor.fetchmany(batch):
                 yield self._stacked(found)
@@ -195,12 +190,11 @@ class DocumentStore:
         """Vectors by row number, in ascending order of rows; unknown rows are left out."""
         which = "WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"
         query = f"SELECT {self._vector_columns} FROM documents {which}"  # noqa: S608
-        with _undamaged(self._path):
-            return self._stacked(self._reader().execute(query, (json.dumps(list(rows)),)).fetchall())
+        return self._stacked(self._all(query, (json.dumps(list(rows)),)))
 
     def rows(self) -> Rows:
         """Every row number, in ascending order."""
-        with _undamaged(self._path):
+        with undamaged(self._path):
             found = self._reader().execute("SELECT row FROM documents")
             return np.sort(np.fromiter((row for (row,) in found), np.int64))
 
@@ -214,10 +208,14 @@ class DocumentStore:
         finally:
             reader.execute("ROLLBACK")
 
+    def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        with undamaged(self._path):
+            return self._reader().execute(query, values).fetchall()
+
     def _stacked(self, found: Sequence[tuple[int, str, bytes, int | None]]) -> tuple[list[int], Vectors]:
         for _, id_, vector, expected in found:
             if expected is not None and checksum(vector) != expected:
-                raise _damaged(id_, "vector")
+                raise damaged_document(id_, "vector")
         vectors_ND = np.frombuffer(b"".join(vector for _, _, vector, _ in found), "<f4").reshape(-1, self._dim)
         return [row for row, _, _, _ in found], vectors_ND
 
@@ -279,26 +277,8 @@ class DocumentStore:
 def _document(found: tuple[int, str, str, str, int, int | None]) -> StoredDocument:
     row, id_, text, metadata, revision, expected = found
     if expected is not None and checksum(id_, text, metadata) != expected:
-        raise _damaged(id_, "text or metadata")
+        raise damaged_document(id_, "text or metadata")
     return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
-
-
-def _damaged(id_: str, what: str) -> Damaged:
-    name = orjson.dumps(id_).decode()
-    return Damaged(f"the {what} of document {name} is damaged on the disk: put it again, or delete it ({REPAIR})")
-
-
-@contextmanager
-def _undamaged(path: Path) -> Iterator[None]:
-    """SQLite's own finds of damage, in our words."""
-    try:
-        yield
-    except sqlite3.DatabaseError as exc:
-        if str(exc).startswith("Could not decode"):  # the rest of it is a user's text: no log may have it
-            raise Damaged(f"document store {path} is damaged on the disk (no UTF-8); {REPAIR}") from None
-        if getattr(exc, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise
-        raise Damaged(f"document store {path} is damaged on the disk ({exc}); {REPAIR}") from exc
 
 
 def read_mode(path: Path) -> str:

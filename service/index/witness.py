@@ -19,7 +19,8 @@ class Witness:
         """Raises: OSError: the file cannot be made."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if os.fstat(self._file).st_size < LENGTH:
-            os.pwrite(self._file, b" " * LENGTH, 0)  # the room for all later writes
+            with suppress(OSError):  # a full disk must not keep the store from being read
+                os.pwrite(self._file, b" " * LENGTH, 0)  # the room for all later writes
 
     def revision(self) -> int:
         """What was answered for; 0: nothing yet, or the file is damaged itself."""

@@ -192,6 +192,15 @@ def test_a_damaged_vector_is_said_and_repaired_from_its_text(store: Path) -> Non
     assert differences(store) == "sound"
 
 
+def test_only_what_is_asked_for_must_be_sound(store: Path) -> None:
+    """A damaged vector is no obstacle to an export without vectors, nor to re-embedding."""
+    flip(store, VECTORS[9].tobytes())
+    with open_store_file(store / STORE) as file:
+        assert len(list(file.documents(with_vectors=False))) == COUNT
+        with pytest.raises(StoreError, match=r'document "d9" .* is damaged'):
+            list(file.documents(with_vectors=True))
+
+
 def nothing_to_embed(batches: Iterable[Sequence[str]]) -> Vectors:
     assert not list(batches)
     yield from ()

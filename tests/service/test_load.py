@@ -2,17 +2,19 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 
 from service.app import create_app
 from service.encoder import Encoded, TextInput, load_encoder
 from service.pool import EncoderPool
-from service.runtime import Runtime, load_runtime
+from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS
 
@@ -40,12 +42,16 @@ def gated_runtime(folder: Path, data: Path, **settings: Any) -> tuple[Runtime, S
     return runtime, encoder
 
 
-async def until_queued(runtime: Runtime, texts: int) -> None:
+async def until(happened: Callable[[], bool]) -> None:
     for _ in range(1000):
-        if runtime.pool.depth >= texts:
+        if happened():
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(f"never {texts} texts in the queue")
+    raise AssertionError("it did not happen within ten seconds")
+
+
+async def until_queued(runtime: Runtime, texts: int) -> None:
+    await until(lambda: runtime.pool.depth >= texts)
 
 
 def connect(runtime: Runtime) -> httpx.AsyncClient:
@@ -75,37 +81,40 @@ def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(tiny_model: Pat
     asyncio.run(scenario())
 
 
+def leaving_client(runtime: Runtime, path: str, body: bytes) -> tuple[asyncio.Task[None], asyncio.Event]:
+    """A request under way, and what makes its client leave."""
+    left, is_sent = asyncio.Event(), False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal is_sent
+        if not is_sent:
+            is_sent = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        return None
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        "scheme": "http",
+        "server": ("test", 80),
+    }
+    return asyncio.create_task(create_app(runtime)(scope, receive, send)), left
+
+
 def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model: Path, tmp_path: Path) -> None:
     async def scenario() -> None:
         runtime, encoder = gated_runtime(tiny_model, tmp_path)
-        app = create_app(runtime)
-        left = asyncio.Event()
         body = b'{"inputs": ["' + b'", "'.join([b"hallo"] * 100) + b'"]}'
-        first = True
-
-        async def receive() -> dict[str, Any]:
-            nonlocal first
-            if first:
-                first = False
-                return {"type": "http.request", "body": body, "more_body": False}
-            await left.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: object) -> None:
-            return None
-
-        scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            "path": "/embed",
-            "raw_path": b"/embed",
-            "query_string": b"",
-            "headers": [(b"content-type", b"application/json")],
-            "scheme": "http",
-            "server": ("test", 80),
-        }
-        request = asyncio.create_task(app(scope, receive, send))
+        request, left = leaving_client(runtime, "/embed", body)
         await until_queued(runtime, 99)
         left.set()
         await request
@@ -113,6 +122,30 @@ def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model: Path,
         encoder.gate.set()
         await asyncio.to_thread(runtime.close)
         assert encoder.count <= 1
+
+    asyncio.run(scenario())
+
+
+def test_a_search_is_not_made_for_a_client_that_left(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+        encoder.gate.set()
+        released, queries = threading.Event(), list[int]()
+        search = runtime.collection.search_all
+        monkeypatch.setattr(runtime.collection, "search_all", lambda *_, **__: queries.append(1) or search(*_, **__))
+        busy = [asyncio.create_task(runtime.read(released.wait)) for _ in range(EMBEDDED_READERS)]
+        request, left = leaving_client(runtime, "/search", b'{"query": "hallo"}')
+        await until(lambda: runtime.readers.waiting == 1)
+        left.set()
+        await request
+        released.set()
+        await asyncio.gather(*busy)
+        async with connect(runtime) as client:
+            assert (await client.post("/search", json={"query": "hallo"})).status_code == 200
+        assert len(queries) == 1
+        await asyncio.to_thread(runtime.close)
 
     asyncio.run(scenario())
 

@@ -45,9 +45,11 @@ def test_an_unknown_word_stays_and_too_many_make_no_gloss() -> None:
 
 
 def test_candidates_are_drawn_by_probability() -> None:
-    dictionary = Dictionary([("bank", "banka")] * 3 + [("bank", "břeh")] * 3)
+    dictionary = Dictionary([("bank", "banka")] * 12 + [("bank", "břeh")] * 3)
     drawn = generator()
-    assert {dictionary.gloss("bank", drawn) for _ in range(40)} == {"banka", "břeh"}
+    glosses = [dictionary.gloss("bank", drawn) for _ in range(200)]
+    assert set(glosses) == {"banka", "břeh"}
+    assert 130 < glosses.count("banka") < 190  # 0.8 of them
 
 
 def test_translation_probabilities_of_a_source_word_add_up_to_one() -> None:
