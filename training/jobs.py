@@ -22,6 +22,7 @@ from training.loop import Objective, train
 from training.model import compile_layers
 from training.processes import is_main_process, on_main_process
 from training.pruning import count_pieces, prune_tokenizer
+from training.rounding import train_with_rounded_words
 from training.run import CHECKPOINT, Run
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
@@ -176,6 +177,8 @@ def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, fold
     assert isinstance(model, SentenceEncoder)  # noqa: S101  (for the type checker)
     if config.compile:
         compile_layers(model.encoder)
+    if config.round_words:
+        train_with_rounded_words(model.encoder)
     batches = BatchStream(
         plan,
         run.pair_encoder(config).pair_lengths,

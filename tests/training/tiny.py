@@ -13,12 +13,17 @@ VOCAB_SIZE, HIDDEN_SIZE = 60, 16
 
 
 def tiny_encoder(
-    *, layers: int = 2, recurrences: int = 1, bottleneck_size: int | None = None, seed: int = 0
+    *,
+    layers: int = 2,
+    recurrences: int = 1,
+    bottleneck_size: int | None = None,
+    hidden_size: int = HIDDEN_SIZE,
+    seed: int = 0,
 ) -> CrossletEncoder:
     torch.manual_seed(seed)
     base = BertConfig(
         vocab_size=VOCAB_SIZE,
-        hidden_size=HIDDEN_SIZE,
+        hidden_size=hidden_size,
         num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=32,
