@@ -45,13 +45,16 @@ class Embedder:
         """Embed texts in their order. name, place: what a message calls all of them, and one; default: name[position].
 
         Raises: InvalidInput: none, too many, or an empty one.  TextTooLong: over the limit, or `truncate` is off.
-                Overloaded, NotReady, InferenceFailed: as the pool and the memory budget say.  ClientGone: it left.
+                TooLarge, Overloaded, NotReady, InferenceFailed: as pool and memory budget say.  ClientGone: it left.
         """
         place = place or one_or_listed(name, texts)
         self._check(texts, name, place)
         pool = self._runtime.pool
         self._runtime.memory.check_texts(
-            pool.depth + len(texts), longest_chars=max(map(len, texts)), retry_after_s=pool.retry_after_s
+            len(texts),
+            waiting=pool.depth,
+            longest_chars=max(map(len, texts)),
+            retry_after_s=pool.retry_after_s,
         )
         self._facts.texts += len(texts)
         try:
@@ -71,9 +74,10 @@ class Embedder:
         if empty is not None:
             raise InvalidInput(f"{place(empty)} is empty; every text needs at least one character")
         for position, text in enumerate(texts):
-            if isinstance(text, str) and len(text) > longest:
+            if len(text) > longest:
+                units = "characters" if isinstance(text, str) else "token ids"
                 raise TextTooLong(
-                    f"{place(position)} has {len(text)} characters; the limit is {longest} (CROSSLET_MAX_TEXT_CHARS)"
+                    f"{place(position)} has {len(text)} {units}; the limit is {longest} (CROSSLET_MAX_TEXT_CHARS)"
                 )
 
     def _account(self, batch: EncodedBatch) -> None:

@@ -1,11 +1,12 @@
 """Holds the process under a ceiling: frees what it can, then refuses. Knows bytes; knows no text and no document."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 
-from service.errors import Overloaded, StartError, StorageFull
+from service.errors import Overloaded, StartError, StorageFull, TooLarge
 from service.memory import resident_bytes, return_free_memory
 
 READ_INTERVAL_S = 0.02  # resident bytes are read at most so often
@@ -14,9 +15,8 @@ RELEASE_INTERVAL_S = 1.0  # giving memory back takes milliseconds
 # share for one dimension of a vector, as a number and as decimals.
 CHARACTER_BYTES = 400
 DIMENSION_BYTES = 16
-SERVING_SHARE = (
-    4  # one part in so many of what the start leaves is not for documents: searches need it when they are many
-)
+LEAST_ROOM_BYTES = 10_000 * CHARACTER_BYTES  # for requests; a service that starts without would refuse them all
+SERVING_SHARE = 4  # one part in so many of what the start leaves is for searches, not for documents
 
 logger = logging.getLogger(__name__)
 
@@ -41,28 +41,37 @@ class MemoryBudget:
         self._lock = threading.Lock()
         self._read_at = self._released_at = float("-inf")
         self._last_bytes = 0
+        self._least_bytes = math.inf  # that the process has been seen to take
 
     def reserve(self, working_bytes: int) -> None:
-        """Keep this much for the workers from now on.
+        """Keep this much for the workers from now on. Call it when what the start alone needed is given back.
 
-        Raises: StartError: the ceiling is lower than that and what is taken already.
+        Raises: StartError: the ceiling leaves no room for a request beside that and what is taken already.
         """
         self._working_bytes = working_bytes
-        taken_bytes = self._resident()
-        if self._limit_bytes and taken_bytes + working_bytes > self._limit_bytes:
+        taken_bytes = self._read()
+        needed_bytes = working_bytes + LEAST_ROOM_BYTES
+        if self._limit_bytes and taken_bytes + needed_bytes > self._limit_bytes:
             raise StartError(
-                f"the service takes {taken_bytes} bytes at its start and its workers need {working_bytes} more; "
+                f"the service takes {taken_bytes} bytes at its start and its workers need {needed_bytes} more; "
                 f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET)"
             )
         self._serving_bytes = max(0, self._limit_bytes - taken_bytes - working_bytes) // SERVING_SHARE
 
-    def check_texts(self, count: int, *, longest_chars: int, retry_after_s: int) -> None:
-        """Let texts into the queue. count: of all that would wait then.
+    def check_texts(self, count: int, *, waiting: int, longest_chars: int, retry_after_s: int) -> None:
+        """Let texts into the queue. waiting: texts that are in it.
 
-        Raises: Overloaded: they would not fit.
+        Raises: TooLarge: they would never fit.  Overloaded: they would not fit now.
         """
-        total_bytes = self._over(longest_chars * CHARACTER_BYTES + count * self._dim * DIMENSION_BYTES)
+        text_bytes = longest_chars * CHARACTER_BYTES
+        total_bytes = self._over(text_bytes + (waiting + count) * self._dim * DIMENSION_BYTES)
         if total_bytes:
+            alone_bytes = text_bytes + count * self._dim * DIMENSION_BYTES
+            if self._least_bytes + self._working_bytes + alone_bytes > self._limit_bytes:
+                raise TooLarge(
+                    f"the request's texts need {alone_bytes} bytes of memory, more than the service has when it is "
+                    f"idle; the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET): send fewer, or shorter ones"
+                )
             raise Overloaded(
                 f"the service would take {total_bytes} bytes of memory; "
                 f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET)",
@@ -89,12 +98,17 @@ class MemoryBudget:
         with self._lock:
             now = time.monotonic()
             if now - self._read_at >= READ_INTERVAL_S:
-                self._read_at, self._last_bytes = now, self._resident()
+                self._read_at, self._last_bytes = now, self._read()
             if self._last_bytes + extra_bytes > self._limit_bytes and now - self._released_at >= RELEASE_INTERVAL_S:
                 self._released_at = now
                 self._release()
                 return_free_memory()
-                self._last_bytes = self._resident()
+                self._last_bytes = self._read()
                 logger.warning("memory is short", extra={"resident_bytes": self._last_bytes})
             total_bytes = self._last_bytes + extra_bytes
         return total_bytes if total_bytes > self._limit_bytes else 0
+
+    def _read(self) -> int:
+        taken_bytes = self._resident()
+        self._least_bytes = min(self._least_bytes, taken_bytes)
+        return taken_bytes

@@ -19,7 +19,7 @@ from service.index.documents import DocumentStore
 from service.index.keeper import IndexKeeper
 from service.index.milvus_address import EMBEDDED, milvus_address
 from service.index.snapshots import SnapshotFolder
-from service.memory import growth_during, resident_bytes, return_free_memory
+from service.memory import give_back_unused, growth_during, resident_bytes
 from service.memory_budget import MemoryBudget
 from service.metrics import Metrics
 from service.pool import EncoderPool
@@ -157,7 +157,7 @@ def load_runtime(settings: Settings) -> Runtime:
         "artifact loaded",
         extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
     )
-    return_free_memory()  # what the pass takes must not come out of what loading has left
+    give_back_unused()  # what the pass takes must not come out of what loading has left
     pass_bytes = growth_during(encoder.embed_longest)
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     memory = MemoryBudget(settings.memory_budget, dim=manifest.dim, release=cache.clear)
@@ -170,6 +170,7 @@ def load_runtime(settings: Settings) -> Runtime:
         request_timeout_s=settings.request_timeout_s,
         cache=cache,
     )
+    give_back_unused()  # what only the start needed is not to be counted
     memory.reserve(pool.workers * pass_bytes)
     metrics = Metrics(manifest)
     metrics.watch(

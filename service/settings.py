@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     max_text_chars: int = Field(
         default=100_000,
         ge=1,
-        description="Longest text in characters: a text is tokenised whole before it is cut; above it: 422.",
+        description="Longest text in characters or token ids: it is tokenised whole before it is cut; above it: 422.",
     )
     max_queue_texts: int = Field(default=4096, ge=1, description="Most texts waiting for a worker; above it: 429.")
     max_queue_reads: int = Field(

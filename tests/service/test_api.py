@@ -86,6 +86,12 @@ def test_a_text_that_would_take_much_memory_to_tokenise_is_refused_with_both_num
     assert client.post("/embed", json={"inputs": "é" * 100}).status_code == 200
     response = client.post("/embed", json={"inputs": ["a", "é" * 101]})
     assert_refused(response, 422, "Tokenizer", "inputs[1] has 101 characters", "100 (CROSSLET_MAX_TEXT_CHARS)")
+    response = client.post("/v1/embeddings", json={"input": [[5] * 100, [5] * 101]})
+    message = response.json()["error"]["message"]
+    assert (response.status_code, message) == (
+        422,
+        "input[1] has 101 token ids; the limit is 100 (CROSSLET_MAX_TEXT_CHARS)",
+    )
     assert_refused(put(client, {"id": "a", "text": "a" * 101}), 422, "Tokenizer", "documents[0]")
 
 

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from service import memory
+from service import memory, memory_budget
 from service.cache import VectorCache
-from service.errors import Overloaded, StartError, StorageFull
+from service.errors import Overloaded, StartError, StorageFull, TooLarge
 from service.memory_budget import MemoryBudget
 from service.settings import BUNDLED_MODEL
 from tests.service.test_process import ROOT, environment, free_port, running
@@ -29,6 +30,11 @@ class Process:
         self.cached = 0
 
 
+@pytest.fixture(autouse=True)
+def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_budget, "LEAST_ROOM_BYTES", 0)
+
+
 def budget(limit: int, process: Process, *, working: int = 0) -> MemoryBudget:
     made = MemoryBudget(limit, dim=4, release=process.release, resident=process.resident)
     made.reserve(working)
@@ -37,16 +43,32 @@ def budget(limit: int, process: Process, *, working: int = 0) -> MemoryBudget:
 
 def test_what_can_be_computed_again_goes_before_anything_is_refused() -> None:
     process = Process(taken=500, cached=400)
-    budget(1100, process, working=50).check_texts(1, longest_chars=0, retry_after_s=1)
+    budget(1100, process, working=50).check_texts(1, waiting=0, longest_chars=0, retry_after_s=1)
     assert process.cached == 400
     budget(1000, process).check_documents(300)
     assert process.cached == 0
 
 
 def test_texts_that_do_not_fit_are_refused_with_both_numbers_and_the_setting() -> None:
-    with pytest.raises(Overloaded, match=r"take 1264 bytes .* is 1200 \(CROSSLET_MEMORY_BUDGET\)") as caught:
-        budget(1200, Process(taken=700), working=100).check_texts(1, longest_chars=1, retry_after_s=7)
+    limited = budget(1300, Process(taken=700), working=100)
+    with pytest.raises(Overloaded, match=r"take 1328 bytes .* is 1300 \(CROSSLET_MEMORY_BUDGET\)") as caught:
+        limited.check_texts(1, waiting=1, longest_chars=1, retry_after_s=7)
     assert caught.value.retry_after_s == 7
+
+
+def test_texts_that_would_not_fit_even_alone_are_refused_for_good() -> None:
+    """They are not told to come again: nothing that ends would make room for them."""
+    process = Process(taken=700)
+    limited = budget(1200, process, working=100)
+    with pytest.raises(TooLarge, match=r"need 464 bytes .* is 1200 \(CROSSLET_MEMORY_BUDGET\)"):
+        limited.check_texts(1, waiting=0, longest_chars=1, retry_after_s=7)
+
+
+def test_a_start_that_leaves_no_room_for_a_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_budget, "LEAST_ROOM_BYTES", 50)
+    budget(850, Process(taken=700), working=100)
+    with pytest.raises(StartError, match=r"takes 700 bytes at its start .* need 150 more; the limit is 849"):
+        budget(849, Process(taken=700), working=100)
 
 
 def test_documents_leave_room_for_the_workers_and_for_requests() -> None:
@@ -56,7 +78,7 @@ def test_documents_leave_room_for_the_workers_and_for_requests() -> None:
     with pytest.raises(StorageFull, match=r"would take 1001 bytes .* limit is 1000 \(CROSSLET_MEMORY_BUDGET\)"):
         limited.check_documents(151)
     process.taken = 850
-    limited.check_texts(0, longest_chars=0, retry_after_s=1)
+    limited.check_texts(0, waiting=0, longest_chars=0, retry_after_s=1)
 
 
 def test_a_ceiling_below_the_start_is_refused() -> None:
@@ -66,7 +88,7 @@ def test_a_ceiling_below_the_start_is_refused() -> None:
 
 def test_without_a_ceiling_nothing_is_refused() -> None:
     free = budget(0, Process(taken=10**12), working=10**12)
-    free.check_texts(10**6, longest_chars=10**6, retry_after_s=1)
+    free.check_texts(10**6, waiting=0, longest_chars=10**6, retry_after_s=1)
     free.check_documents(10**12)
 
 
@@ -80,6 +102,18 @@ def test_a_cleared_cache_keeps_what_comes_later() -> None:
 def test_a_process_sees_what_a_call_made_it_take() -> None:
     kept: list[bytearray] = []
     assert memory.growth_during(lambda: kept.append(bytearray(b"x" * 64_000_000))) > 60_000_000
+
+
+def test_a_peak_below_an_earlier_one_is_seen() -> None:
+    """One that is over when the call returns: the kernel's peak, that of the whole life, does not show it."""
+    np.ones(20_000_000)  # 160 MB
+    memory.give_back_unused()
+
+    def passing() -> None:
+        wide = np.ones(8_000_000)  # numpy sorts without the GIL
+        wide.sort()
+
+    assert memory.growth_during(passing) > 60_000_000
 
 
 @pytest.fixture
