@@ -54,7 +54,7 @@ async def _overload(seconds: float, settings: dict[str, object]) -> list[str]:
     print(f"                (a vector of each was checked, and all vectors of {found.rechecked} of them)")
     print(f"resident        {_mib(found.resident_bytes[0])} at first, {_mib(max(found.resident_bytes))} at most")
     print(f"                {found.growth_bytes / 2**20:+.1f} MiB from the first half to the second")
-    print(f"recovery        {found.recovery_s:.2f} s until the first answer after it")
+    print(f"recovery        {found.recovery_s:.2f} s until a batch was answered as fast as before")
     print(f"client          took {found.client_cpu_share:.2f} of a core")
     return found.failures()
 

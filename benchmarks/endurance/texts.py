@@ -43,7 +43,3 @@ class Known:
         """Whether a batch's answer has all its vectors, and the known one to the last digit."""
         known = b"[" + self._vectors[number % len(SENTENCES)] + b",["
         return body.startswith(known) and body.count(b"],[") == BATCH_TEXTS - 1
-
-    def is_right_alone(self, number: int, body: bytes) -> bool:
-        """The same for a request of the known text alone."""
-        return body == b"[" + self._vectors[number % len(SENTENCES)] + b"]"

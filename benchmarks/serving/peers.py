@@ -70,7 +70,7 @@ def _infinity(engine: str, model: str, weights: str) -> Peer:
         (
             "{bin}/infinity_emb", "v2", "--model-id", "{model}", "--served-model-name", "minilm", "--engine", engine,
             "--device", "cpu", "--dtype", "float32" if engine == "torch" else "auto", "--pooling-method", "mean",
-            "--no-bettertransformer", "--no-compile", "--no-model-warmup", "--onnx-disable-optimize",
+            "--no-compile", "--no-model-warmup", "--onnx-disable-optimize",
             "--host", "127.0.0.1", "--port", "{port}", "--log-level", "warning",
         ),
         {"INFINITY_ANONYMOUS_USAGE_STATS": "0", "INFINITY_HOME": "{scratch}"},
