@@ -53,7 +53,7 @@ bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/be
 bench-training: $(DEV)/.installed  ## training speed against sentence-transformers: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.training $(ARGS)
 
-endurance: $(DEV)/.installed  ## ARGS="overload", "shutdown", "soak" or "crash"
+endurance: $(DEV)/.installed  ## ARGS="overload", "shutdown", "soak", "crash" or "full-disk"
 	$(DEV)/bin/python -m benchmarks.endurance $(ARGS)
 
 export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"

@@ -1,20 +1,24 @@
-"""python -m benchmarks.endurance overload | shutdown | soak | crash: one line a fact, then what broke.
+"""python -m benchmarks.endurance overload | shutdown | soak | crash | full-disk: one line a fact, then what broke.
 
 Exits with 1 if anything did. About a minute, five seconds and half an hour by default; --seconds says otherwise.
-crash kills a writing process 300 times, which takes some minutes; --rounds says otherwise.
+crash kills a writing process 300 times, which takes some minutes; --rounds says otherwise. full-disk does the same on a
+file system of its own that is nearly full, and then read-only.
 """
 
 import argparse
 import asyncio
+import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from benchmarks.endurance import full_disk
 from benchmarks.endurance.crash import crash
 from benchmarks.endurance.overload import overload
 from benchmarks.endurance.process import running_service
 from benchmarks.endurance.shutdown import shutdown
+from benchmarks.endurance.small_disk import own_mounts
 from benchmarks.endurance.soak import Soak, soak
 
 REPORT_EVERY_SAMPLES = 30
@@ -28,13 +32,19 @@ def main() -> int:
         "soak": (1800.0, _soak),
     }
     parser = argparse.ArgumentParser(prog="python -m benchmarks.endurance", description=__doc__)
-    parser.add_argument("scenario", choices=[*scenarios, "crash"])
+    parser.add_argument("scenario", choices=[*scenarios, "crash", "full-disk"])
     parser.add_argument("--seconds", type=float, help="how long the load lasts")
     parser.add_argument("--rounds", type=int, default=300, help="crash: how many kills")
     parser.add_argument("--model", type=Path, help="artifact folder; default: the bundled one")
     arguments = parser.parse_args()
+    if arguments.scenario == "full-disk":
+        command = [sys.executable, "-m", full_disk.__name__, str(arguments.rounds)]
+        return subprocess.run(own_mounts(command), check=False).returncode
     if arguments.scenario == "crash":
-        failures = _crash(arguments.rounds)
+        with tempfile.TemporaryDirectory(prefix="crosslet-crash-") as folder:
+            found = crash(Path(folder), rounds=arguments.rounds)
+        print(found.summary)
+        failures = found.faults
     else:
         seconds, scenario = scenarios[arguments.scenario]
         settings: dict[str, object] = {} if arguments.model is None else {"model": arguments.model}
@@ -80,15 +90,6 @@ async def _soak(seconds: float, settings: dict[str, object]) -> list[str]:
     print(f"answers         {dict(found.statuses)}")
     print(f"resident        {_mib(max(found.resident_bytes))} at most; {found.mib_per_10_min:+.2f} MiB in ten minutes")
     return found.failures()
-
-
-def _crash(rounds: int) -> list[str]:
-    with tempfile.TemporaryDirectory(prefix="crosslet-crash-") as folder:
-        found = crash(Path(folder), rounds=rounds)
-    print(f"kills           {found.rounds}, with {found.changes} changes acknowledged in all")
-    print(f"cut off         {found.cut} changes, of which {found.kept} were there as a whole, the others not at all")
-    print(f"damage          {dict(found.damaged)} of index files between runs")
-    return found.faults
 
 
 def _mib(size_bytes: int) -> str:

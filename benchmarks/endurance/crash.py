@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.endurance.writer import open_collection, vector_of
+from benchmarks.endurance.small_disk import SmallDisk
+from benchmarks.endurance.writer import NO_START, open_collection, vector_of
 
 EXACT_ROWS = 300  # low, so that builds and snapshots are cut off too
 LONGEST_RUN_S = 1.0
 START_TIMEOUT_S = 120
+MOST_ROOM_BYTES = 600_000  # on a nearly full disk
 DAMAGE = ("none", "none", "truncate", "flip")  # of a file of the index, between two runs
 
 
@@ -24,14 +26,26 @@ class Crashes:
 
     rounds: int = 0
     changes: int = 0  # acknowledged
+    refused: int = 0  # for want of room
+    not_opened: int = 0  # starts, for the same
     cut: int = 0  # a change was under way when the process was killed
     kept: int = 0  # of these, those that were there afterwards
     damaged: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
+    @property
+    def summary(self) -> str:
+        """Lines with the facts."""
+        return (
+            f"kills           {self.rounds}, with {self.changes} changes acknowledged in all\n"
+            f"refused         {self.refused} changes for want of room on the disk, {self.not_opened} starts\n"
+            f"cut off         {self.cut} changes, of which {self.kept} were there as a whole, the others not at all\n"
+            f"damage          {dict(self.damaged)} of index files between runs"
+        )
 
-def crash(folder: Path, *, rounds: int, seed: int = 0) -> Crashes:
-    """Run, kill and look, `rounds` times over one store.
+
+def crash(folder: Path, *, rounds: int, seed: int = 0, disk: SmallDisk | None = None) -> Crashes:
+    """Run, kill and look, `rounds` times over one store. disk: that of `folder`; while a writer runs it is nearly full.
 
     After each kill every acknowledged document must be there with its text and vector, none other, the change under way
     as a whole or not at all; and the index must find what the store has. Between runs a file of the index is damaged.
@@ -39,7 +53,11 @@ def crash(folder: Path, *, rounds: int, seed: int = 0) -> Crashes:
     generator, found = random.Random(seed), Crashes()
     state: dict[str, str] = {}
     for number in range(rounds):
+        if disk is not None:
+            disk.fill(but_for=generator.randrange(MOST_ROOM_BYTES))
         under_way = _run_and_kill(folder, seed * 100_000 + number, state, found, generator)
+        if disk is not None:
+            disk.empty()
         _damage(folder, found, generator)
         state = _look(folder, state, under_way, found, number)
         found.rounds += 1
@@ -65,10 +83,15 @@ def _run_and_kill(
                 _apply(state, under_way)
                 found.changes += 1
                 under_way = None
+            elif line == "no room\n":
+                found.refused += 1
+                under_way = None
             elif line.endswith("\n"):
                 under_way = json.loads(line)
         killer.cancel()
-        if process.wait() >= 0:
+        if process.wait() == NO_START:
+            found.not_opened += 1
+        elif process.returncode >= 0:
             found.faults.append(f"the writer of seed {seed} ended by itself with {process.returncode}")
     return under_way
 

@@ -44,6 +44,12 @@ class ServiceProcess:
         return Counter(line["status"] for line in lines if line["event"] == "request" and line["route"] == route)
 
 
+def variables(**settings: object) -> dict[str, str]:
+    """The environment of a service with these settings and no others."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
+    return inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in settings.items()}
+
+
 @contextmanager
 def running_service(**settings: object) -> Iterator[ServiceProcess]:
     """Start a service on a free port and wait until it is ready; it is killed on leaving, if it still runs."""
@@ -51,9 +57,7 @@ def running_service(**settings: object) -> Iterator[ServiceProcess]:
         probe.bind((HOST, 0))
         port = int(probe.getsockname()[1])
     with tempfile.TemporaryDirectory() as folder:
-        given = {"port": port, "data": Path(folder) / "data"} | settings
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
-        environment = inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in given.items()}
+        environment = variables(**{"port": port, "data": Path(folder) / "data"} | settings)
         log = Path(folder) / "service.log"
         with log.open("wb") as stream:
             process = subprocess.Popen([sys.executable, "-m", "service"], env=environment, stderr=stream)

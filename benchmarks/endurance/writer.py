@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from service.errors import StorageFull, StoreError
 from service.index.base import Vectors
 from service.index.collection import Collection
 from service.index.documents import Document, DocumentStore
@@ -20,6 +21,7 @@ from service.index.snapshots import SnapshotFolder
 DIM = 16
 IDS = 2000
 FINGERPRINT = "crash"
+NO_START = 2  # exit status
 
 
 def open_collection(folder: Path, *, exact_rows: int) -> Collection:
@@ -59,16 +61,23 @@ def apply(collection: Collection, change: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Write until killed."""
+    """Write until killed; a store for which the disk has no room even to be opened ends it with `NO_START`."""
     folder, seed, exact_rows = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    collection = open_collection(folder, exact_rows=exact_rows)
+    try:
+        collection = open_collection(folder, exact_rows=exact_rows)
+    except StoreError as exc:
+        print(exc, file=sys.stderr)
+        sys.exit(NO_START)
     generator = np.random.default_rng(seed)
     print("ready", flush=True)
     while True:
         change = random_change(generator)
         print(json.dumps(change), flush=True)
-        apply(collection, change)
-        print("done", flush=True)
+        try:
+            apply(collection, change)
+            print("done", flush=True)
+        except StorageFull:
+            print("no room", flush=True)
 
 
 if __name__ == "__main__":

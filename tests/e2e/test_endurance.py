@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from benchmarks.endurance.crash import crash
 from benchmarks.endurance.overload import Overload, overload
 from benchmarks.endurance.process import running_service
 from benchmarks.endurance.shutdown import Shutdown, shutdown
+from benchmarks.endurance.small_disk import own_mounts
 from benchmarks.endurance.soak import Soak, mixed_request, soak
 from benchmarks.endurance.texts import SENTENCES, Known, batch_request
 
@@ -43,6 +46,17 @@ def test_killed_writers_lose_nothing_acknowledged_and_leave_no_half_change(tmp_p
     assert found.faults == []
     assert found.changes > 20
     assert found.cut > 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_writers_killed_on_a_full_disk_lose_nothing_and_a_read_only_folder_is_refused() -> None:
+    if subprocess.run(own_mounts(["true"]), capture_output=True, check=False).returncode:
+        pytest.skip("this system lets no process have mounts of its own")
+    command = [sys.executable, "-m", "benchmarks.endurance", "full-disk", "--rounds", "8"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.stdout.splitlines()[-1] == "PASS"
+    assert ended.returncode == 0
 
 
 @pytest.mark.slow

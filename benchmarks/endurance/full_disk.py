@@ -1,0 +1,56 @@
+"""python -m benchmarks.endurance.full_disk ROUNDS, in mounts of its own: crashes on a disk that is nearly full.
+
+Then the same store read-only: a service must refuse it with a sentence, and what is in it must still be there.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.endurance.crash import Crashes, crash
+from benchmarks.endurance.process import variables
+from benchmarks.endurance.small_disk import SmallDisk
+
+DISK_BYTES = 24 << 20
+STORE = "store"
+
+
+def main() -> int:
+    """Run, print what came of it; 1 if anything broke."""
+    with tempfile.TemporaryDirectory(prefix="crosslet-disk-") as folder:
+        disk = SmallDisk(Path(folder), size_bytes=DISK_BYTES)
+        found = crash(Path(folder) / STORE, rounds=int(sys.argv[1]), disk=disk)
+        print(found.summary)
+        failures = [*found.faults, *starved(found), *read_only(disk)]
+        disk.unmount()
+    for failure in failures:
+        print(f"FAIL  {failure}")
+    if not failures:
+        print("PASS")
+    return 1 if failures else 0
+
+
+def starved(found: Crashes) -> list[str]:
+    """A disk on which nothing was refused was not full."""
+    return [] if found.refused else ["no change was refused: the disk was never full"]
+
+
+def read_only(disk: SmallDisk) -> list[str]:
+    """Start a service on a folder that it may not write."""
+    with disk.read_only():
+        ended = subprocess.run(
+            [sys.executable, "-m", "service"],
+            env=variables(data=disk.folder / STORE),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    sentence = ended.stderr.strip().splitlines()[-1:]
+    print(f"read-only       ended with {ended.returncode}: {sentence}")
+    return [] if ended.returncode == 2 and "read-only" in str(sentence).lower() else [f"no refusal: {sentence}"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
