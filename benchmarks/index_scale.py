@@ -1,11 +1,12 @@
 """How search grows with the documents: ours beside plain FAISS, milvus-lite and txtai on the same vectors.
 
-python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000] [--model FOLDER] [--sentences N]
+python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000 1000000] [--model FOLDER] [--sentences N]
 
 Vectors are those of N real sentences of DIR/parallel; beyond N they are repeated with noise of norm 0.3. Queries are
-vectors of other sentences. Prints p50 and p99 of one search (top 10, one thread), recall@10 against exact search,
-memory and seconds to load. Ours is the whole look-up: index, own vectors, ids and texts from SQLite; so is that of
-txtai, which has an environment of its own. Minutes.
+vectors of other sentences. p50 and p99 of one search (top 10, one thread), recall@10 against exact search, memory and
+seconds to load, into docs/benchmarks-search.md with a plot. Ours is the whole look-up: index, own vectors, ids and
+texts from SQLite; so is that of txtai, which has an environment of its own. Minutes to 100,000; at a million half an
+hour.
 
 N documents, Q queries, D dims
 """
@@ -26,6 +27,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 
+from benchmarks.search_page import Measured, Setting, row, write_page
 from service.encoder import load_encoder
 from service.index.base import Rows, Vectors
 from service.index.collection import Collection
@@ -35,7 +37,9 @@ from service.index.keeper import IndexKeeper
 from service.settings import BUNDLED_MODEL
 
 QUERIES = 200
+WARM_UP = 10
 TOP_K = 10
+MOST_FOR_MILVUS_LITE, MILVUS_LITE_QUERIES = 100_000, 30  # a search of 10,000 takes it a third of a second
 NOISE = 0.3
 BATCH = 2000
 SENTENCES_A_FILE = 80
@@ -45,97 +49,122 @@ TXTAI = ROOT / ".bench" / "txtai" / "bin" / "python"
 Search = Callable[[Vectors], list[int]]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One row of the table."""
-
-    name: str
-    p50_ms: float
-    p99_ms: float
-    recall: float
-    mib: float | None
-    load_s: float
-
-
 def main() -> None:
     """Embed once, then load and search every size."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.index_scale", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with parallel/")
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--sentences", type=int, default=20_000, help="real ones (20,000)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="where the page goes (docs)")
     options = parser.parse_args()
     faiss.omp_set_num_threads(1)
     encoder = load_encoder(options.model)
     texts = list(islice(sentences(options.data / "parallel"), options.sentences + QUERIES))
     real_ND = np.stack([encoder.encode(text).vector for text in texts])
     query_QD, real_ND = real_ND[:QUERIES], real_ND[QUERIES:]
-    print(
-        f"{encoder.manifest.name} {encoder.manifest.fingerprint[:12]}: {len(real_ND)} real sentences, {QUERIES} queries"
+    made_with = Setting(
+        encoder.manifest.name, encoder.manifest.fingerprint, len(real_ND), QUERIES, tuple(options.sizes)
     )
-    print("\n| documents | | p50, ms | p99, ms | recall@10 | MiB | load, s |\n|---:|---|---:|---:|---:|---:|---:|")
+    found: list[Measured] = []
     for size in options.sizes:
-        vectors_ND = grown(real_ND, size)
-        for one in measure(vectors_ND, query_QD):
-            mib = "-" if one.mib is None else f"{one.mib:.0f}"
-            cells = f"{one.p50_ms:.2f} | {one.p99_ms:.2f} | {one.recall:.3f} | {mib} | {one.load_s:.1f}"
-            print(f"| {size:,} | {one.name} | {cells} |", flush=True)
+        for one in measure(grown(real_ND, size), query_QD):
+            found.append(one)
+            print(row(one), flush=True)
+            write_page(found, made_with, options.out)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One size: the vectors, the queries, and what exact search finds."""
+
+    vectors_ND: Vectors
+    query_QD: Vectors
+    nearest_QK: Rows
+
+    def timed(
+        self, name: str, search: Search, *, load_s: float, size_bytes: int | None = None, queries: int = QUERIES
+    ) -> Measured:
+        """One search after the other, the first ten to warm up."""
+        for query_D in self.query_QD[:WARM_UP]:
+            search(query_D)
+        took_s, found = [], []
+        for query_D in self.query_QD[:queries]:
+            started_at = time.perf_counter()
+            found.append(search(query_D))
+            took_s.append(time.perf_counter() - started_at)
+        return self.measured(name, took_s, found, load_s=load_s, size_bytes=size_bytes)
+
+    def measured(
+        self, name: str, took_s: list[float], found: list[list[int]], *, load_s: float, size_bytes: int | None = None
+    ) -> Measured:
+        """The row of what was found and how long each search took."""
+        nearest_QK = self.nearest_QK[: len(found)]
+        hits = sum(len(set(rows) & set(nearest)) for rows, nearest in zip(found, nearest_QK.tolist(), strict=True))
+        p50_ms, p99_ms = 1000 * np.percentile(took_s, [50, 99])
+        mib = None if size_bytes is None else size_bytes / 2**20
+        recall = hits / nearest_QK.size
+        return Measured(len(self.vectors_ND), name, float(p50_ms), float(p99_ms), recall, mib, load_s)
 
 
 def measure(vectors_ND: Vectors, query_QD: Vectors) -> Iterator[Measured]:
-    """Ours, FAISS's index of the same kind, exact FAISS, milvus-lite."""
+    """Ours, FAISS's index of the same kind, exact FAISS, milvus-lite, txtai."""
     flat = faiss.IndexFlatIP(vectors_ND.shape[1])
     flat_s = seconds(lambda: flat.add(vectors_ND))
-    _, nearest_QK = flat.search(query_QD, TOP_K)
+    trial = Trial(vectors_ND, query_QD, flat.search(query_QD, TOP_K)[1])
+    yield from crosslet(trial)
+    yield trial.timed(
+        "FAISS flat",
+        lambda query_D: flat.search(query_D[None], TOP_K)[1][0].tolist(),
+        load_s=flat_s,
+        size_bytes=vectors_ND.nbytes,
+    )
+    if len(vectors_ND) <= MOST_FOR_MILVUS_LITE:
+        yield milvus_lite(trial)
+    if TXTAI.exists():
+        yield txtai(trial)
+    else:
+        print(f"no txtai: benchmarks/envs/make.sh {TXTAI.parents[2]} txtai makes its environment", file=sys.stderr)
+
+
+def crosslet(trial: Trial) -> Iterator[Measured]:
+    """Ours, and alone the FAISS index that is in it."""
+    dim = trial.vectors_ND.shape[1]
     with tempfile.TemporaryDirectory() as folder:
-        store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="scale", dim=vectors_ND.shape[1])
+        store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="scale", dim=dim)
         started_at = time.perf_counter()
-        fill(store, vectors_ND)
-        collection = Collection(store, IndexKeeper(store, dim=vectors_ND.shape[1]))
+        fill(store, trial.vectors_ND)
+        collection = Collection(store, IndexKeeper(store, dim=dim))
         load_s = time.perf_counter() - started_at
 
         def ours(query_D: Vectors) -> list[int]:
             return [int(match.document.id) for match in collection.search(query_D, top_k=TOP_K)]
 
-        yield timed(f"crosslet ({collection.backend})", ours, query_QD, nearest_QK, collection.size_bytes, load_s)
+        yield trial.timed(f"crosslet ({collection.backend})", ours, load_s=load_s, size_bytes=collection.size_bytes)
         index = collection._index
         if isinstance(index, InvertedIndex):
             plain, probes = index._index, index.tuning.probes
             plain.nprobe = probes
-            yield timed(
-                f"FAISS IVF{index.lists},SQ8, nprobe {probes}",
-                lambda query_D: (plain.search(query_D[None], TOP_K)[1][0] - 1).tolist(),
-                query_QD,
-                nearest_QK,
-                index.size_bytes,
-                load_s,
-            )
+
+            def alone(query_D: Vectors) -> list[int]:
+                found: list[int] = (plain.search(query_D[None], TOP_K)[1][0] - 1).tolist()
+                return found
+
+            name = f"FAISS IVF{index.lists},SQ8, nprobe {probes}"
+            yield trial.timed(name, alone, load_s=load_s, size_bytes=index.size_bytes)
         collection.close()
-    yield timed(
-        "FAISS flat",
-        lambda query_D: flat.search(query_D[None], TOP_K)[1][0].tolist(),
-        query_QD,
-        nearest_QK,
-        vectors_ND.nbytes,
-        flat_s,
-    )
-    yield milvus_lite(vectors_ND, query_QD, nearest_QK)
-    if TXTAI.exists():
-        yield txtai(vectors_ND, query_QD, nearest_QK)
-    else:
-        print(f"no txtai: benchmarks/envs/make.sh {TXTAI.parents[2]} txtai makes its environment", file=sys.stderr)
 
 
-def milvus_lite(vectors_ND: Vectors, query_QD: Vectors, nearest_QK: Rows) -> Measured:
+def milvus_lite(trial: Trial) -> Measured:
     """Milvus in this process: exact."""
     from pymilvus import MilvusClient
 
     with tempfile.TemporaryDirectory() as folder:
         client = MilvusClient(f"{folder}/milvus.db")
-        client.create_collection("scale", dimension=vectors_ND.shape[1], metric_type="IP")
+        client.create_collection("scale", dimension=trial.vectors_ND.shape[1], metric_type="IP")
         started_at = time.perf_counter()
-        for start in range(0, len(vectors_ND), BATCH):
-            part = vectors_ND[start : start + BATCH]
+        for start in range(0, len(trial.vectors_ND), BATCH):
+            part = trial.vectors_ND[start : start + BATCH]
             client.insert("scale", [{"id": start + row, "vector": vector_D} for row, vector_D in enumerate(part)])
         load_s = time.perf_counter() - started_at
 
@@ -143,45 +172,21 @@ def milvus_lite(vectors_ND: Vectors, query_QD: Vectors, nearest_QK: Rows) -> Mea
             (hits,) = client.search("scale", data=[query_D], limit=TOP_K)
             return [int(hit["id"]) for hit in hits]
 
-        found = timed("milvus-lite", search, query_QD, nearest_QK, None, load_s)
+        found = trial.timed("milvus-lite", search, load_s=load_s, queries=MILVUS_LITE_QUERIES)
         client.close()
     return found
 
 
-def txtai(vectors_ND: Vectors, query_QD: Vectors, nearest_QK: Rows) -> Measured:
+def txtai(trial: Trial) -> Measured:
     """txtai with its own settings, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         arrays = [Path(folder) / "vectors.npy", Path(folder) / "queries.npy"]
-        for path, array in zip(arrays, (vectors_ND, query_QD), strict=True):
+        for path, array in zip(arrays, (trial.vectors_ND, trial.query_QD), strict=True):
             np.save(path, array)
         command = [TXTAI, ROOT / "benchmarks" / "txtai_search.py", *arrays]
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
     answer = json.loads(said.stdout.splitlines()[-1])
-    return measured("txtai", answer["took_s"], answer["found"], nearest_QK, None, answer["load_s"])
-
-
-def timed(
-    name: str, search: Search, query_QD: Vectors, nearest_QK: Rows, size_bytes: int | None, load_s: float
-) -> Measured:
-    """One search after the other, the first ten to warm up."""
-    for query_D in query_QD[:10]:
-        search(query_D)
-    took_s, found = [], []
-    for query_D in query_QD:
-        started_at = time.perf_counter()
-        found.append(search(query_D))
-        took_s.append(time.perf_counter() - started_at)
-    return measured(name, took_s, found, nearest_QK, size_bytes, load_s)
-
-
-def measured(
-    name: str, took_s: list[float], found: list[list[int]], nearest_QK: Rows, size_bytes: int | None, load_s: float
-) -> Measured:
-    """The row of what was found and how long each search took."""
-    hits = sum(len(set(rows) & set(nearest)) for rows, nearest in zip(found, nearest_QK.tolist(), strict=True))
-    p50_ms, p99_ms = 1000 * np.percentile(took_s, [50, 99])
-    mib = None if size_bytes is None else size_bytes / 2**20
-    return Measured(name, float(p50_ms), float(p99_ms), hits / nearest_QK.size, mib, load_s)
+    return trial.measured("txtai", answer["took_s"], answer["found"], load_s=answer["load_s"])
 
 
 def fill(store: DocumentStore, vectors_ND: Vectors) -> None:

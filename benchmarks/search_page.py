@@ -1,0 +1,105 @@
+"""The page and the plot of `benchmarks.index_scale`. Knows Markdown and matplotlib; measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams["svg.hashsalt"] = "crosslet"  # the same figures give the same file
+from matplotlib import pyplot as plt  # noqa: E402 - after the choice of a backend
+
+from training.hardware import cpu_model  # noqa: E402
+
+PAGE, PLOT = Path("benchmarks-search.md"), Path("benchmarks/search.svg")
+OURS = "crosslet"
+COLOURS = {
+    OURS: "#1f6f5c",
+    "FAISS IVF": "#7fb3a3",
+    "FAISS flat": "#9aa5ac",
+    "milvus-lite": "#c27c3e",
+    "txtai": "#6a6fb5",
+}
+HEAD = """# Search: time and recall as documents grow
+
+Written by `python -m benchmarks.index_scale`; do not edit. One search at a time for the 10 nearest, on one thread.
+crosslet is its whole look-up: index, the candidates' own vectors and the texts from SQLite; "FAISS IVF" is the index
+inside it alone, with as many lists visited. txtai keeps its texts in SQLite, too, and has its own settings; milvus-lite
+is exact. Recall@10: against exact search. MiB: of the vectors in memory. Load: documents committed to the disk and
+index built; of "FAISS flat", vectors copied.
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of the table. mib, load_s: None or 0 where they are not known."""
+
+    documents: int
+    name: str
+    p50_ms: float
+    p99_ms: float
+    recall: float
+    mib: float | None
+    load_s: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the vectors are of."""
+
+    model: str
+    fingerprint: str
+    real: int  # sentences
+    queries: int
+    sizes: tuple[int, ...]
+
+
+def write_page(found: Sequence[Measured], setting: Setting, docs: Path) -> None:
+    """Write the page and its plot under `docs`."""
+    draw(found, docs / PLOT)
+    (docs / PAGE).write_text(page(found, setting), encoding="utf-8")
+
+
+def page(found: Sequence[Measured], setting: Setting) -> str:
+    """The whole page."""
+    command = f"python -m benchmarks.index_scale --data DIR --sizes {' '.join(map(str, setting.sizes))}"
+    facts = [
+        f"- Machine: {cpu_model()}",
+        f"- Vectors: {setting.model} {setting.fingerprint[:12]}, of {setting.real:,} real sentences; beyond that "
+        f"repeated with noise; {setting.queries} queries, other sentences",
+        f"- Command: `{command}`",
+    ]
+    head = "| documents | | p50, ms | p99, ms | recall@10 | MiB | load, s |\n|---:|---|---:|---:|---:|---:|---:|"
+    table = "\n".join([head, *map(row, found)])
+    return "\n\n".join([HEAD.strip(), f"![p50 by documents]({PLOT})", "\n".join(facts), table]) + "\n"
+
+
+def row(one: Measured) -> str:
+    """A line of the table."""
+    mib = "-" if one.mib is None else f"{one.mib:.0f}"
+    cells = f"{one.p50_ms:.2f} | {one.p99_ms:.2f} | {one.recall:.3f} | {mib} | {one.load_s:.1f}"
+    return f"| {one.documents:,} | {one.name} | {cells} |"
+
+
+def draw(found: Sequence[Measured], path: Path) -> None:
+    """Write an SVG: the median of a search by documents, both logarithmic, a line for each engine."""
+    figure, axis = plt.subplots(figsize=(7.5, 4.2))
+    for kind, colour in COLOURS.items():
+        points = [(one.documents, one.p50_ms) for one in found if one.name.startswith(kind)]
+        if points:
+            documents, p50_ms = zip(*points, strict=True)
+            axis.plot(documents, p50_ms, marker="o", color=colour, linewidth=2.5 if kind == OURS else 1.5)
+            axis.annotate(
+                kind, (documents[-1], p50_ms[-1]), (6, 0), textcoords="offset points", color=colour, va="center"
+            )
+    axis.set(xscale="log", yscale="log", xlabel="documents", ylabel="ms a search, median")
+    axis.margins(x=0.18)
+    axis.grid(color="#e6e9eb", which="major")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
