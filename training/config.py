@@ -155,6 +155,7 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
         ),
         "accumulation": (stage.accumulation, 1),
         "cycles": (1 if stage.cycles is None else stage.cycles, 1),
+        "average_cycles": (1 if stage.average_cycles is None else stage.average_cycles, 1),
         "validate_pairs": (1 if stage.validate_pairs is None else stage.validate_pairs, 1),
         "patience": (1 if stage.patience is None else stage.patience, 1),
         "keep_checkpoints": (stage.keep_checkpoints, 1),
@@ -165,6 +166,10 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
             raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
     if stage.patience is not None and stage.validate_pairs is None:
         raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
+    if stage.average_cycles is not None and stage.average_cycles > (stage.cycles or 1):
+        raise ConfigError(f"{where}.average_cycles is {stage.average_cycles}; there are {stage.cycles or 1} cycles")
+    if stage.average_cycles is not None and stage.patience is not None:
+        raise ConfigError(f"{where} has average_cycles and patience; one of them says which weights are kept")
     if stage.epochs is not None and stage.epochs <= 0:
         raise ConfigError(f"{where}.epochs is {stage.epochs}; it must be above 0")
     if stage.source_share is not None and not 0 < stage.source_share <= 1:

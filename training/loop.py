@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from training.averaging import WeightAverage
 from training.batches import BatchStream, Indices, Position
 from training.checkpoints import BEST, FOLDER, load_best, load_newest, save_state
 from training.device import autocast
 from training.errors import DivergedError
-from training.optimizer import Stepper, clip_gradients, warmup_then_linear
+from training.optimizer import Stepper, clip_gradients, cycle_of, warmup_then_linear
 from training.processes import from_main_process, is_main_process, on_main_process, sum_gradients
 from training.stages.config import StageConfig
 from training.training_log import TrainingLog
@@ -71,7 +72,7 @@ def train(
         DivergedError: the loss or its gradient is not finite; nothing of it has reached the weights.
         CheckpointError: there are checkpoints, and all are damaged.
     """
-    stage = _Stage(objective.model, config, folder / FOLDER, name, device)
+    stage = _Stage(objective.model, config, len(batches), folder / FOLDER, name, device)
     progress = stage.restore()
     log = None
     if is_main_process():
@@ -93,6 +94,7 @@ def train(
             before, progress = progress.pairs, progress.past(step, pairs)
             bar.update(pairs)
             is_end = progress.pairs >= len(batches)
+            stage.average_ends(before, progress.pairs)
             if log:
                 log.add(losses, progress.step, progress.pairs, stage.stepper.learning_rates(), is_end=is_end)
             if validate and (is_end or _crosses(before, progress.pairs, config.validate_pairs)):
@@ -162,12 +164,14 @@ class _Stage:
 
     model: nn.Module
     config: StageConfig
+    pairs: int  # of the whole stage
     folder: Path
     name: str
     device: torch.device
 
     def __post_init__(self) -> None:
         self.stepper = Stepper(self.model, self.config)
+        self.average = WeightAverage()
 
     def restore(self) -> Progress:
         """Load the newest checkpoint, if any."""
@@ -176,6 +180,8 @@ class _Stage:
             return Progress()
         self.model.load_state_dict(state["model"])
         self.stepper.load_state_dict(state["optimizers"])
+        if "average" in state:
+            self.average.load_state_dict(state["average"])
         return Progress(**{**state["progress"], "position": Position(**state["progress"]["position"])})
 
     def save(self, progress: Progress) -> None:
@@ -184,8 +190,18 @@ class _Stage:
             "model": self.model.state_dict(),
             "optimizers": self.stepper.state_dict(),
             "progress": asdict(progress),
+            **({"average": self.average.state_dict()} if self.config.average_cycles else {}),
         }
         save_state(state, self.folder, name=f"{progress.step:010d}", keep=self.config.keep_checkpoints)
+
+    def average_ends(self, before: int, now: int) -> None:
+        """At the end of one of the last cycles let its weights count; at the stage's end they are the mean."""
+        cycles, wanted = self.config.cycles or 1, self.config.average_cycles or 0
+        ended, is_end = cycle_of(before, self.pairs, cycles), now >= self.pairs
+        if ended >= cycles - wanted and (is_end or cycle_of(now, self.pairs, cycles) > ended):
+            self.average.add(self.model)
+        if is_end:
+            self.average.load_into(self.model)
 
     def judge(self, progress: Progress, validate: Callable[[], float], log: TrainingLog | None) -> Progress:
         """Score the model; where it is the best so far and early stopping may return to it, keep it."""

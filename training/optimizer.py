@@ -142,9 +142,14 @@ def warmup_then_linear(seen: int, batch: int, total: int, *, warmup: float, cycl
         total: pairs in all.
         cycles: how often, each over as many pairs: warm restarts (Loshchilov & Hutter 2017).
     """
+    seen -= math.ceil(total / cycles) * cycle_of(seen, total, cycles)
     total = math.ceil(total / cycles)
-    seen -= total * min(seen // total, cycles - 1)
     ramp = max(1, math.ceil(total * warmup))
     if seen + batch <= ramp:
         return (seen + batch) / ramp
     return max(0.0, min(1.0, (total - seen) / max(1, total - ramp)))
+
+
+def cycle_of(seen: int, total: int, cycles: int) -> int:
+    """The cycle, counted from 0, of the pair after the first `seen`; of a stage that is over, its last one."""
+    return min(seen // math.ceil(total / cycles), cycles - 1)
