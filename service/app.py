@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse
 
 from service.answers import on_http_error, on_service_error, on_validation_error
 from service.bodies import BodyLimit
+from service.direct import DirectRoutes
 from service.errors import ServiceError
 from service.requests import RequestLog
 from service.routes import documents, embed, health, openai, root, search, similarity
@@ -20,6 +21,7 @@ from service.runtime import Runtime
 from service.security import BEARER, KeyCheck
 from service.version import VERSION
 
+ROUTERS = [module.router for module in (embed, similarity, search, documents, openai, root)]
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 
 A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
@@ -44,8 +46,8 @@ def create_app(runtime: Runtime) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.runtime = runtime
-    for module in (embed, similarity, search, documents, openai, root):
-        app.include_router(module.router, dependencies=[BEARER])
+    for router in ROUTERS:
+        app.include_router(router, dependencies=[BEARER])
     app.include_router(health.router)
     app.add_api_route("/", _to_docs, include_in_schema=False)
     app.add_exception_handler(ServiceError, on_service_error)
@@ -59,6 +61,7 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     settings = runtime.settings
     full, read = settings.keys()
     # Last added, first reached: log -> gzip -> key -> body -> routes. A body is read only for a known key.
+    app.add_middleware(DirectRoutes, routes=[route for router in ROUTERS for route in router.routes])
     app.add_middleware(
         BodyLimit,
         max_body_bytes=settings.max_body_bytes,

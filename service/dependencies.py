@@ -119,17 +119,25 @@ def cut_dimensions(embedding_BD: npt.NDArray[np.float32], dimensions: int | None
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Await work, or drop it when the client leaves."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnected(request))
+    working = asyncio.current_task()
+    assert working is not None  # noqa: S101 - a coroutine runs in a task
+    has_left = False
+
+    async def leave() -> None:
+        nonlocal has_left
+        await _disconnected(request)
+        has_left = True
+        working.cancel()
+
+    leaving = asyncio.ensure_future(leave())
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGone("the client left before its answer was ready")
-        return working.result()
+        return await work
+    except asyncio.CancelledError as exc:
+        if has_left and not working.uncancel():  # else the server ends, too
+            raise ClientGone("the client left before its answer was ready") from exc
+        raise
     finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        leaving.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import httpx
 from benchmarks.endurance.wire import HOST
 
 READY_TIMEOUT_S = 120
+SERVICE = ("-m", "service")
 
 
 class ServiceProcess:
@@ -51,8 +52,11 @@ def variables(**settings: object) -> dict[str, str]:
 
 
 @contextmanager
-def running_service(**settings: object) -> Iterator[ServiceProcess]:
-    """Start a service on a free port and wait until it is ready; it is killed on leaving, if it still runs."""
+def running_service(*, program: Sequence[str] = SERVICE, **settings: object) -> Iterator[ServiceProcess]:
+    """Start a service on a free port and wait until it is ready; it is killed on leaving, if it still runs.
+
+    program: what Python runs.
+    """
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = int(probe.getsockname()[1])
@@ -60,7 +64,7 @@ def running_service(**settings: object) -> Iterator[ServiceProcess]:
         environment = variables(**{"port": port, "data": Path(folder) / "data"} | settings)
         log = Path(folder) / "service.log"
         with log.open("wb") as stream:
-            process = subprocess.Popen([sys.executable, "-m", "service"], env=environment, stderr=stream)
+            process = subprocess.Popen([sys.executable, *program], env=environment, stderr=stream)
         try:
             _await_ready(process, port, log)
             yield ServiceProcess(process, port, log)

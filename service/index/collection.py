@@ -157,7 +157,7 @@ class Collection:
         return [[Match(score, documents[row]) for score, row in best] for best in best_B]
 
     def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
-        """Scores and rows, best first; ties are cut by id before any text is read."""
+        """Scores and rows, best first; ties are ordered and cut by id before any text is read."""
         if self._index.is_exact:
             hits = self._index.search(vector_D, top_k=top_k, among=among)
             rows, scores_N = hits.rows.tolist(), hits.scores
@@ -165,9 +165,13 @@ class Collection:
             hits = self._index.search(vector_D, top_k=2 * top_k + MORE_CANDIDATES, among=among)
             rows, vectors_ND = self._store.vectors_of(hits.rows.tolist())
             scores_N = vectors_ND @ vector_D
-        ids = self._store.ids_of(rows)
         scores = np.clip(scores_N, -1, 1).tolist()  # rounding may leave a cosine just above 1
-        return sorted(zip(scores, rows, strict=True), key=lambda hit: (-hit[0], ids[hit[1]]))[:top_k]
+        best = sorted(zip(scores, rows, strict=True), reverse=True)
+        best = [hit for hit in best if hit[0] >= best[:top_k][-1][0]]
+        if len({score for score, _ in best}) < len(best):
+            ids = self._store.ids_of([row for _, row in best])
+            best.sort(key=lambda hit: (-hit[0], ids[hit[1]]))
+        return best[:top_k]
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
         if rows:

@@ -1,0 +1,90 @@
+"""Prints what the service's ways with memory cost and save, each against a service without it, under the same loads.
+
+python -m benchmarks.allocator [--rounds 3] [--seconds 4]     the bundled model; some minutes; writes nothing
+
+Texts a second with 64 clients of one text and with 4 of 32; resident MiB after a first answer, after all loads (long
+texts, too), and at the peak. Every service starts anew in each round; medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+from benchmarks.endurance.process import running_service
+from benchmarks.endurance.texts import BATCH_TEXTS, SENTENCES, batch_request
+from benchmarks.endurance.wire import request_bytes
+from benchmarks.serving.client import run_load
+
+REQUESTS = 2000
+LONG_CHARS = 20_000
+MIB = 2**20
+OPTIONS = """
+import service.session as session
+made = session._options
+def options():
+    changed = made()
+    changed.{option} = True
+    return changed
+session._options = options
+"""
+VARIANTS = {
+    "as it is": "",
+    "1 heap of glibc": "import service.commands; service.commands.MALLOC_ARENAS = 1",
+    "as many heaps as glibc likes": "import service.memory; service.memory.limit_arenas = lambda count: None",
+    "ONNX Runtime's arena": OPTIONS.format(option="enable_cpu_mem_arena"),
+    "ONNX Runtime's memory patterns": OPTIONS.format(option="enable_mem_pattern"),
+    "library code kept after the start": "import service.memory; service.memory._unmap_code = lambda: None",
+}
+COLUMNS = ("texts/s, 64 x 1", "texts/s, 4 x 32", "after one answer, MiB", "after the loads, MiB", "peak, MiB")
+
+
+def measure(patch: str, seconds: float) -> list[float]:
+    """One life of a service, by `COLUMNS`."""
+    program = ("-c", f"{patch}\nimport sys\nfrom service.cli import main\nsys.exit(main(['serve']))")
+    single = [embed(f"{SENTENCES[number % len(SENTENCES)]} {number}") for number in range(REQUESTS)]
+    batches = [batch_request(number) for number in range(REQUESTS // BATCH_TEXTS)]
+    long = [embed((" ".join(SENTENCES) + f" {number} ") * 100) for number in range(8)]
+    with running_service(program=program, log_level="WARNING") as service:
+        run_load(service.port, single[:1], clients=1, seconds=0.01)
+        after_one = service.resident_bytes
+        run_load(service.port, single, clients=64, seconds=seconds / 4)
+        alone = run_load(service.port, single, clients=64, seconds=seconds)
+        together = run_load(service.port, batches, clients=4, seconds=seconds)
+        run_load(service.port, long, clients=8, seconds=seconds / 2)
+        time.sleep(0.5)
+        rates = len(alone.latency_ms) / alone.elapsed_s, BATCH_TEXTS * len(together.latency_ms) / together.elapsed_s
+        return [*rates, after_one / MIB, service.resident_bytes / MIB, peak_bytes(service.process.pid) / MIB]
+
+
+def embed(text: str) -> bytes:
+    """A request for one vector."""
+    return request_bytes("POST", "/embed", {"inputs": text[:LONG_CHARS]})
+
+
+def peak_bytes(pid: int) -> int:
+    """The most that a process was resident."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def main() -> None:
+    """Every variant in turn, round after round; then the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.allocator", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each load")
+    options = parser.parse_args()
+    lives: dict[str, list[list[float]]] = {name: [] for name in VARIANTS}
+    for _ in range(options.rounds):
+        for name, patch in VARIANTS.items():
+            lives[name].append(measure(patch, options.seconds))
+    print(f"| | {' | '.join(COLUMNS)} |\n|---{'|---:' * len(COLUMNS)}|")
+    for name, rows in lives.items():
+        medians = [statistics.median(column) for column in zip(*rows, strict=True)]
+        print(f"| {name} | {' | '.join(f'{value:.0f}' for value in medians)} |")
+
+
+if __name__ == "__main__":
+    main()
