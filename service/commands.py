@@ -1,6 +1,7 @@
 """What the subcommands of `crosslet` do. Knows the artifact and the local store; heavy parts are imported when used."""
 
 import argparse
+import gc
 import dataclasses
 import logging
 import sys
@@ -24,6 +25,7 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: the model, the documents or a setting is refused.
     """
+    gc.disable()  # what a start makes stays; `settle` collects what does not, and turns it on again
     from service.memory import limit_arenas
     from service.runtime import load_runtime  # `info` must not pay for ONNX Runtime and FAISS
     from service.server import bound_socket

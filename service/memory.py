@@ -71,6 +71,7 @@ def settle() -> None:
     """After the start: give back what only the start needed, and spare the collector what stays for ever."""
     give_back_unused()
     gc.freeze()
+    gc.enable()
     _unmap_code()
 
 
