@@ -1,8 +1,8 @@
 """What the subcommands of `crosslet` do. Knows the artifact and the local store; heavy parts are imported when used."""
 
 import argparse
-import gc
 import dataclasses
+import gc
 import logging
 import sys
 from collections.abc import Iterable, Iterator
