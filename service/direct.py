@@ -68,13 +68,12 @@ class DirectRoutes:
             content = orjson.loads(message.get("body", b""))
         except orjson.JSONDecodeError:
             content = None
-        request = Request(scope, receive)
-        response = None if content is None else await direct.answer(request, content)
+        scope["route"] = direct.route  # what the request is counted as, whatever comes of it
+        response = None if content is None else await direct.answer(Request(scope, receive), content)
         if response is None:
             await self._app(scope, _first(message, receive), send)
-            return
-        scope["route"] = direct.route
-        await response(scope, receive, send)
+        else:
+            await response(scope, receive, send)
 
 
 def _direct(route: BaseRoute) -> Direct | None:
