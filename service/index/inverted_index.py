@@ -157,7 +157,7 @@ class InvertedIndex:
         return hits if len(hits.rows) >= wanted or probes == self.lists else visiting(self.lists)
 
     def tune(self, query_QD: Vectors, nearest_QK: Rows, *, target: float) -> None:
-        """Visit as few lists as find `target` of the nearest rows among their candidates, in powers of two.
+        """Visit as few lists as find `target` of the nearest rows, in powers of two.
 
         Args: query_QD: stored vectors.  nearest_QK: the K nearest others of each, by exact search.
         """
@@ -167,7 +167,7 @@ class InvertedIndex:
         self.tuning = Tuning(self.tuning.built_rows, probes, round(recall, 4))
 
     def _recall(self, query_QD: Vectors, nearest_QK: Rows, probes: int) -> float:
-        count = candidates(nearest_QK.shape[1]) + 1  # a query finds itself, too
+        count = nearest_QK.shape[1] + 1  # a query finds itself, too
         found = [
             len(np.intersect1d(self._search(query_D, count, probes, None).rows, nearest_K))
             for query_D, nearest_K in zip(query_QD, nearest_QK, strict=True)
@@ -184,11 +184,3 @@ class InvertedIndex:
 def lists_for(rows: int) -> int:
     """The power of two nearest to twice the square root of the rows."""
     return int(2 ** np.round(np.log2(2 * np.sqrt(max(1, rows)))))
-
-
-def candidates(top_k: int) -> int:
-    """How many rows to ask for where the best `top_k` by their own vectors are wanted: 8 bits put some too low.
-
-    A row of the exact `top_k` that is among them is also among the best of them.
-    """
-    return 2 * top_k + 10
