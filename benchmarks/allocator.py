@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from pathlib import Path
 
 from benchmarks.endurance.process import running_service
 from benchmarks.endurance.texts import BATCH_TEXTS, SENTENCES, batch_request
 from benchmarks.endurance.wire import request_bytes
+from benchmarks.serving import procfs
 from benchmarks.serving.client import run_load
 
 REQUESTS = 2000
@@ -56,18 +56,12 @@ def measure(patch: str, seconds: float) -> list[float]:
         run_load(service.port, long, clients=8, seconds=seconds / 2)
         time.sleep(0.5)
         rates = len(alone.latency_ms) / alone.elapsed_s, BATCH_TEXTS * len(together.latency_ms) / together.elapsed_s
-        return [*rates, after_one / MIB, service.resident_bytes / MIB, peak_bytes(service.process.pid) / MIB]
+        return [*rates, after_one / MIB, service.resident_bytes / MIB, procfs.peak_bytes(service.process.pid) / MIB]
 
 
 def embed(text: str) -> bytes:
     """A request for one vector."""
     return request_bytes("POST", "/embed", {"inputs": text[:LONG_CHARS]})
-
-
-def peak_bytes(pid: int) -> int:
-    """The most that a process was resident."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 def main() -> None:

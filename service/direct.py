@@ -2,7 +2,7 @@
 
 The framework matches, resolves and validates anew for each request, which takes longer than a short text on a small
 model. Here the same endpoints get the same arguments: a body that does not fit, or comes in another way than as JSON,
-is passed on unread, so that every refusal is still the framework's.
+is passed on as it came, so that every refusal is still the framework's.
 """
 
 import inspect
