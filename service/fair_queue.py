@@ -61,10 +61,10 @@ class Work:
 class Job:
     """The texts of one request on their way through the pool. Changed only under the pool's lock."""
 
-    def __init__(self, texts: Sequence[TextInput], truncate: bool, finished: Callable[[], object]) -> None:
+    def __init__(self, texts: Sequence[TextInput], truncate: bool, finished: Callable[[float], object]) -> None:
         self.texts = texts
         self.truncate = truncate
-        self.finished = finished  # called once, from a worker thread
+        self.finished = finished  # called once, under the pool's lock, with the time
         self.results: list[Encoded | None] = [None] * len(texts)
         self.error: Exception | None = None
         self.works: dict[Work, None] = {}  # the distinct texts that had no result when it was admitted
@@ -107,6 +107,11 @@ class FairQueue:
         self._works: dict[tuple[TextInput, bool], Work] = {}  # waiting for a worker, or with one
         self.depth = 0  # texts that wait, equal ones counted each: each will take its place in an answer
         self.unstarted = 0  # distinct texts that no worker has taken: what is left to compute
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs have texts that no worker has taken."""
+        return len(self._turns)
 
     def push(self, job: Job) -> None:
         """Append a job with at least one text without a result."""

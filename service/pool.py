@@ -5,16 +5,29 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from service.cache import VectorCache
 from service.encoder import Encoded, TextInput
 from service.errors import InferenceFailed, NotReady, Overloaded, ServiceError
 from service.fair_queue import EncodedBatch, FairQueue, InputError, Job, Work
+from service.outbox import Outbox
 
 Encode = Callable[[TextInput, bool], Encoded]
 
 LONGEST_RETRY_S = 60
+LONG_TEXT = 500  # characters or token ids: finished requests do not wait for such a text
 LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end together, and late ones would all be in vain
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a worker made of a text, and when (monotonic seconds)."""
+
+    work: Work
+    result: Encoded | ServiceError
+    started_at: float
+    at: float
 
 
 class EncoderPool:
@@ -39,7 +52,8 @@ class EncoderPool:
         self._request_timeout_s = request_timeout_s
         self._cache = cache
         self._queue = FairQueue()
-        self._wake = threading.Condition()  # guards the queue, every job in it, and the fields below
+        self._outbox = Outbox()
+        self._wake = threading.Condition()  # guards the queue, every job in it, the outbox, and the fields below
         self._is_closing = False
         self._mean_text_s = 0.002  # a first guess; follows the real times
         self._progress_at = time.monotonic()
@@ -99,7 +113,11 @@ class EncoderPool:
         """
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
-        job = Job(texts, truncate, finished=lambda: loop.call_soon_threadsafe(done.set))
+        job = Job(
+            texts,
+            truncate,
+            finished=lambda now: self._outbox.add(loop, done.set, took_s=now - job.admitted_at, now=now),
+        )
         if self._cache is not None:
             job.results = [self._cache.get(text, truncate=truncate) for text in texts]
         self._admit(job)
@@ -157,17 +175,29 @@ class EncoderPool:
             await done.wait()
 
     def _work(self) -> None:
+        finished: Finished | None = None
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._queue.unstarted or self._is_closing)
-                if not self._queue.unstarted:
-                    return
-                work = self._queue.pop()
+                if finished is not None:
+                    self._settle(finished)
+                work = self._next()
+            if work is None:
+                return
             started_at = time.monotonic()
             result = self._result_of(work)
-            with self._wake:
-                self._progress_at = time.monotonic()
-                self._settle(work, result, took_s=self._progress_at - started_at)
+            finished = Finished(work, result, started_at, time.monotonic())
+
+    def _next(self) -> Work | None:
+        """The next text, when there is one; None: the pool closes. Answers that are due leave before it starts."""
+        if not self._queue.unstarted:
+            self._outbox.deliver()
+            self._wake.wait_for(lambda: self._queue.unstarted or self._is_closing)
+            if not self._queue.unstarted:
+                return None
+        work = self._queue.pop()
+        if len(work.text) > LONG_TEXT or self._outbox.is_due(waiting=self._queue.jobs, now=time.monotonic()):
+            self._outbox.deliver()
+        return work
 
     def _result_of(self, work: Work) -> Encoded | ServiceError:
         try:
@@ -182,22 +212,17 @@ class EncoderPool:
             failed.__cause__ = exc
             return failed
 
-    def _settle(self, work: Work, result: Encoded | ServiceError, *, took_s: float) -> None:
+    def _settle(self, finished: Finished) -> None:
+        self._progress_at = finished.at
+        took_s = finished.at - finished.started_at
         self._mean_text_s += 0.05 * (took_s - self._mean_text_s)
-        for job, positions in self._queue.finish(work).items():
+        for job, positions in self._queue.finish(finished.work).items():
             job.inference_s += took_s
-            if isinstance(result, ServiceError):
-                job.error = InputError(positions[0], result)
+            if isinstance(finished.result, ServiceError):
+                job.error = InputError(positions[0], finished.result)
                 self._queue.drop(job)
             else:
                 for position in positions:
-                    job.results[position] = result
+                    job.results[position] = finished.result
             if not job.works:
-                _call_if_open(job.finished)
-
-
-def _call_if_open(finished: Callable[[], object]) -> None:
-    try:
-        finished()
-    except RuntimeError:  # the event loop has ended: nobody waits any more
-        return
+                job.finished(finished.at)

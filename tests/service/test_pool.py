@@ -189,7 +189,7 @@ def test_texts_that_wait_without_progress_are_trouble() -> None:
 
 def distinct_jobs(sizes: list[int]) -> list[Job]:
     return [
-        Job([f"{number}.{position}" for position in range(size)], True, finished=lambda: None)
+        Job([f"{number}.{position}" for position in range(size)], True, finished=lambda _: None)
         for number, size in enumerate(sizes)
     ]
 
@@ -215,7 +215,7 @@ def test_no_request_waits_for_more_than_one_text_of_each_other_per_own_text(size
 )
 def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]], steps: list[tuple[str, int]]) -> None:
     queue = FairQueue()
-    jobs = [Job(list(texts), True, finished=lambda: None) for texts in requests]
+    jobs = [Job(list(texts), True, finished=lambda _: None) for texts in requests]
     for job in jobs:
         queue.push(job)
     alive = dict.fromkeys(jobs)
