@@ -61,10 +61,10 @@ class Work:
 class Job:
     """The texts of one request on their way through the pool. Changed only under the pool's lock."""
 
-    def __init__(self, texts: Sequence[TextInput], truncate: bool, finished: Callable[[float], object]) -> None:
+    def __init__(self, texts: Sequence[TextInput], truncate: bool, finished: Callable[[], object]) -> None:
         self.texts = texts
         self.truncate = truncate
-        self.finished = finished  # called once, under the pool's lock, with the time
+        self.finished = finished  # called once, under the pool's lock; refers to no job: jobs go without the collector
         self.results: list[Encoded | None] = [None] * len(texts)
         self.error: Exception | None = None
         self.works: dict[Work, None] = {}  # the distinct texts that had no result when it was admitted

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-BURST = 32  # answers that leave together, and how many requests must wait for that
+BURST = 32  # texts whose answers leave together, and how many requests must wait for that
 LONGEST_HOLD = 0.5  # of the time that the first answer of a burst took
 
 
@@ -14,23 +14,26 @@ class Outbox:
     """Finished requests that the event loop has not heard of. Changed only under the pool's lock.
 
     Beside the model, each lone answer finds the caches full of the model's data: in a row they cost the event loop two
-    thirds of what they cost one by one (docs/adr/0007-answers-in-bursts.md). Where few requests wait, none is held.
+    thirds of what they cost one by one (docs/adr/0007-answers-in-bursts.md). Where few requests wait, none is held; nor
+    one of many texts, for its answer takes memory.
     """
 
     _due_at: float = 0.0
+    _texts: int = 0
     _held: list[tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = field(default_factory=list)
 
     def add(
-        self, loop: asyncio.AbstractEventLoop, finished: Callable[[], object], *, took_s: float, now: float
+        self, loop: asyncio.AbstractEventLoop, finished: Callable[[], object], *, texts: int, since: float, now: float
     ) -> None:
-        """Hold what a loop is to call when a request has its vectors. took_s: since the request was admitted."""
+        """Hold what a loop is to call when a request, of so many texts and asked `since`, has its vectors."""
         if not self._held:
-            self._due_at = now + LONGEST_HOLD * took_s
+            self._due_at = now + LONGEST_HOLD * (now - since)
         self._held.append((loop, finished))
+        self._texts += texts
 
     def is_due(self, *, waiting: int, now: float) -> bool:
         """Whether to deliver. waiting: requests with texts that no worker has taken."""
-        return len(self._held) >= BURST or waiting < BURST or now >= self._due_at
+        return self._texts >= BURST or waiting < BURST or now >= self._due_at
 
     def deliver(self) -> None:
         """Wake each loop once for all that it is to call."""
@@ -38,6 +41,7 @@ class Outbox:
         for loop, finished in self._held:
             calls.setdefault(loop, []).append(finished)
         self._held.clear()
+        self._texts = 0
         for loop, functions in calls.items():
             with suppress(RuntimeError):  # the loop has ended: nobody waits any more
                 loop.call_soon_threadsafe(_call_all, functions)

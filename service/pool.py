@@ -112,12 +112,12 @@ class EncoderPool:
                 NotReady: the pool is closing.  InputError: a text failed; the rest of the request is dropped.
         """
         loop = asyncio.get_running_loop()
-        done = asyncio.Event()
-        job = Job(
-            texts,
-            truncate,
-            finished=lambda now: self._outbox.add(loop, done.set, took_s=now - job.admitted_at, now=now),
-        )
+        done, count, asked_at = asyncio.Event(), len(texts), time.monotonic()
+
+        def finished() -> None:
+            self._outbox.add(loop, done.set, texts=count, since=asked_at, now=time.monotonic())
+
+        job = Job(texts, truncate, finished)
         if self._cache is not None:
             job.results = [self._cache.get(text, truncate=truncate) for text in texts]
         self._admit(job)
@@ -225,4 +225,4 @@ class EncoderPool:
                 for position in positions:
                     job.results[position] = finished.result
             if not job.works:
-                job.finished(finished.at)
+                job.finished()

@@ -45,7 +45,7 @@ class Settings(BaseSettings):
         ge=1,
         description="Longest text in characters or token ids: it is tokenised whole before it is cut; above it: 422.",
     )
-    max_queue_texts: int = Field(default=4096, ge=1, description="Most texts waiting for a worker; above it: 429.")
+    max_queue_texts: int = Field(default=1024, ge=1, description="Most texts waiting for a worker; above it: 429.")
     max_queue_reads: int = Field(
         default=1024, ge=1, description="Most look-ups of documents waiting, searches too; above it: 429."
     )

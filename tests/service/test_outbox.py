@@ -15,7 +15,9 @@ def test_a_loop_hears_of_all_that_was_held_in_order_and_once() -> None:
     async def main() -> None:
         outbox, heard = Outbox(), list[int]()
         for number in range(3):
-            outbox.add(asyncio.get_running_loop(), lambda number=number: heard.append(number), took_s=1.0, now=0.0)
+            outbox.add(
+                asyncio.get_running_loop(), lambda number=number: heard.append(number), texts=1, since=-1.0, now=0.0
+            )
         for _ in range(2):
             outbox.deliver()
             await asyncio.sleep(0)
@@ -25,20 +27,21 @@ def test_a_loop_hears_of_all_that_was_held_in_order_and_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "waiting", "now", "due"),
+    ("held", "texts", "waiting", "now", "due"),
     [
-        (1, BURST - 1, 0.0, True),  # few wait: nothing is held
-        (1, BURST, 0.0, False),
-        (BURST - 1, 1000, 0.0, False),
-        (BURST, 1000, 0.0, True),
-        (1, 1000, 0.9, False),
-        (1, 1000, 1.0, True),  # the first took 2 s: it waits for 1 s
+        (1, 1, BURST - 1, 0.0, True),  # few wait: nothing is held
+        (1, 1, BURST, 0.0, False),
+        (BURST - 1, 1, 1000, 0.0, False),
+        (BURST, 1, 1000, 0.0, True),
+        (2, BURST // 2, 1000, 0.0, True),  # many texts in few answers,
+        (1, 1, 1000, 0.9, False),
+        (1, 1, 1000, 1.0, True),  # the first took 2 s: it waits for 1 s
     ],
 )
-def test_when_a_burst_is_due(held: int, waiting: int, now: float, due: bool) -> None:
+def test_when_a_burst_is_due(held: int, texts: int, waiting: int, now: float, due: bool) -> None:
     outbox, loop = Outbox(), asyncio.new_event_loop()
     for _ in range(held):
-        outbox.add(loop, lambda: None, took_s=2.0, now=0.0)
+        outbox.add(loop, lambda: None, texts=texts, since=-2.0, now=0.0)
     loop.close()
     assert outbox.is_due(waiting=waiting, now=now) is due
 
@@ -46,7 +49,7 @@ def test_when_a_burst_is_due(held: int, waiting: int, now: float, due: bool) -> 
 def test_a_loop_that_has_ended_is_passed_over() -> None:
     outbox, loop = Outbox(), asyncio.new_event_loop()
     loop.close()
-    outbox.add(loop, lambda: None, took_s=1.0, now=0.0)
+    outbox.add(loop, lambda: None, texts=1, since=-1.0, now=0.0)
     outbox.deliver()
 
 

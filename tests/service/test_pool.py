@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,7 +190,7 @@ def test_texts_that_wait_without_progress_are_trouble() -> None:
 
 def distinct_jobs(sizes: list[int]) -> list[Job]:
     return [
-        Job([f"{number}.{position}" for position in range(size)], True, finished=lambda _: None)
+        Job([f"{number}.{position}" for position in range(size)], True, finished=lambda: None)
         for number, size in enumerate(sizes)
     ]
 
@@ -215,7 +216,7 @@ def test_no_request_waits_for_more_than_one_text_of_each_other_per_own_text(size
 )
 def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]], steps: list[tuple[str, int]]) -> None:
     queue = FairQueue()
-    jobs = [Job(list(texts), True, finished=lambda _: None) for texts in requests]
+    jobs = [Job(list(texts), True, finished=lambda: None) for texts in requests]
     for job in jobs:
         queue.push(job)
     alive = dict.fromkeys(jobs)
@@ -381,3 +382,24 @@ def test_a_kept_vector_is_answered_without_a_worker_and_is_the_same_to_the_bit(e
         assert (cache.hits, cache.misses) == (2, 3)
 
     asyncio.run(scenario())
+
+
+def test_a_finished_request_leaves_nothing_to_the_garbage_collector(encoder: Encoder) -> None:
+    def jobs() -> int:
+        return sum(isinstance(thing, Job) for thing in gc.get_objects())
+
+    async def main(pool: EncoderPool) -> None:
+        for number in range(20):
+            await pool.encode([f"text {number}", "another"])
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = jobs()
+        pool = EncoderPool(encoder.encode, workers=2, max_queue_texts=1000)
+        pool.start()
+        asyncio.run(main(pool))
+        pool.close()  # a worker holds on to its last text
+        assert jobs() == before
+    finally:
+        gc.enable()
