@@ -62,15 +62,15 @@ def return_free_memory() -> None:
 
 
 def give_back_unused() -> None:
-    """Collect what nobody refers to, and give its pages back to the system."""
+    """Collect what nobody refers to, and give its pages back to the system. What is left is not looked at again."""
     gc.collect()
+    gc.freeze()
     return_free_memory()
 
 
 def settle() -> None:
-    """After the start: give back what only the start needed, and spare the collector what stays for ever."""
+    """After the start: give back what only the start needed, and collect as usual from now on."""
     give_back_unused()
-    gc.freeze()
     gc.enable()
     _unmap_code()
 
