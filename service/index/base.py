@@ -13,6 +13,8 @@ import numpy.typing as npt
 Vectors = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 
+MORE_CANDIDATES = 10
+
 
 @dataclass(frozen=True)
 class Hits:
@@ -75,6 +77,11 @@ class VectorIndex(Protocol):
 
     def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
         """The best `top_k` rows and every row that ties with the last of them, among the given rows or all."""
+
+
+def candidates(top_k: int) -> int:
+    """How many rows an inexact index is asked for, which their own vectors then rank."""
+    return 2 * top_k + MORE_CANDIDATES
 
 
 def with_ties(search: Callable[[int], Hits], *, wanted: int, available: int) -> Hits:

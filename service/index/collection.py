@@ -13,15 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.errors import StorageFull
-from service.index.base import Rows, VectorIndex, Vectors
+from service.index.base import Rows, VectorIndex, Vectors, candidates
 from service.index.building import BuildStoppedError
 from service.index.documents import Document, DocumentStore, Page, StoredDocument
 from service.index.filters import Condition, to_condition
 from service.index.keeper import IndexKeeper
 from service.index.locks import ReadWriteLock
 from service.index.transaction import Transaction
-
-MORE_CANDIDATES = 10  # an approximate index gives twice top_k and so many, which their own vectors then rank
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +160,7 @@ class Collection:
             hits = self._index.search(vector_D, top_k=top_k, among=among)
             rows, scores_N = hits.rows.tolist(), hits.scores
         else:
-            hits = self._index.search(vector_D, top_k=2 * top_k + MORE_CANDIDATES, among=among)
+            hits = self._index.search(vector_D, top_k=candidates(top_k), among=among)
             rows, vectors_ND = self._store.vectors_of(hits.rows.tolist())
             scores_N = vectors_ND @ vector_D
         scores = np.clip(scores_N, -1, 1).tolist()  # rounding may leave a cosine just above 1

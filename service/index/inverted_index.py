@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from service.index.base import Addition, Hits, Rows, Vectors, with_ties
+from service.index.base import Addition, Hits, Rows, Vectors, candidates, with_ties
 from service.index.faiss_search import search_index, selector_of
 
 ROWS_A_LIST = 40  # that k-means sees
@@ -157,17 +157,23 @@ class InvertedIndex:
         return hits if len(hits.rows) >= wanted or probes == self.lists else visiting(self.lists)
 
     def tune(self, query_QD: Vectors, nearest_QK: Rows, *, target: float) -> None:
-        """Visit as few lists as find `target` of the nearest rows, in powers of two.
+        """Visit as few lists as find `target` of the nearest rows, to an eighth of their number.
 
-        Args: query_QD: stored vectors.  nearest_QK: the K nearest others of each, by exact search.
+        Args: nearest_QK: the K nearest of each query, by exact search. One is found if it is among the candidates.
         """
-        probes = 1
+        too_few, probes = 0, 1
         while (recall := self._recall(query_QD, nearest_QK, probes)) < target and probes < self.lists:
-            probes = min(2 * probes, self.lists)
+            too_few, probes = probes, min(2 * probes, self.lists)
+        while probes - too_few > max(1, probes // 8) and recall >= target:
+            middle = (too_few + probes) // 2
+            if (found := self._recall(query_QD, nearest_QK, middle)) >= target:
+                probes, recall = middle, found
+            else:
+                too_few = middle
         self.tuning = Tuning(self.tuning.built_rows, probes, round(recall, 4))
 
     def _recall(self, query_QD: Vectors, nearest_QK: Rows, probes: int) -> float:
-        count = nearest_QK.shape[1] + 1  # a query finds itself, too
+        count = candidates(nearest_QK.shape[1])
         found = [
             len(np.intersect1d(self._search(query_D, count, probes, None).rows, nearest_K))
             for query_D, nearest_K in zip(query_QD, nearest_QK, strict=True)

@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.index.base import candidates
 from service.index.inverted_index import InvertedIndex, lists_for
 
 DIM, COUNT = 16, 2000
@@ -45,18 +46,18 @@ def test_all_lists_give_nearly_what_exact_search_gives(index: InvertedIndex, vec
 
 def test_tuning_visits_as_few_lists_as_the_target_needs(index: InvertedIndex, vectors: np.ndarray) -> None:
     queries = vectors[:100]
-    others = np.stack([nearest(vectors, query, 11)[1:] for query in queries])
-    index.tune(queries, others, target=0.9)
+    near = np.stack([nearest(vectors, query, 10) for query in queries])
+    index.tune(queries, near, target=0.9)
     few = index.tuning
     assert 0.9 <= few.recall <= 1
     assert few.probes < index.lists
     found = [
-        len(set(index.search(query, top_k=11).rows) & set(near)) / 10
-        for query, near in zip(queries, others, strict=True)
+        len(set(index.search(query, top_k=candidates(10)).rows) & set(rows)) / 10
+        for query, rows in zip(queries, near, strict=True)
     ]
     assert np.mean(found) == pytest.approx(few.recall, abs=0.02)
-    index.tune(queries, others, target=0.97)
-    assert index.tuning.probes >= few.probes
+    index.tune(queries, near, target=0.99)
+    assert index.tuning.probes > few.probes
 
 
 @pytest.mark.parametrize("share", [0.0005, 0.01, 0.3, 1.0])

@@ -204,3 +204,14 @@ def test_closing_during_a_build_ends_soon_and_loses_nothing(tmp_path: Path) -> N
     again = open_collection(tmp_path)
     assert len(again) == len(rows)
     again.close()
+
+
+def test_near_duplicates_do_not_make_searches_look_easy(collection: Collection) -> None:
+    """Each vector has nineteen noisy copies: its own nearest are all in one list, those of another query are not."""
+    noise = np.random.default_rng(1).standard_normal((2000, DIM)).astype(np.float32)
+    rows = np.repeat(vectors(100), 20, axis=0) + 0.5 * noise / np.linalg.norm(noise, axis=1, keepdims=True)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    put(collection, rows)
+    wait_for(lambda: collection.backend == INVERTED)
+    queries = vectors(40, seed=2)
+    assert np.mean([len(oracle(rows, query).keys() & found(collection, query).keys()) for query in queries]) >= 9
