@@ -16,8 +16,9 @@ import numpy.typing as npt
 import orjson
 
 from service.errors import StartError, StoreError
+from service.index.access import read_mode
 from service.index.damage import REPAIR
-from service.index.documents import DocumentStore, read_mode
+from service.index.documents import DocumentStore
 from service.index.filters import stored_kinds
 from service.index.schema import CHECKSUMS_SINCE, checksum
 

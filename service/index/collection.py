@@ -7,7 +7,9 @@ N documents, D dims, B queries
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +22,8 @@ from service.index.filters import Condition, to_condition
 from service.index.keeper import IndexKeeper
 from service.index.locks import ReadWriteLock
 from service.index.transaction import Transaction
+
+RETRY_S = 0.0005  # until a reader looks again whether the index has the last change
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +58,9 @@ class Collection:
         self._max_index_bytes = max_index_bytes
         self._check_memory = check_memory
         self._writing = threading.Lock()
-        self._in_step = ReadWriteLock()  # store and index agree whenever it is free
+        self._in_step = ReadWriteLock()  # guards the index and the revision that it is at
         self._index: VectorIndex = keeper.load_exact() if read_only else keeper.load()
+        self._revision = None if read_only else store.revision  # None: the store may go on without the index
         self._changed = threading.Event()
         self._is_closing = False
         self._maintenance = threading.Thread(target=self._maintain, name="index", daemon=True)
@@ -104,8 +109,9 @@ class Collection:
         with self._writing, self._store.transaction() as transaction:
             self._check_growth(len(documents) - len(transaction.rows_of([document.id for document in documents])))
             addition = self._index.prepare(transaction.upsert(documents, vectors_ND), vectors_ND)
+            transaction.commit()
             with self._in_step.exclusive():
-                transaction.commit()
+                self._revision = transaction.revision
                 self._index.replace(addition)
             self._note(len(documents))
             return transaction.revision
@@ -148,11 +154,25 @@ class Collection:
         Raises: InvalidInput: the filter is malformed.
         """
         condition: Condition | None = to_condition(filter_) if filter_ else None  # {} selects everything
-        with self._in_step.shared():
+        with self._one_state():
             among = None if condition is None else self._store.matching(condition)
             best_B = [self._best(vector_D, top_k, among) for vector_D in vectors_BD]
             documents = self._store.fetch(list({row for best in best_B for _, row in best}))
         return [[Match(score, documents[row]) for score, row in best] for best in best_B]
+
+    @contextmanager
+    def _one_state(self) -> Iterator[None]:
+        """The index and the store at one revision, for what this thread reads inside.
+
+        A change is on the disk before the index has it, so that nobody waits for the disk: between the two, which is a
+        moment, a reader tries again.
+        """
+        while True:
+            with self._in_step.shared(), self._store.snapshot() as revision:
+                if self._revision in {None, revision}:
+                    yield
+                    return
+            time.sleep(RETRY_S)
 
     def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
         """Scores and rows, best first; ties are ordered and cut by id before any text is read."""
@@ -174,8 +194,9 @@ class Collection:
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
         if rows:
             transaction.delete(rows)
+            transaction.commit()
             with self._in_step.exclusive():
-                transaction.commit()
+                self._revision = transaction.revision
                 self._index.remove(rows)
             self._note(len(rows))
         return len(rows)

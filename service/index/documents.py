@@ -1,19 +1,20 @@
 """The document store: SQLite, and the only truth about what was accepted. Knows rows and bytes; knows no search."""
 
-import fcntl
 import json
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import orjson
 
 from service.errors import StorageFull, StoreError
+from service.index.access import lock_for_this_process, read_mode
 from service.index.base import Rows, Vectors
 from service.index.damage import damaged_document, undamaged
 from service.index.filters import Condition
@@ -31,6 +32,10 @@ FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
 COLUMNS = "row, id, text, metadata, revision"
 VECTOR_COLUMNS = "row, id, vector"
 WITNESS = ".revision"  # suffix of the file beside the store
+FOLD_AFTER_CHANGES = 500  # of rows, the log is folded into the file; each takes a few pages
+MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class DocumentStore:
         self._connections: list[sqlite3.Connection] = []
         self._mode = read_mode(path) if read_only else "rwc"
         self._has_checksums = True
-        self._lock = None if read_only else _lock_for_this_process(path)
+        self._folded_at = 0
+        self._lock = None if read_only else lock_for_this_process(path)
         self._witness: Witness | None = None
         try:
             if not read_only:
@@ -72,6 +78,7 @@ class DocumentStore:
             if not read_only:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")  # answered means on the disk
+                self._writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
                 self._make_schema(fingerprint)
             self._check(fingerprint)
         except (sqlite3.Error, OSError) as exc:
@@ -121,6 +128,7 @@ class DocumentStore:
                 yield transaction
             if not self._writer.in_transaction and self._witness is not None:
                 self._witness.write(transaction.revision)
+                self._fold_log()
         except sqlite3.OperationalError as exc:
             if exc.sqlite_errorcode in FULL:
                 raise StorageFull(
@@ -130,6 +138,15 @@ class DocumentStore:
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
+
+    def _fold_log(self) -> None:
+        """Write the log's pages to the file, now and then. Not in a commit, which would keep readers from the index."""
+        if self._writer.total_changes - self._folded_at >= FOLD_AFTER_CHANGES:
+            self._folded_at = self._writer.total_changes
+            try:
+                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            except sqlite3.Error as exc:  # nothing is lost: it is in the log
+                logger.warning("log not folded into the document store", extra={"reason": str(exc)})
 
     def count(self) -> int:
         """How many documents there are."""
@@ -202,11 +219,13 @@ class DocumentStore:
     def snapshot(self) -> Iterator[int]:
         """One state of the store for all that this thread reads inside; gives its revision."""
         reader = self._reader()
-        reader.execute("BEGIN")
-        try:
-            yield int(reader.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
-        finally:
-            reader.execute("ROLLBACK")
+        with undamaged(self._path):
+            reader.execute("BEGIN")
+            try:
+                yield int(reader.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
+            finally:
+                if reader.in_transaction:
+                    reader.execute("ROLLBACK")
 
     def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
         with undamaged(self._path):
@@ -279,24 +298,3 @@ def _document(found: tuple[int, str, str, str, int, int | None]) -> StoredDocume
     if expected is not None and checksum(id_, text, metadata) != expected:
         raise damaged_document(id_, "text or metadata")
     return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
-
-
-def read_mode(path: Path) -> str:
-    """A store at rest is read without leaving -wal and -shm files, which its owner may not be able to open."""
-    is_open = path.with_name(f"{path.name}-wal").exists()  # as long as a service has it, and after a crash
-    return "ro" if is_open else "ro&immutable=1"
-
-
-def _lock_for_this_process(path: Path) -> IO[bytes]:
-    """Hold a lock file as long as the store is open; the system frees it when the process ends, however it ends."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_suffix(".lock").open("ab")
-    except OSError as exc:
-        raise StoreError(f"folder {path.parent} cannot be written ({exc.strerror}); set CROSSLET_DATA") from exc
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        lock.close()
-        raise StoreError(f"document store {path} is in use by another process (CROSSLET_DATA)") from exc
-    return lock

@@ -1,8 +1,11 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,10 +16,11 @@ from service.bulk.store_file import open_store_file
 from service.bulk.upkeep import verify
 from service.errors import InvalidInput, StorageFull, StoreError
 from service.index.collection import Collection
-from service.index.documents import Document, DocumentStore
+from service.index.documents import FOLD_AFTER_CHANGES, Document, DocumentStore
 from service.index.faiss_index import FaissIndex
 from service.index.filters import MAX_DEPTH, MAX_TERMS
 from service.index.keeper import IndexKeeper
+from service.index.transaction import Transaction
 from tests.contract.filter_oracle import FILTERS, METADATA, matches
 
 DIM = 4
@@ -294,6 +298,63 @@ def test_readers_see_whole_changes_only(collection: Collection) -> None:
     for reader in readers:
         reader.join()
     assert {tuple(scores) for scores in seen} == {(1.0, 0.0)}
+
+
+def test_a_search_does_not_wait_for_a_commit_and_sees_no_half_of_it(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is as slow as it likes; between the commit and the index's change a search waits for the index."""
+    put(collection, {"old": unit(1, 0, 0, 0)})
+    commit, reached, go_on = Transaction.commit, threading.Event(), threading.Event()
+    is_before = True
+
+    def slow_commit(transaction: Transaction) -> None:
+        if is_before:
+            reached.set()
+            assert go_on.wait(10)
+        commit(transaction)
+        if not is_before:
+            reached.set()
+            assert go_on.wait(10)
+
+    monkeypatch.setattr(Transaction, "commit", slow_commit)
+    search = partial(ids, collection, unit(1, 0, 0, 0), 5)
+    with ThreadPoolExecutor(2) as threads:
+        written = threads.submit(put, collection, {"new": unit(1, 0, 0, 0)})
+        assert reached.wait(10)
+        assert search() == ["old"]
+        go_on.set()
+        written.result(10)
+        assert search() == ["new", "old"]
+
+        is_before = False
+        reached.clear()
+        go_on.clear()
+        written = threads.submit(collection.delete, ["old"])  # type: ignore[arg-type]
+        assert reached.wait(10)
+        found = threads.submit(search)
+        with pytest.raises(TimeoutError):
+            found.result(0.2)
+        go_on.set()
+        written.result(10)
+        assert found.result(10) == ["new"]
+
+
+def test_the_log_is_folded_into_the_file_beside_readers_and_may_fail(
+    collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "documents.sqlite3-wal"
+    for number in range(2 * FOLD_AFTER_CHANGES):
+        put(collection, {f"d{number}": unit(1, number, 0, 0)})
+    assert log.stat().st_size < 30_000 * FOLD_AFTER_CHANGES  # else it has every page of every change
+    broken = Mock(wraps=collection._store._writer)
+    broken.total_changes = 10 * FOLD_AFTER_CHANGES
+    broken.execute.side_effect = sqlite3.OperationalError("database or disk is full")
+    monkeypatch.setattr(collection._store, "_writer", broken)
+    collection._store._fold_log()
+    assert "not folded" in caplog.text
+    monkeypatch.undo()
+    assert len(ids(collection, unit(1, 0, 0, 0), 5)) == 5
 
 
 def test_several_searches_look_the_filter_up_once_and_read_only_the_texts_they_return(
