@@ -32,7 +32,7 @@ FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
 COLUMNS = "row, id, text, metadata, revision"
 VECTOR_COLUMNS = "row, id, vector"
 WITNESS = ".revision"  # suffix of the file beside the store
-FOLD_AFTER_CHANGES = 500  # of rows, the log is folded into the file; each takes a few pages
+FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from service.bulk.store_file import open_store_file
 from service.bulk.upkeep import verify
 from service.errors import InvalidInput, StorageFull, StoreError
 from service.index.collection import Collection
-from service.index.documents import FOLD_AFTER_CHANGES, Document, DocumentStore
+from service.index.documents import Document, DocumentStore
 from service.index.faiss_index import FaissIndex
 from service.index.filters import MAX_DEPTH, MAX_TERMS
 from service.index.keeper import IndexKeeper
@@ -343,12 +343,13 @@ def test_a_search_does_not_wait_for_a_commit_and_sees_no_half_of_it(
 def test_the_log_is_folded_into_the_file_beside_readers_and_may_fail(
     collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr("service.index.documents.FOLD_AFTER_CHANGES", 100)
     log = tmp_path / "documents.sqlite3-wal"
-    for number in range(2 * FOLD_AFTER_CHANGES):
+    for number in range(400):
         put(collection, {f"d{number}": unit(1, number, 0, 0)})
-    assert log.stat().st_size < 30_000 * FOLD_AFTER_CHANGES  # else it has every page of every change
+    assert log.stat().st_size < 3_000_000  # every page of every change is 8 MB
     broken = Mock(wraps=collection._store._writer)
-    broken.total_changes = 10 * FOLD_AFTER_CHANGES
+    broken.total_changes = 10**9
     broken.execute.side_effect = sqlite3.OperationalError("database or disk is full")
     monkeypatch.setattr(collection._store, "_writer", broken)
     collection._store._fold_log()
