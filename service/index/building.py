@@ -15,7 +15,7 @@ from service.index.inverted_index import ROWS_A_LIST, InvertedIndex, lists_for
 
 TARGET_RECALL = 0.98  # of the 10 nearest, on queries that are like searches (docs/index.md)
 QUERIES = 256
-MIXED = 3
+MIXED = 3  # stored vectors in a query
 NEAREST = 10
 CHUNK_ROWS = 2048
 
