@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -37,6 +38,7 @@ from service.index.keeper import IndexKeeper
 from service.settings import BUNDLED_MODEL
 
 QUERIES = 200
+ROUNDS = 3
 WARM_UP = 10
 TOP_K = 10
 MOST_FOR_MILVUS_LITE, MILVUS_LITE_QUERIES = 100_000, 30  # a search of 10,000 takes it a third of a second
@@ -76,6 +78,16 @@ def main() -> None:
 
 
 @dataclass(frozen=True)
+class Contender:
+    """A search, and what loading it took."""
+
+    name: str
+    search: Search
+    load_s: float
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Trial:
     """One size: the vectors, the queries, and what exact search finds."""
 
@@ -83,18 +95,24 @@ class Trial:
     query_QD: Vectors
     nearest_QK: Rows
 
-    def timed(
-        self, name: str, search: Search, *, load_s: float, size_bytes: int | None = None, queries: int = QUERIES
-    ) -> Measured:
-        """One search after the other, the first ten to warm up."""
-        for query_D in self.query_QD[:WARM_UP]:
-            search(query_D)
-        took_s, found = [], []
-        for query_D in self.query_QD[:queries]:
-            started_at = time.perf_counter()
-            found.append(search(query_D))
-            took_s.append(time.perf_counter() - started_at)
-        return self.measured(name, took_s, found, load_s=load_s, size_bytes=size_bytes)
+    def timed(self, *contenders: Contender, queries: int = QUERIES, rounds: int = ROUNDS) -> list[Measured]:
+        """One search after the other; contenders take turns, all queries a round. The first ten warm each up."""
+        for one in contenders:
+            for query_D in self.query_QD[:WARM_UP]:
+                one.search(query_D)
+        took_s: dict[str, list[float]] = {one.name: [] for one in contenders}
+        found: dict[str, list[list[int]]] = {}
+        for _ in range(rounds):
+            for one in contenders:
+                found[one.name] = []
+                for query_D in self.query_QD[:queries]:
+                    started_at = time.perf_counter()
+                    found[one.name].append(one.search(query_D))
+                    took_s[one.name].append(time.perf_counter() - started_at)
+        return [
+            self.measured(one.name, took_s[one.name], found[one.name], load_s=one.load_s, size_bytes=one.size_bytes)
+            for one in contenders
+        ]
 
     def measured(
         self, name: str, took_s: list[float], found: list[list[int]], *, load_s: float, size_bytes: int | None = None
@@ -109,27 +127,28 @@ class Trial:
 
 
 def measure(vectors_ND: Vectors, query_QD: Vectors) -> Iterator[Measured]:
-    """Ours, FAISS's index of the same kind, exact FAISS, milvus-lite, txtai."""
+    """Ours, FAISS's index of the same kind and exact FAISS side by side; then milvus-lite, then txtai."""
     flat = faiss.IndexFlatIP(vectors_ND.shape[1])
     flat_s = seconds(lambda: flat.add(vectors_ND))
     trial = Trial(vectors_ND, query_QD, flat.search(query_QD, TOP_K)[1])
-    yield from crosslet(trial)
-    yield trial.timed(
-        "FAISS flat",
-        lambda query_D: flat.search(query_D[None], TOP_K)[1][0].tolist(),
-        load_s=flat_s,
-        size_bytes=vectors_ND.nbytes,
-    )
+
+    def exact(query_D: Vectors) -> list[int]:
+        found: list[int] = flat.search(query_D[None], TOP_K)[1][0].tolist()
+        return found
+
+    with crosslet(trial) as ours:
+        yield from trial.timed(*ours, Contender("FAISS flat", exact, flat_s, vectors_ND.nbytes))
     if len(vectors_ND) <= MOST_FOR_MILVUS_LITE:
-        yield milvus_lite(trial)
+        yield from milvus_lite(trial)
     if TXTAI.exists() and len(vectors_ND) <= MOST_FOR_TXTAI:
         yield txtai(trial)
     elif not TXTAI.exists():
         print(f"no txtai: benchmarks/envs/make.sh {TXTAI.parents[2]} txtai makes its environment", file=sys.stderr)
 
 
-def crosslet(trial: Trial) -> Iterator[Measured]:
-    """Ours, and alone the FAISS index that is in it."""
+@contextmanager
+def crosslet(trial: Trial) -> Iterator[list[Contender]]:
+    """Ours, and alone the FAISS index that is in it, if it is not an exact one."""
     dim = trial.vectors_ND.shape[1]
     with tempfile.TemporaryDirectory() as folder:
         store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="scale", dim=dim)
@@ -141,7 +160,7 @@ def crosslet(trial: Trial) -> Iterator[Measured]:
         def ours(query_D: Vectors) -> list[int]:
             return [int(match.document.id) for match in collection.search(query_D, top_k=TOP_K)]
 
-        yield trial.timed(f"crosslet ({collection.backend})", ours, load_s=load_s, size_bytes=collection.size_bytes)
+        contenders = [Contender(f"crosslet ({collection.backend})", ours, load_s, collection.size_bytes)]
         index = collection._index
         if isinstance(index, InvertedIndex):
             plain, probes = index._index, index.tuning.probes
@@ -152,11 +171,12 @@ def crosslet(trial: Trial) -> Iterator[Measured]:
                 return found
 
             name = f"FAISS IVF{index.lists},SQ8, nprobe {probes}"
-            yield trial.timed(name, alone, load_s=load_s, size_bytes=index.size_bytes)
+            contenders.append(Contender(name, alone, load_s, index.size_bytes))
+        yield contenders
         collection.close()
 
 
-def milvus_lite(trial: Trial) -> Measured:
+def milvus_lite(trial: Trial) -> list[Measured]:
     """Milvus in this process: exact."""
     from pymilvus import MilvusClient
 
@@ -173,7 +193,7 @@ def milvus_lite(trial: Trial) -> Measured:
             (hits,) = client.search("scale", data=[query_D], limit=TOP_K)
             return [int(hit["id"]) for hit in hits]
 
-        found = trial.timed("milvus-lite", search, load_s=load_s, queries=MILVUS_LITE_QUERIES)
+        found = trial.timed(Contender("milvus-lite", search, load_s), queries=MILVUS_LITE_QUERIES, rounds=1)
         client.close()
     return found
 
@@ -184,7 +204,7 @@ def txtai(trial: Trial) -> Measured:
         arrays = [Path(folder) / "vectors.npy", Path(folder) / "queries.npy"]
         for path, array in zip(arrays, (trial.vectors_ND, trial.query_QD), strict=True):
             np.save(path, array)
-        command = [TXTAI, ROOT / "benchmarks" / "txtai_search.py", *arrays]
+        command = [TXTAI, ROOT / "benchmarks" / "txtai_search.py", *arrays, str(ROUNDS)]
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
     answer = json.loads(said.stdout.splitlines()[-1])
     return trial.measured("txtai", answer["took_s"], answer["found"], load_s=answer["load_s"])

@@ -1,7 +1,7 @@
 """Searches given vectors with txtai, in txtai's own environment; `benchmarks.index_scale` starts it.
 
-.bench/txtai/bin/python benchmarks/txtai_search.py VECTORS.npy QUERIES.npy: prints one JSON object, seconds to load,
-the seconds of each search and the rows it found. txtai's own settings, documents in SQLite beside the index, one
+.bench/txtai/bin/python benchmarks/txtai_search.py VECTORS.npy QUERIES.npy ROUNDS: prints one JSON object, seconds to
+load, the seconds of each search and the rows it found. txtai's own settings, documents in SQLite beside the index, one
 thread.
 """
 
@@ -34,11 +34,13 @@ def main() -> None:
     for text in list(queries)[:WARM_UP]:
         embeddings.search(text, TOP_K)
     took_s, found = [], []
-    for text in queries:
-        started_at = time.perf_counter()
-        hits = embeddings.search(text, TOP_K)
-        took_s.append(time.perf_counter() - started_at)
-        found.append([int(hit["id"]) for hit in hits])
+    for _ in range(int(sys.argv[3])):
+        found = []
+        for text in queries:
+            started_at = time.perf_counter()
+            hits = embeddings.search(text, TOP_K)
+            took_s.append(time.perf_counter() - started_at)
+            found.append([int(hit["id"]) for hit in hits])
     print(json.dumps({"load_s": load_s, "took_s": took_s, "found": found}))
 
 
