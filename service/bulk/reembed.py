@@ -15,8 +15,10 @@ from service.bulk.engine import Engine
 from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
 from service.errors import StoreError
+from service.index.access import lock_for_this_process
 from service.index.base import Vectors
 from service.index.documents import WITNESS, Document, DocumentStore, StoredDocument
+from service.index.snapshots import flush
 
 NEXT = "documents.next.sqlite3"
 PAGE_ROWS = 1000
@@ -34,12 +36,14 @@ class Reembedding:
     def copy(self, engine: Engine, *, advance: Callable[[int, Outcome], None] = lambda read, outcome: None) -> Outcome:
         """Embed what the next store lacks or has otherwise, and forget what it has too much.
 
-        Raises: StoreError: there is no such store, it has this model's vectors already, the next store is of a third
-            model, or another run has it.
+        A next store that was begun for another model is thrown away.
+
+        Raises: StoreError: there is no such store, it has this model's vectors already, or another run is at work.
         """
         with open_store_file(self._path) as old:
             if old.fingerprint == self._fingerprint:
                 raise StoreError(f"document store {self._path} has the vectors of this model already")
+            self._discard_another_models()
             store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim)
             try:
                 _raise_revision(store, old.revision)
@@ -53,22 +57,39 @@ class Reembedding:
     def take_over(self, engine: Engine) -> None:
         """Copy the last changes while nobody writes, and put the next store in the place of the old.
 
-        Raises: StoreError: another process has the old store; the next one stays.
+        Raises: StoreError: another process has the old store, or reads it; the next one stays.
         """
         with open_store_file(self._path) as file:
             fingerprint, dim = file.fingerprint, file.dim
         try:
             old = DocumentStore(self._path, fingerprint=fingerprint, dim=dim)  # nobody else writes from here on
         except StoreError as exc:
-            raise StoreError(f"{exc}; {self._next} is ready: stop that process and run the same command again") from exc
+            raise StoreError(f"{exc}; {self._stop_and_go_on}") from exc
         try:
             self.copy(engine)
-            old.disconnect()  # its log must not be left for the file that comes
+            old.disconnect()  # its log must not be left for the file that comes: the last to disconnect removes it
+            if _log_of(self._path).exists():
+                raise StoreError(f"another process reads document store {self._path}; {self._stop_and_go_on}")
             self._next.replace(self._path)
+            flush(self._path.parent)
         finally:
             old.close()
         for suffix in (".lock", WITNESS):
             self._next.with_suffix(suffix).unlink(missing_ok=True)
+
+    @property
+    def _stop_and_go_on(self) -> str:
+        return f"{self._next} is ready: stop that process and run the same command again"
+
+    def _discard_another_models(self) -> None:
+        if self._next.is_file():
+            with open_store_file(self._next) as begun:
+                if begun.fingerprint == self._fingerprint:
+                    return
+            with lock_for_this_process(self._next):
+                self._next.unlink()
+                _log_of(self._next).unlink(missing_ok=True)
+        self._next.with_suffix(WITNESS).unlink(missing_ok=True)
 
 
 class _Writer:
@@ -85,6 +106,10 @@ class _Writer:
             transaction.upsert(documents, vectors_ND)
             transaction.commit()
             return transaction.revision
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
 
 
 def _raise_revision(store: DocumentStore, revision: int) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import orjson
 
 from service.errors import StartError, StoreError
-from service.index.access import read_mode
+from service.index.access import connect, read_mode
 from service.index.damage import REPAIR
 from service.index.documents import DocumentStore
 from service.index.filters import stored_kinds
@@ -69,7 +69,7 @@ class StoreFile:
     def size_bytes(self) -> int:
         """What the store takes on the disk, with its log and the snapshots derived from it."""
         files = [file for pattern in OWN_FILES for file in self._path.parent.glob(pattern)]
-        return sum(file.stat().st_size for file in files)
+        return sum(map(_size_bytes, files))
 
     def documents(self, *, with_vectors: bool) -> Iterator[Row]:
         """Every document, in the order of first arrival.
@@ -160,6 +160,14 @@ def _fault_of_vector(vector_D: npt.NDArray[np.float32]) -> tuple[str, str] | Non
     return None
 
 
+def _size_bytes(file: Path) -> int:
+    """What a file takes; one that a service has just replaced takes nothing."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def _batched(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
     while batch := list(islice(rows, size)):
         yield batch
@@ -174,7 +182,7 @@ def open_store_file(path: Path) -> Iterator[StoreFile]:
     if not path.is_file():
         raise StartError(f"there is no document store {path} (CROSSLET_DATA)")
     try:
-        with closing(_connect(path)) as connection:
+        with closing(connect(path, read_mode(path))) as connection:
             connection.execute("BEGIN")  # one moment, until the end
             yield StoreFile(path, connection)
     except sqlite3.Error as exc:
@@ -197,8 +205,3 @@ def open_for_upkeep(path: Path) -> Iterator[sqlite3.Connection]:
         raise StoreError(f"document store {path} cannot be compacted ({exc}); nothing was lost") from exc
     finally:
         store.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?mode={read_mode(path)}"
-    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30)

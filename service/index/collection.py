@@ -8,8 +8,7 @@ N documents, D dims, B queries
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +23,7 @@ from service.index.locks import ReadWriteLock
 from service.index.transaction import Transaction
 
 RETRY_S = 0.0005  # until a reader looks again whether the index has the last change
+PATIENCE = 5  # tries
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,29 @@ class Match:
 
     score: float
     document: StoredDocument
+
+
+class _Reads:
+    """What the searches of one request read of the store: each thing once, as long as nothing changes."""
+
+    def __init__(self, store: DocumentStore, condition: Condition | None) -> None:
+        self._store = store
+        self._condition = condition
+        self._revision: int | None = None
+        self._selected: Rows | None = None
+        self._documents: dict[int, StoredDocument] = {}
+
+    def selected(self, revision: int) -> Rows | None:
+        """The rows that the filter selects, if there is one. revision: of the snapshot that this thread has open."""
+        if self._revision != revision:
+            self._revision, self._documents = revision, {}
+            self._selected = None if self._condition is None else self._store.matching(self._condition)
+        return self._selected
+
+    def matches(self, best: Sequence[tuple[float, int]]) -> list[Match]:
+        """Scores and rows with their documents, in the snapshot of `selected`."""
+        self._documents |= self._store.fetch([row for _, row in best if row not in self._documents])
+        return [Match(score, self._documents[row]) for score, row in best]
 
 
 class Collection:
@@ -61,6 +84,7 @@ class Collection:
         self._in_step = ReadWriteLock()  # guards the index and the revision that it is at
         self._index: VectorIndex = keeper.load_exact() if read_only else keeper.load()
         self._revision = None if read_only else store.revision  # None: the store may go on without the index
+        self._is_behind = False  # a change is on the disk that the index could not follow
         self._changed = threading.Event()
         self._is_closing = False
         self._maintenance = threading.Thread(target=self._maintain, name="index", daemon=True)
@@ -73,7 +97,8 @@ class Collection:
         self._changed.set()
         if self._maintenance.ident is not None:
             self._maintenance.join()
-            self._keeper.save(self._index)
+            if not self._is_behind:
+                self._keeper.save(self._index)
         self._store.close()
 
     def __len__(self) -> int:
@@ -110,10 +135,7 @@ class Collection:
             self._check_growth(len(documents) - len(transaction.rows_of([document.id for document in documents])))
             addition = self._index.prepare(transaction.upsert(documents, vectors_ND), vectors_ND)
             transaction.commit()
-            with self._in_step.exclusive():
-                self._revision = transaction.revision
-                self._index.replace(addition)
-            self._note(len(documents))
+            self._follow(transaction.revision, lambda index: index.replace(addition), changed=len(documents))
             return transaction.revision
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -149,30 +171,36 @@ class Collection:
     def search_all(
         self, vectors_BD: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None
     ) -> list[list[Match]]:
-        """One search a vector, all over the same revision; the filter is looked up once.
+        """One search a vector, each over one revision: writers need not wait for all of them.
 
         Raises: InvalidInput: the filter is malformed.
         """
-        condition: Condition | None = to_condition(filter_) if filter_ else None  # {} selects everything
-        with self._one_state():
-            among = None if condition is None else self._store.matching(condition)
-            best_B = [self._best(vector_D, top_k, among) for vector_D in vectors_BD]
-            documents = self._store.fetch(list({row for best in best_B for _, row in best}))
-        return [[Match(score, documents[row]) for score, row in best] for best in best_B]
+        reads = _Reads(self._store, to_condition(filter_) if filter_ else None)  # {} selects everything
+        return [self._matches(vector_D, top_k, reads) for vector_D in vectors_BD]
 
-    @contextmanager
-    def _one_state(self) -> Iterator[None]:
-        """The index and the store at one revision, for what this thread reads inside.
+    def _matches(self, vector_D: Vectors, top_k: int, reads: _Reads) -> list[Match]:
+        """One search, with the index locked for as long as it is searched.
 
-        A change is on the disk before the index has it, so that nobody waits for the disk: between the two, which is a
-        moment, a reader tries again.
+        A change is on the disk before the index has it, so that nobody waits for the disk: where the two differ, a
+        reader tries again; after some tries it keeps writers waiting while it looks up its filter, which takes longer
+        than they leave it.
         """
+        for _ in range(PATIENCE):
+            with self._store.snapshot() as revision:
+                among = reads.selected(revision)
+                with self._in_step.shared():
+                    best = self._best(vector_D, top_k, among) if self._is_at(revision) else None
+                if best is not None:
+                    return reads.matches(best)
+            time.sleep(RETRY_S)
         while True:
             with self._in_step.shared(), self._store.snapshot() as revision:
-                if self._revision in {None, revision}:
-                    yield
-                    return
+                if self._is_at(revision):
+                    return reads.matches(self._best(vector_D, top_k, reads.selected(revision)))
             time.sleep(RETRY_S)
+
+    def _is_at(self, revision: int) -> bool:
+        return self._revision in {None, revision}
 
     def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
         """Scores and rows, best first; ties are ordered and cut by id before any text is read."""
@@ -195,11 +223,20 @@ class Collection:
         if rows:
             transaction.delete(rows)
             transaction.commit()
-            with self._in_step.exclusive():
-                self._revision = transaction.revision
-                self._index.remove(rows)
-            self._note(len(rows))
+            self._follow(transaction.revision, lambda index: index.remove(rows), changed=len(rows))
         return len(rows)
+
+    def _follow(self, revision: int, change: Callable[[VectorIndex], None], *, changed: int) -> None:
+        """Have the index follow a change that is on the disk. If it fails, it is loaded anew and not saved as it is."""
+        try:
+            with self._in_step.exclusive():
+                self._revision = revision
+                change(self._index)
+        except BaseException:
+            self._is_behind = True
+            self._changed.set()
+            raise
+        self._note(changed)
 
     def _note(self, changed: int) -> None:
         """Have the thread look whether another index or another snapshot is due."""
@@ -212,7 +249,9 @@ class Collection:
             self._changed.wait()
             self._changed.clear()
             try:
-                if self._keeper.is_outgrown(self._index):
+                if self._is_behind:
+                    self._reload_index()
+                elif self._keeper.is_outgrown(self._index):
                     self._replace_index()
                 elif self._keeper.is_stale(self._index):
                     with self._writing:
@@ -223,6 +262,13 @@ class Collection:
                 logger.warning("index not built", extra={"reason": str(exc)})
             except Exception:  # the index that serves goes on serving
                 logger.exception("index not built")
+
+    def _reload_index(self) -> None:
+        with self._writing:
+            index = self._keeper.load()
+            with self._in_step.exclusive():
+                self._index = index
+            self._is_behind = False
 
     def _replace_index(self) -> None:
         built = self._keeper.build(lambda: self._is_closing, self._check_memory)

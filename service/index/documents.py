@@ -5,7 +5,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,16 @@ from typing import Any
 import numpy as np
 import orjson
 
-from service.errors import StorageFull, StoreError
-from service.index.access import lock_for_this_process, read_mode
+from service.errors import StoreError
+from service.index.access import connect, lock_for_this_process, read_mode
 from service.index.base import Rows, Vectors
-from service.index.damage import damaged_document, undamaged
+from service.index.damage import damaged_document, undamaged, unless_full
 from service.index.filters import Condition
-from service.index.schema import CHECKSUMS_SINCE, MIGRATIONS, SCHEMA_VERSION, checksum, create, is_readable, migrate
+from service.index.schema import CHECKSUMS_SINCE, SCHEMA_VERSION, bring_up_to_date, checksum, facts, is_readable
 from service.index.transaction import Document, Transaction, rows_of
 from service.index.witness import Witness
 
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
-CACHED_STATEMENTS = 16  # a connection; each filter is its own statement, and a large one takes a megabyte
-FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR_WRITE,
-    sqlite3.SQLITE_IOERR_SHMSIZE,
-}
 COLUMNS = "row, id, text, metadata, revision"
 VECTOR_COLUMNS = "row, id, vector"
 WITNESS = ".revision"  # suffix of the file beside the store
@@ -58,7 +52,9 @@ class DocumentStore:
     """One SQLite file in WAL mode. One thread writes at a time; any thread may read."""
 
     def __init__(self, path: Path, *, fingerprint: str, dim: int, read_only: bool = False) -> None:
-        """Open the file, or make it. read_only: it exists, and another process may be writing it.
+        """Open the file, or make it.
+
+        read_only: it exists, and another process may be writing it: this thread reads all of one moment.
 
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
         """
@@ -79,8 +75,11 @@ class DocumentStore:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")  # answered means on the disk
                 self._writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
-                self._make_schema(fingerprint)
+                bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim)
             self._check(fingerprint)
+            if read_only:
+                self._reader().execute("BEGIN")
+                _revision_of(self._reader())  # the moment is that of the first look
         except (sqlite3.Error, OSError) as exc:
             self.close()
             raise StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder") from exc
@@ -113,7 +112,23 @@ class DocumentStore:
     @property
     def revision(self) -> int:
         """Counts the committed changes."""
-        return int(self._store()["revision"])
+        return _revision_of(self._writer)
+
+    @property
+    def snapshots(self) -> list[str]:
+        """The ids of the index's snapshots that were made from this store: the newest, and the one before."""
+        return facts(self._reader()).get("snapshots", "").split()
+
+    def remember_snapshot(self, id_: str) -> None:
+        """Note a snapshot of the index before it is kept. It is no change: the revision stays.
+
+        Raises: StorageFull.
+        """
+        with closing(connect(self._path, self._mode)) as connection, unless_full():
+            connection.execute("BEGIN IMMEDIATE")  # beside the writer's connection, which may be at work
+            kept = " ".join([id_, *self.snapshots[:1]])
+            connection.execute("INSERT OR REPLACE INTO store VALUES ('snapshots', ?)", (kept,))
+            connection.execute("COMMIT")
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -122,19 +137,13 @@ class DocumentStore:
         Raises: StorageFull: the disk is full; nothing of this transaction was kept.  Damaged.
         """
         try:
-            with undamaged(self._path):
+            with unless_full(), undamaged(self._path):
                 self._writer.execute("BEGIN IMMEDIATE")
                 transaction = Transaction(self._writer, self.revision + 1)
                 yield transaction
             if not self._writer.in_transaction and self._witness is not None:
                 self._witness.write(transaction.revision)
                 self._fold_log()
-        except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode in FULL:
-                raise StorageFull(
-                    "the disk of the document store is full (CROSSLET_DATA); nothing was changed"
-                ) from exc
-            raise
         finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -220,9 +229,12 @@ class DocumentStore:
         """One state of the store for all that this thread reads inside; gives its revision."""
         reader = self._reader()
         with undamaged(self._path):
+            if self._lock is None:  # only read: all of it is of one moment already
+                yield _revision_of(reader)
+                return
             reader.execute("BEGIN")
             try:
-                yield int(reader.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
+                yield _revision_of(reader)
             finally:
                 if reader.in_transaction:
                     reader.execute("ROLLBACK")
@@ -246,26 +258,12 @@ class DocumentStore:
         return connection
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={self._mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            timeout=30,
-            cached_statements=CACHED_STATEMENTS,
-        )
+        connection = connect(self._path, self._mode)
         self._connections.append(connection)
         return connection
 
-    def _make_schema(self, fingerprint: str) -> None:
-        if not self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            create(self._writer, fingerprint=fingerprint, dim=self._dim)
-        version = self._store().get("schema_version", "")
-        if version.isdecimal() and int(version) in MIGRATIONS:
-            migrate(self._writer, int(version))
-
     def _check(self, fingerprint: str) -> None:
-        found = self._store()
+        found = facts(self._writer)
         version = found.get("schema_version")
         if not is_readable(version, migrated=self._lock is not None):
             raise StoreError(
@@ -289,8 +287,10 @@ class DocumentStore:
                 f"loaded model {fingerprint[:12]}: use that model (CROSSLET_MODEL) or another folder (CROSSLET_DATA)"
             )
 
-    def _store(self) -> dict[str, str]:
-        return dict(self._writer.execute("SELECT key, value FROM store").fetchall())
+
+def _revision_of(reader: sqlite3.Connection) -> int:
+    """The revision of what a connection reads."""
+    return int(reader.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
 
 
 def _document(found: tuple[int, str, str, str, int, int | None]) -> StoredDocument:

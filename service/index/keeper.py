@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from service.errors import StorageFull
 from service.index.base import VectorIndex
 from service.index.building import build_inverted
 from service.index.documents import DocumentStore
@@ -116,18 +117,22 @@ class IndexKeeper:
         if self._snapshots is None:
             return None
         try:
-            path = self._snapshots.write(index.write, revision=revision, facts=index.facts)
-        except OSError as exc:
-            logger.warning("index snapshot not written", extra={"reason": exc.strerror or str(exc)})
+            path = self._snapshots.write(
+                index.write, revision=revision, facts=index.facts, remember=self._store.remember_snapshot
+            )
+        except (OSError, StorageFull) as exc:
+            logger.warning("index snapshot not written", extra={"reason": getattr(exc, "strerror", None) or str(exc)})
             return None
         self._unsaved = 0
         return path
 
     def _load_snapshot(self) -> InvertedIndex | None:
-        if self._snapshots is None or (found := self._snapshots.find()) is None:
+        if self._snapshots is None or (found := self._snapshots.find(known=self._store.snapshots)) is None:
             return None
         snapshot, path = found
         try:
+            if snapshot.revision > self._store.revision:
+                raise ValueError("it is ahead of the store")
             index = InvertedIndex.read(path, dict(snapshot.facts))
             self.catch_up(index, snapshot.revision)
         except (RuntimeError, TypeError, ValueError) as exc:

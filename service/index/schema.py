@@ -2,7 +2,7 @@
 
 documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change, checksums
 fields     one row a scalar of the metadata, so that a filter is an index look-up
-store      schema version, fingerprint of the model that made the vectors, dim, revision
+store      schema version, fingerprint of the model that made the vectors, dim, revision, snapshots of the index
 """
 
 import sqlite3
@@ -49,10 +49,24 @@ def checksum(*parts: str | bytes) -> int:
     return value
 
 
+def facts(connection: sqlite3.Connection) -> dict[str, str]:
+    """What the table `store` says."""
+    return dict(connection.execute("SELECT key, value FROM store").fetchall())
+
+
+def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
+    """Make the tables of an empty file, or those of an older version today's."""
+    if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+        create(connection, fingerprint=fingerprint, dim=dim)
+    version = facts(connection).get("schema_version", "")
+    if version.isdecimal() and int(version) in MIGRATIONS:
+        migrate(connection, int(version))
+
+
 def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
     """Make the tables of an empty file, in one transaction."""
-    facts = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
-    rows = ", ".join(f"('{key}', '{value}')" for key, value in facts.items())
+    said = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
+    rows = ", ".join(f"('{key}', '{value}')" for key, value in said.items())
     connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
 
 

@@ -1,6 +1,7 @@
 """Keeps a derived index on disk, whole or not at all. Knows files and checksums; knows no vectors.
 
-index.json          what the newest snapshot is: its file, checksum, revision, model, and the index's own figures
+index.json          what the newest snapshot is: its name in the store, file, checksum, revision, model, and the index's
+                    own figures; and a checksum of all that
 index-<revision>    the bytes that FAISS wrote
 *.quarantined       what was found damaged; the newest of each name
 """
@@ -8,24 +9,27 @@ index-<revision>    the bytes that FAISS wrote
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-FORMAT = 1
+FORMAT = 2
 POINTER = "index.json"
+FILES = "index-[0-9]*"
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What `index.json` says. facts: of the index itself, plain JSON."""
+    """What `index.json` says. id: what the store knows it by.  facts: of the index itself, plain JSON."""
 
     format: int
+    id: str
     fingerprint: str
     revision: int
     file: str
@@ -41,50 +45,52 @@ class SnapshotFolder:
         self._folder = folder
         self._fingerprint = fingerprint
 
-    def write(self, dump: Callable[[Path], None], *, revision: int, facts: Mapping[str, Any]) -> Path:
+    def write(
+        self, dump: Callable[[Path], None], *, revision: int, facts: Mapping[str, Any], remember: Callable[[str], None]
+    ) -> Path:
         """Keep what `dump` writes to the path it is given; the snapshot before it goes when this one is safe.
 
+        Args: remember: has the store note the id, and keep the one before: the pointer may not be replaced any more.
         Raises: OSError: there is no room, or the folder is not writable; the snapshot before it stays.
         """
         temporary = self._folder / "index.new"
         target = self._folder / f"index-{revision}"
+        id_ = secrets.token_hex(8)
         try:
             dump(temporary)
-            _flush(temporary)
-            snapshot = Snapshot(
-                FORMAT,
-                self._fingerprint,
-                revision,
-                target.name,
-                temporary.stat().st_size,
-                _sha256(temporary),
-                facts,
-            )
+            flush(temporary)
+            size_bytes, sha256 = temporary.stat().st_size, _sha256(temporary)
+            snapshot = Snapshot(FORMAT, id_, self._fingerprint, revision, target.name, size_bytes, sha256, facts)
+            remember(id_)
             temporary.replace(target)
             pointer = self._folder / f"{POINTER}.new"
-            pointer.write_bytes(orjson.dumps(asdict(snapshot), option=orjson.OPT_INDENT_2))
-            _flush(pointer)
+            said = {"snapshot": asdict(snapshot), "sha256": _sha256_of(asdict(snapshot))}
+            pointer.write_bytes(orjson.dumps(said, option=orjson.OPT_INDENT_2))
+            flush(pointer)
             pointer.replace(self._folder / POINTER)
-            _flush(self._folder)
+            flush(self._folder)
         finally:
             temporary.unlink(missing_ok=True)
         self._forget_all_but(target.name)
         return target
 
-    def find(self) -> tuple[Snapshot, Path] | None:
-        """The newest snapshot, if its bytes are what was written and it is of this model; else it is quarantined."""
-        pointer = self._folder / POINTER
+    def find(self, *, known: Collection[str]) -> tuple[Snapshot, Path] | None:
+        """The newest snapshot, if its bytes are what was written, of this model and this store; else quarantined.
+
+        Args: known: the ids that the store remembers. One from a backup does not know what was made after it.
+        """
         try:
-            found = orjson.loads(pointer.read_bytes())
-            snapshot = Snapshot(**found)
-            fault = self._fault(snapshot)
+            said = orjson.loads((self._folder / POINTER).read_bytes())
+            if said["sha256"] != _sha256_of(said["snapshot"]):
+                raise ValueError("its checksum differs")
+            snapshot = Snapshot(**said["snapshot"])
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as exc:
+        except (OSError, ValueError, TypeError, KeyError) as exc:
             self.quarantine(f"{POINTER} cannot be read: {type(exc).__name__}")
             return None
-        if fault:
-            self.quarantine(fault, Path(snapshot.file).name)
+        if fault := self._fault(snapshot, known):
+            self.quarantine(fault, snapshot.file)
             return None
         return snapshot, self._folder / snapshot.file
 
@@ -98,12 +104,14 @@ class SnapshotFolder:
             except OSError:  # not there, or a folder that is only read: it is not used either way
                 continue
 
-    def _fault(self, snapshot: Snapshot) -> str | None:
+    def _fault(self, snapshot: Snapshot, known: Collection[str]) -> str | None:
         """Why a snapshot is not used, or None."""
         if snapshot.format != FORMAT:
             return f"it has format {snapshot.format}, this service reads {FORMAT}"
         if snapshot.fingerprint != self._fingerprint:
             return "it is of another model"
+        if snapshot.id not in known:
+            return "it was not made from this store as it is: one of the two is a copy of another time"
         if snapshot.file != Path(snapshot.file).name:
             return "it names a file outside of its folder"
         path = self._folder / snapshot.file
@@ -114,9 +122,13 @@ class SnapshotFolder:
         return None
 
     def _forget_all_but(self, name: str) -> None:
-        for path in self._folder.glob("index-*"):
+        for path in self._folder.glob(FILES):
             if path.name != name:
                 path.unlink(missing_ok=True)
+
+
+def _sha256_of(snapshot: object) -> str:
+    return hashlib.sha256(orjson.dumps(snapshot)).hexdigest()
 
 
 def _sha256(path: Path) -> str:
@@ -124,7 +136,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Have the disk keep a file or a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -1,5 +1,6 @@
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -407,11 +408,12 @@ def test_rows_may_come_in_any_order(tmp_path: Path) -> None:
     assert len(index) == 1
 
 
-def test_reading_a_store_at_rest_leaves_no_file_behind(tmp_path: Path) -> None:
+def test_reading_anothers_store_at_rest_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collection = open_collection(tmp_path)
     put(collection, {"a": unit(1, 0, 0, 0)})
     collection.close()
     before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("os.geteuid", lambda: 12345)  # its owner could not open a log of this user
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
     reader = Collection(store, IndexKeeper(store, dim=DIM), read_only=True)
     assert ids(reader, unit(1, 0, 0, 0), 1) == ["a"]
@@ -420,10 +422,71 @@ def test_reading_a_store_at_rest_leaves_no_file_behind(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_store_that_is_being_written_can_be_read(collection: Collection, tmp_path: Path) -> None:
-    put(collection, {"a": unit(1, 0, 0, 0)})
+def test_a_reader_goes_on_when_a_service_starts_and_changes_everything(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path)
+    many = {f"{number:04}": unit(1, number, 0, 0) for number in range(3000)}
+    put(collection, many)
+    collection.close()
+    with open_store_file(tmp_path / "documents.sqlite3") as file:
+        rows = file.rows()
+        seen = [next(rows).id for _ in range(10)]
+        collection = open_collection(tmp_path)
+        collection.delete(list(many)[5:])
+        put(collection, {"new": unit(1, 0, 0, 0)})
+        collection.close()
+        assert seen + [row.id for row in rows] == list(many)
+    collection = open_collection(tmp_path)
+    assert len(collection) == 6
+    collection.close()
+    assert not list(tmp_path.glob("*-wal"))
+
+
+def test_a_store_that_is_being_written_is_read_of_one_moment(collection: Collection, tmp_path: Path) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)})
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
-    assert store.count() == 1
+    reader = Collection(store, IndexKeeper(store, dim=DIM), read_only=True)
+    put(collection, {"c": unit(1, 0, 0, 0)})
+    collection.delete(["a"])
+    assert ids(reader, unit(1, 0, 0, 0), 3) == ["a", "b"]
+    reader.close()
+    assert ids(collection, unit(1, 0, 0, 0), 3) == ["c", "b"]
+
+
+def test_a_change_that_the_index_cannot_follow_is_found_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collection = open_collection(tmp_path)
+    put(collection, {"a": unit(1, 0, 0, 0)})
+    with monkeypatch.context() as context:
+        context.setattr(FaissIndex, "replace", Mock(side_effect=MemoryError))
+        with pytest.raises(MemoryError):
+            put(collection, {"b": unit(0, 1, 0, 0)})
+    until = time.monotonic() + 30
+    while ids(collection, unit(0, 1, 0, 0), 1) != ["b"]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    collection.close()
+
+
+def test_a_change_does_not_wait_for_all_the_searches_of_a_request(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)})
+    ended, search, is_searching = [], FaissIndex.search, threading.Event()
+
+    def slow(*args: Any, **options: Any) -> Any:
+        is_searching.set()
+        time.sleep(0.1)
+        return search(*args, **options)
+
+    monkeypatch.setattr(FaissIndex, "search", slow)
+
+    def many() -> None:
+        collection.search_all(np.stack([unit(1, 0, 0, 0)] * 20), top_k=1)
+        ended.append("searches")
+
+    thread = threading.Thread(target=many)
+    thread.start()
+    is_searching.wait()
     put(collection, {"b": unit(0, 1, 0, 0)})
-    assert store.count() == 2
-    store.close()
+    ended.append("change")
+    thread.join()
+    assert ended == ["change", "searches"]

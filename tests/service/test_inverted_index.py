@@ -71,6 +71,46 @@ def test_a_filter_finds_top_k_whenever_so_many_match(index: InvertedIndex, vecto
         assert set(hits.rows) <= set(among)
 
 
+def test_a_filter_finds_the_nearest_that_match_where_they_are_far_from_the_query(vectors: np.ndarray) -> None:
+    """The rows that match lie in other lists than those near the query, as another customer's documents do."""
+    generator = np.random.default_rng(2)
+    centres = generator.standard_normal((100, DIM))
+    labels = generator.integers(100, size=20_000)
+    rows = centres[labels] + 0.6 * generator.standard_normal((20_000, DIM))
+    many = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    index = InvertedIndex.trained(many, rows=len(many))
+    index.replace(index.prepare(list(range(1, len(many) + 1)), many))
+    index.tuning = type(index.tuning)(built_rows=len(many), probes=4, recall=0.98)
+    among = np.flatnonzero(labels >= 50) + 1
+    queries = np.flatnonzero(labels < 50)[:100]
+    found = [
+        len(
+            set(index.search(many[row], top_k=candidates(10), among=among).rows)
+            & set(nearest(many, many[row], 10, among))
+        )
+        for row in queries
+    ]
+    assert np.mean(found) > 9.8
+    assert min(found) >= 7
+
+
+def test_rows_are_found_by_filters_after_they_moved_and_after_reading_back(
+    index: InvertedIndex, vectors: np.ndarray, tmp_path: Path
+) -> None:
+    index.tuning = type(index.tuning)(built_rows=COUNT, probes=1, recall=0.5)
+    index.replace(index.prepare([1, 5000], vectors[[700, 701]]))  # one moves to another list, one is new
+    index.write(tmp_path / "index")
+    for one in (index, InvertedIndex.read(tmp_path / "index", index.facts)):
+        for row, vector in ((1, vectors[700]), (5000, vectors[701])):
+            assert one.search(vector, top_k=1, among=np.asarray([row, row + 1])).rows.tolist() == [row]
+            assert one.search(-vector, top_k=1, among=np.asarray([row])).rows.tolist() == [row]
+
+
+def test_a_disk_that_is_full_is_noticed(index: InvertedIndex) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        index.write(Path("/dev/full"))
+
+
 def test_ties_with_the_last_are_all_found(vectors: np.ndarray) -> None:
     index = InvertedIndex.trained(vectors, rows=COUNT)
     index.replace(index.prepare(list(range(30)), np.repeat(vectors[:1], 30, axis=0)))
@@ -98,5 +138,5 @@ def test_what_was_written_reads_back(index: InvertedIndex, vectors: np.ndarray, 
 
 
 def test_a_vector_takes_a_byte_a_dimension(index: InvertedIndex) -> None:
-    assert index.row_bytes == DIM + 8
-    assert index.size_bytes == COUNT * (DIM + 8) + index.lists * DIM * 4
+    assert index.row_bytes == DIM + 8 + 2
+    assert index.size_bytes == COUNT * (DIM + 10) + index.lists * DIM * 4

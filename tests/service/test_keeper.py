@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from service.errors import StorageFull, StoreError
 from service.index.collection import Collection
 from service.index.documents import Document, DocumentStore
+from service.index.inverted_index import InvertedIndex
 from service.index.keeper import IndexKeeper
 from service.index.snapshots import SnapshotFolder
 
@@ -215,3 +217,70 @@ def test_near_duplicates_do_not_make_searches_look_easy(collection: Collection) 
     wait_for(lambda: collection.backend == INVERTED)
     queries = vectors(40, seed=2)
     assert np.mean([len(oracle(rows, query).keys() & found(collection, query).keys()) for query in queries]) >= 9
+
+
+def test_a_snapshot_of_another_time_is_not_used_after_a_backup_was_restored(tmp_path: Path) -> None:
+    """Rows of the copy and of the index mean other documents; their numbers are the same."""
+    collection = open_collection(tmp_path)
+    put(collection, vectors(600))
+    wait_for(lambda: collection.backend == INVERTED)
+    collection.close()
+    backup = (tmp_path / "documents.sqlite3").read_bytes()
+    collection = open_collection(tmp_path)
+    put(collection, vectors(600, seed=1))  # each is replaced, and the snapshot renewed
+    collection.close()
+    (tmp_path / "documents.sqlite3").write_bytes(backup)
+    (tmp_path / "documents.revision").unlink()
+    collection = open_collection(tmp_path)
+    assert not missed(collection, vectors(600))
+    put(collection, vectors(300, seed=2), first=1000)  # this brings it past the snapshot's revision
+    collection.close()
+    collection = open_collection(tmp_path)
+    assert not missed(collection, vectors(600))
+    assert not missed(collection, vectors(300, seed=2), first=1000)
+    collection.close()
+
+
+def test_an_old_snapshot_does_not_pass_for_one_of_a_restored_store_that_went_on(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path)
+    put(collection, vectors(600))
+    wait_for(lambda: collection.backend == INVERTED)
+    collection.close()
+    backup = (tmp_path / "documents.sqlite3").read_bytes()
+    collection = open_collection(tmp_path)
+    put(collection, vectors(600, seed=1))
+    collection.close()
+    newest = {path.name: path.read_bytes() for path in tmp_path.glob("index*")}
+    (tmp_path / "documents.sqlite3").write_bytes(backup)
+    (tmp_path / "documents.revision").unlink()
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    without_index = Collection(store, IndexKeeper(store, dim=DIM, exact_rows=EXACT))  # nothing is snapshotted: a crash
+    for number in range(5):
+        put(without_index, vectors(10, seed=number + 2), first=1000)
+    without_index.close()
+    assert all((tmp_path / name).read_bytes() == data for name, data in newest.items())
+    collection = open_collection(tmp_path)
+    assert not missed(collection, vectors(600))
+    collection.close()
+
+
+def test_a_change_that_the_lists_could_not_follow_is_not_saved_as_if_they_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = open_collection(tmp_path)
+    put(collection, vectors(600))
+    wait_for(lambda: collection.backend == INVERTED)
+    with monkeypatch.context() as context:
+        context.setattr(InvertedIndex, "replace", Mock(side_effect=MemoryError))
+        context.setattr(IndexKeeper, "load", Mock(side_effect=MemoryError))
+        with pytest.raises(MemoryError):
+            put(collection, vectors(50, seed=1))
+        collection.close()
+    collection = open_collection(tmp_path)
+    assert not missed(collection, vectors(50, seed=1))
+    collection.close()
+
+
+def missed(collection: Collection, vectors_ND: np.ndarray, *, first: int = 0) -> list[int]:
+    """The documents that a search for their own vector does not find."""
+    return [row for row, vector_D in enumerate(vectors_ND) if f"d{first + row}" not in found(collection, vector_D)]

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -7,6 +6,7 @@ import pytest
 
 from service.bulk.engine import Embedded, Engine, Vectors
 from service.bulk.reembed import NEXT, Reembedding
+from service.bulk.store_file import open_store_file
 from service.errors import StoreError
 from service.index.collection import Collection
 from service.index.documents import Document, DocumentStore
@@ -124,8 +124,50 @@ def test_the_same_model_is_refused(tmp_path: Path) -> None:
         conversion(tmp_path).copy(engine([]))
 
 
-def test_a_next_store_of_a_third_model_is_refused(tmp_path: Path) -> None:
-    open_collection(tmp_path, "old", OLD_DIM).close()
+def test_a_next_store_of_a_third_model_is_thrown_away(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path, "old", OLD_DIM)
+    put(collection, a="Hund", b="chat")
+    collection.close()
     Reembedding(tmp_path / "documents.sqlite3", fingerprint="third", dim=NEW_DIM).copy(engine([]))
-    with pytest.raises(StoreError, match=json.dumps(NEXT)[1:-1]):
-        conversion(tmp_path).copy(engine([]))
+    seen: list[str] = []
+    work = conversion(tmp_path)
+    work.copy(engine(seen))
+    work.take_over(engine(seen))
+    assert seen == ["Hund", "chat"]
+    made = open_collection(tmp_path, "new", NEW_DIM)
+    assert len(made) == 2
+    made.close()
+
+
+def test_what_a_next_store_has_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path, "old", OLD_DIM)
+    put(collection, a="Hund")
+    collection.close()
+    conversion(tmp_path).copy(engine([]))
+    (tmp_path / NEXT).unlink()  # its witness stays, and says that a revision was answered for
+    work = conversion(tmp_path)
+    work.copy(engine([]))
+    work.take_over(engine([]))
+    made = open_collection(tmp_path, "new", NEW_DIM)
+    assert len(made) == 1
+    made.close()
+
+
+def test_the_old_store_stays_while_another_process_reads_it(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path, "old", OLD_DIM)
+    put(collection, a="Hund", b="chat")
+    work = conversion(tmp_path)
+    with open_store_file(tmp_path / "documents.sqlite3") as reader:
+        put(collection, c="köpek")
+        collection.close()  # the log stays: the reader is at its moment
+        work.copy(engine([]))
+        with pytest.raises(StoreError, match=r"another process reads .* is ready: stop that process and run the same"):
+            work.take_over(engine([]))
+        assert [row.id for row in reader.rows()] == ["a", "b"]
+    unchanged = open_collection(tmp_path, "old", OLD_DIM)
+    assert len(unchanged) == 3
+    unchanged.close()
+    work.take_over(engine([]))
+    made = open_collection(tmp_path, "new", NEW_DIM)
+    assert {one.document.text for one in made.search(vector_of("x", NEW_DIM), top_k=9)} == {"Hund", "chat", "köpek"}
+    made.close()
