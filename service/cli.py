@@ -1,6 +1,7 @@
 """The `crosslet` command. Knows its own subcommands; finds those of other packages by entry point, when asked for."""
 
 import argparse
+import errno
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
@@ -9,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from service import commands
+from service.bulk.output import give_up_standard_output
 from service.errors import CrossletError, StartError
 from service.index_commands import INDEX_SUBCOMMANDS
 from service.settings import Settings
@@ -49,16 +51,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             run: Callable[[list[str]], int] = plugins[arguments[0]].load()
         except ModuleNotFoundError as exc:
-            print(f"crosslet: {arguments[0]} needs {exc.name}: pip install 'crosslet[training]'", file=sys.stderr)
-            return REFUSED
+            return _refused(f"{arguments[0]} needs {exc.name}: pip install 'crosslet[training]'")
         return run(arguments[1:])
     options = _parser(plugins).parse_args(arguments)
     try:
         SUBCOMMANDS[options.command].run(options, _settings(options.model))
+        sys.stdout.flush()
     except CrossletError as exc:
-        print(f"crosslet: {exc}", file=sys.stderr)
-        return REFUSED
+        return _refused(str(exc))
+    except KeyboardInterrupt:
+        return _refused("stopped")
+    except BrokenPipeError:  # the reader has left, as `head` does
+        give_up_standard_output()
+    except OSError as exc:
+        if exc.errno != errno.ENOSPC:
+            raise
+        give_up_standard_output()
+        return _refused(f"standard output cannot be written to its end ({exc.strerror})")
     return 0
+
+
+def _refused(sentence: str) -> int:
+    print(f"crosslet: {sentence}", file=sys.stderr)
+    return REFUSED
 
 
 def _parser(plugins: Iterable[str]) -> argparse.ArgumentParser:

@@ -51,11 +51,10 @@ def dedup(options: argparse.Namespace, settings: Settings) -> None:
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     engine = engine_of("threads", encoder, settings)
-    with Lines(options.file) as lines:
+    with Lines(options.file) as lines, writing(options.out) as out:
         first_N = find_groups(lines, engine, threshold=options.threshold, dim=encoder.manifest.dim, settings=settings)
-        with writing(options.out) as out:
-            for line in without_repeats(lines, first_N) if options.keep else groups_as_json(lines, first_N):
-                out.write(line)
+        for line in without_repeats(lines, first_N) if options.keep else groups_as_json(lines, first_N):
+            out.write(line)
 
 
 def _mine_arguments(parser: argparse.ArgumentParser) -> None:

@@ -97,8 +97,9 @@ class Build:
                 try:
                     embedded = next(vectors, None)
                 except InferenceFailed as exc:
-                    lines = self._pending[0].lines
-                    raise InferenceFailed(f"lines {lines[0]} to {lines[-1]}: {exc}") from exc
+                    lines = next((batch.lines for batch in self._pending if batch.lines), None)
+                    where = f"lines {lines[0]} to {lines[-1]}: " if lines else ""
+                    raise InferenceFailed(f"{where}{exc}") from exc
                 if embedded is None:
                     return self.outcome
                 self._write(embedded)

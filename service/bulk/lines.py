@@ -12,6 +12,7 @@ import orjson
 
 from service.errors import InvalidInput, StartError
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE_BYTES = 16 * 2**20  # of a file that is not what it is taken for, the whole may be one line
 
 
@@ -53,7 +54,7 @@ class Lines:
             if line is None:
                 self._file.close()
                 raise InvalidInput(f"{path} line {number} has more than {MAX_LINE_BYTES} bytes")
-            if line.strip():
+            if line.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").strip():
                 self._numbers.append(number)
                 self._starts.append(start)
                 self._sizes.append(len(line))
@@ -82,8 +83,11 @@ class Lines:
 
         Raises: InvalidInput: it is not UTF-8, or not an object with a text; the sentence names the line.
         """
+        number = self.number(row)
         line = self.raw(row).strip(b"\r\n")
-        where = f"{self.path} line {self.number(row)}"
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)
+        where = f"{self.path} line {number}"
         try:
             text = orjson.loads(line)["text"] if self._is_json else line.decode()
         except UnicodeDecodeError as exc:

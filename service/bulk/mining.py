@@ -1,5 +1,6 @@
 """Finds translation pairs between the lines of two files, by margin. Knows lines and margins; knows no command line."""
 
+import re
 from collections.abc import Iterator
 
 from service.bulk.engine import Engine
@@ -11,6 +12,8 @@ from service.bulk.texts import embed_lines
 from service.cpus import usable_cpus
 from service.errors import InvalidInput
 from service.settings import Settings
+
+SEPARATORS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # what readers of lines and cells split at
 
 
 def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, settings: Settings) -> list[Mined]:
@@ -33,9 +36,9 @@ def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, se
 def mine_lines(
     left: Lines, right: Lines, engine: Engine, *, k: int, threshold: float, dim: int, settings: Settings
 ) -> Iterator[bytes]:
-    """margin<TAB>left<TAB>right, best first, down to the threshold; a tab within a sentence becomes a space."""
+    """margin<TAB>left<TAB>right, best first, down to the threshold; tabs and line ends within a text become spaces."""
     for margin, left_row, right_row in mine_rows(left, right, engine, k=k, dim=dim, settings=settings):
         if margin < threshold:
             return
-        texts = (lines.text(row).replace("\t", " ") for lines, row in ((left, left_row), (right, right_row)))
+        texts = (SEPARATORS.sub(" ", lines.text(row)) for lines, row in ((left, left_row), (right, right_row)))
         yield "\t".join([f"{margin:.4f}", *texts]).encode() + b"\n"

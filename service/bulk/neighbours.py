@@ -2,7 +2,8 @@
 
 N vectors, M vectors of the other set, D dims, K neighbours, Q and C rows of one block
 
-Vectors are kept in 16 bits, half of what float32 takes, and multiplied in 32: a cosine changes by some 1e-4.
+Vectors are kept in 16 bits, half of what float32 takes, and multiplied in 32: a cosine changes by some 1e-4. To be
+compared with a threshold they are made unit vectors again, so that equal ones have a cosine of 1.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,7 @@ Advance = Callable[[int], object]  # told how many rows more are done
 
 QUERY_ROWS = 1024
 CANDIDATE_ROWS = 16_384  # in float32: 25 MB at 384 dims
+ROUNDING = 1e-6  # of a cosine in float32
 PAIR_ROWS = 16_384  # scores of a block of queries: 64 MB
 
 
@@ -48,20 +50,27 @@ def nearest(query_ND: Halves, candidate_MD: Halves, k: int, *, threads: int, adv
 def leaders(vectors_ND: Halves, threshold: float, *, advance: Advance) -> npt.NDArray[np.int64]:
     """The leader of each row: the earliest leader with "cosine at least the threshold", or the row itself: (N,)."""
     leader_N = np.arange(len(vectors_ND))
+    least = threshold - ROUNDING
     for start in range(0, len(vectors_ND), QUERY_ROWS):
-        query_QD = vectors_ND[start : start + QUERY_ROWS].astype(np.float32)
+        query_QD = _unit(vectors_ND[start : start + QUERY_ROWS])
         stop = start + len(query_QD)
         for first in range(0, start, PAIR_ROWS):  # rows before this block: who leads there is settled
             last = min(first + PAIR_ROWS, start)
             leading = first + np.flatnonzero(leader_N[first:last] == np.arange(first, last))
             if not len(leading):
                 continue
-            is_near = query_QD @ vectors_ND[leading].astype(np.float32).T >= threshold
+            is_near = query_QD @ _unit(vectors_ND[leading]).T >= least
             found = is_near.any(axis=1) & (leader_N[start:stop] == np.arange(start, stop))
             leader_N[start:stop][found] = leading[is_near[found].argmax(axis=1)]
-        _lead_within(leader_N[start:stop], query_QD @ query_QD.T >= threshold, start)
+        _lead_within(leader_N[start:stop], query_QD @ query_QD.T >= least, start)
         advance(len(query_QD))
     return leader_N
+
+
+def _unit(vectors_ND: Halves) -> Floats:
+    wide_ND = vectors_ND.astype(np.float32)
+    unit_ND: Floats = wide_ND / np.maximum(np.linalg.norm(wide_ND, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return unit_ND
 
 
 def _lead_within(leader_Q: npt.NDArray[np.int64], is_near_QQ: npt.NDArray[np.bool_], start: int) -> None:

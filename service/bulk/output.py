@@ -12,36 +12,36 @@ from service.errors import StartError, StorageFull
 
 @contextmanager
 def writing(path: Path | None) -> Iterator[BinaryIO]:
-    """None: standard output, whose reader may leave early, as `head` does.
+    """None: standard output; what goes wrong there is the command line's. A link is followed; a pipe or a device, which
+    cannot be whole or not there, is written to as it is.
 
     Raises: StartError: the file cannot be made.  StorageFull: it cannot be written to its end; nothing is left of it.
     """
     if path is None:
-        with _standard_output() as file:
-            yield file
+        yield sys.stdout.buffer
         return
-    partial = path.with_name(f"{path.name}.part")
     try:
+        target = path.resolve()
+        is_replaced = target.is_file() or not target.exists()
+        partial = target.with_name(f"{target.name}.part") if is_replaced else target
         file = partial.open("wb")
-    except OSError as exc:
-        raise StartError(f"{path} cannot be written ({exc.strerror})") from exc
+    except (OSError, RuntimeError) as exc:  # RuntimeError: links in a circle
+        raise StartError(f"{path} cannot be written ({getattr(exc, 'strerror', exc)})") from exc
     try:
         with file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+            if is_replaced:
+                os.fsync(file.fileno())
+        if is_replaced:
+            partial.replace(target)
     except OSError as exc:
         raise StorageFull(f"{path} cannot be written to its end ({exc.strerror})") from exc
     finally:
-        partial.unlink(missing_ok=True)
+        if is_replaced:
+            partial.unlink(missing_ok=True)
 
 
-@contextmanager
-def _standard_output() -> Iterator[BinaryIO]:
-    try:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        # Python flushes once more as it ends: to nowhere, not to the pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def give_up_standard_output() -> None:
+    """Python flushes once more as it ends: to nowhere, not to what takes no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,13 +16,16 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from service.bulk.lines import MAX_LINE_BYTES, numbered_lines
+from service.bulk.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, numbered_lines
 from service.bulk.records import Record
 from service.errors import InvalidInput, StartError
 
 FORMATS = ("jsonl", "csv", "parquet")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 REQUIRED = ("id", "text")
+OPEN_QUOTE = (
+    "unexpected end of data",
+    "field larger than field limit",
+)  # how the csv module ends when one is left open
 PARQUET_ROWS = 1024  # held as Python objects at once
 
 
@@ -99,41 +102,66 @@ def _csv(file: BinaryIO) -> Iterator[Record]:
     counted = _Counted(file)
     # surrogateescape: one line that is not UTF-8 must not end the reading of the others.
     text = io.TextIOWrapper(io.BufferedReader(counted), "utf-8-sig", errors="surrogateescape", newline="")
-    reader = csv.reader(text)
-    try:
-        header = next(reader, [])
-        _check_columns(header)
-        for cells in reader:
-            if not cells:
-                continue
-            if len(cells) != len(header):
-                fault = f"has {len(cells)} columns; the header has {len(header)}"
-                yield Record(reader.line_num, counted.read_bytes, {}, fault)
-            elif any(not _is_readable(cell) for cell in cells):
-                yield Record(reader.line_num, counted.read_bytes, {}, "is not valid UTF-8")
-            else:
-                kept = {name: cell for name, cell in zip(header, cells, strict=True) if cell or name in REQUIRED}
-                yield Record(reader.line_num, counted.read_bytes, _fields_of(kept))
-    except csv.Error as exc:  # an open quote swallows what follows: there is no next line to go on with
-        raise InvalidInput(f"line {reader.line_num} is not CSV ({exc})") from exc
+    reader = csv.reader(text, strict=True)  # else an open quote takes in all that follows, without a word
+    header = next(_rows(reader), [])
+    if isinstance(header, str):
+        raise InvalidInput(f"line 1 {header}")
+    _check_columns(header)
+    for cells in _rows(reader):
+        if isinstance(cells, str):
+            yield Record(reader.line_num, counted.read_bytes, {}, cells)
+        elif len(cells) != len(header):
+            fault = f"has {len(cells)} columns; the header has {len(header)}"
+            yield Record(reader.line_num, counted.read_bytes, {}, fault)
+        elif any(not _is_readable(cell) for cell in cells):
+            yield Record(reader.line_num, counted.read_bytes, {}, "is not valid UTF-8")
+        else:
+            kept = {name: cell for name, cell in zip(header, cells, strict=True) if cell or name in REQUIRED}
+            yield Record(reader.line_num, counted.read_bytes, _fields_of(kept))
+
+
+def _rows(reader: Any) -> Iterator[list[str] | str]:
+    """The cells of each row that has some; a fault where a row is no CSV.
+
+    Raises: InvalidInput: an open quote, which takes in all that follows: there is no next line to go on with.
+    """
+    while True:
+        first_line = reader.line_num + 1
+        try:
+            cells: list[str] = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as exc:
+            if str(exc).startswith(OPEN_QUOTE):
+                raise InvalidInput(
+                    f"the row that begins in line {first_line} has a quote that is not closed up to line "
+                    f"{reader.line_num}, or a cell of more than {MAX_LINE_BYTES} characters"
+                ) from exc
+            yield f"is not CSV ({exc})"
+            continue
+        if cells:
+            yield cells
 
 
 def _parquet(path: Path, file: BinaryIO) -> Source:
     try:
-        import pyarrow
         from pyarrow import parquet
     except ModuleNotFoundError as exc:
         raise StartError("parquet files need pyarrow: pip install 'crosslet[parquet]'") from exc
-    try:
+    with _readable_parquet(path):
         table = parquet.ParquetFile(file)
-    except pyarrow.ArrowException as exc:
-        raise InvalidInput(f"{path} is not a parquet file ({str(exc).splitlines()[0]})") from exc
-    _check_columns(table.schema_arrow.names)
+        names = table.schema_arrow.names
+    _check_columns(names)
 
     def records() -> Iterator[Record]:
         line = 0
-        for batch in table.iter_batches(batch_size=PARQUET_ROWS):
-            for row in batch.to_pylist():
+        batches = table.iter_batches(batch_size=PARQUET_ROWS)
+        while True:
+            with _readable_parquet(path):
+                rows = _python_rows(next(batches, None))
+            if rows is None:
+                return
+            for row in rows:
                 line += 1
                 kept = {name: value for name, value in row.items() if value is not None or name in REQUIRED}
                 if isinstance(kept["id"], int):
@@ -141,6 +169,34 @@ def _parquet(path: Path, file: BinaryIO) -> Source:
                 yield Record(line, line, _fields_of(kept))
 
     return Source(str(path), records(), table.metadata.num_rows, "documents")
+
+
+def _python_rows(batch: Any) -> list[dict[str, Any]] | None:
+    """A batch as Python's own objects: nanoseconds, which its dates do not have, are cut to microseconds."""
+    if batch is None:
+        return None
+    import pyarrow
+
+    columns = [
+        column.cast(pyarrow.timestamp("us", column.type.tz), safe=False)
+        if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns"
+        else column
+        for column in batch.columns
+    ]
+    rows: list[dict[str, Any]] = pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
+    return rows
+
+
+@contextmanager
+def _readable_parquet(path: Path) -> Iterator[None]:
+    """Raises: InvalidInput: the file is none, or damaged."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as exc:
+        reason = "a text is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc).splitlines()[0]
+        raise InvalidInput(f"{path} is not a parquet file, or a damaged one ({reason})") from exc
 
 
 def _check_columns(names: Sequence[str]) -> None:

@@ -195,3 +195,17 @@ def test_the_outcome_says_what_happened() -> None:
     assert str(outcome) == "6 documents read: 3 new, 2 replaced, 1 unchanged"
     outcome.skipped, outcome.truncated = 4, 5
     assert str(outcome).endswith("1 unchanged, 4 bad lines skipped; of 5 the model read only the beginning")
+
+
+def test_an_engine_that_fails_before_any_text_is_one_sentence() -> None:
+    """What is unchanged has no lines that could be named."""
+
+    def broken(batches: Iterable[Sequence[str]]) -> Vectors:
+        next(iter(batches))
+        raise InferenceFailed("an actor failed")
+        yield
+
+    shelf, given = Shelf(), records(*((str(n), "x") for n in range(300)))
+    load(shelf, given)
+    with pytest.raises(InferenceFailed, match=r"^an actor failed$"):
+        Build(shelf, max_text_chars=9, on_bad_line=stop).run(given, broken)

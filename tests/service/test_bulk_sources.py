@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -75,11 +76,23 @@ def test_every_line_that_is_no_document_has_its_number_and_a_reason(tmp_path: Pa
     assert faults == {2: None, 3: "has 1 columns; the header has 2", 4: "is not valid UTF-8", 5: None}
 
 
-def test_an_open_quote_ends_the_reading_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.bulk.sources.MAX_LINE_BYTES", 100)
-    (tmp_path / "a.csv").write_text('id,text\n1,"a\n' + "2,b\n" * 100)
-    with pytest.raises(InvalidInput, match=r"line \d+ is not CSV \(field larger than field limit \(100\)\)"):
+@pytest.mark.parametrize("limit", [100, 16 * 2**20])
+def test_an_open_quote_ends_the_reading_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Else all that follows would be one text, without a word."""
+    monkeypatch.setattr("service.bulk.sources.MAX_LINE_BYTES", limit)
+    (tmp_path / "a.csv").write_text('id,text\n1,a\n2,"b\n' + "3,c\n" * 100)
+    with pytest.raises(
+        InvalidInput, match=rf"begins in line 3 has a quote that is not closed .* more than {limit} char"
+    ):
         records_of(tmp_path / "a.csv")
+
+
+def test_a_quote_in_the_middle_is_the_fault_of_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,text\n1,"a"b\n2,c"d\n3,"e\nf"\n')
+    found = {record.line: record.fault or record.fields["text"] for record in records_of(tmp_path / "a.csv")}
+    assert found == {2: "is not CSV (',' expected after '\"')", 3: 'c"d', 5: "e\nf"}
 
 
 def test_a_line_over_the_limit_is_passed_over_and_the_next_one_is_read(
@@ -174,3 +187,32 @@ def test_a_file_is_never_held_whole(tmp_path: Path, name: str) -> None:
         tracemalloc.stop()
     assert read == source.size
     assert peak_bytes < (tmp_path / name).stat().st_size / 8
+
+
+def test_dates_of_parquet_become_text_whatever_their_unit(tmp_path: Path) -> None:
+    at = np.datetime64("2026-11-22T03:04:05.123456789", "ns")
+    columns = {"id": ["1", "2"], "text": ["a", "b"], "at": pa.array([at, None])}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    assert [document.metadata for document in documents_of(tmp_path / "a.parquet")] == [
+        {"at": "2026-11-22T03:04:05.123456"},
+        {},
+    ]
+
+
+def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": ["1"] * 2000, "text": [f"text {n}" for n in range(2000)]}), path)
+    whole = path.read_bytes()
+    for damaged in (b"PAR1", whole[:-20] + b"\xff" * 12 + whole[-8:], b"\xff" * 2000 + whole[2000:], whole[:300]):
+        path.write_bytes(damaged)
+        with pytest.raises(InvalidInput, match="is not a parquet file, or a damaged one"):
+            records_of(path)
+
+
+def test_a_text_of_parquet_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+    )
+    pq.write_table(pa.table({"id": ["1"], "text": text}), tmp_path / "a.parquet")
+    with pytest.raises(InvalidInput, match="a text is not valid UTF-8"):
+        records_of(tmp_path / "a.parquet")

@@ -1,6 +1,10 @@
 import json
+import os
+import subprocess
+import sys
 from itertools import product
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -176,3 +180,77 @@ def test_an_output_file_is_whole_or_not_there(capsys: Capture, tmp_path: Path) -
     crosslet(capsys, "dedup", path, "--out", out)
     assert json.loads(out.read_text())["lines"] == [1, 2]
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_where_the_output_cannot_go_is_said_before_any_work(capsys: Capture, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    path.write_bytes(b"\xff\n")  # would be the complaint of the work
+    assert "Is a directory" in crosslet(capsys, "dedup", path, "--out", tmp_path, status=2)[1]
+
+
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(capsys: Capture, tmp_path: Path) -> None:
+    path, target, link = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "target", tmp_path / "link"
+    link.symlink_to(target)
+    crosslet(capsys, "dedup", path, "--out", link)
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["lines"] == [1, 2]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    crosslet(capsys, "dedup", path, "--out", pipe)
+    assert json.loads(os.read(reader, 1000))["lines"] == [1, 2]
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(capsys: Capture, tmp_path: Path) -> None:
+    plain, objects = tmp_path / "a.txt", tmp_path / "a.jsonl"
+    plain.write_bytes(b"\xef\xbb\xbfok\nok\n")
+    assert json.loads(crosslet(capsys, "dedup", plain)[0])["texts"] == ["ok", "ok"]
+    objects.write_bytes(b'\xef\xbb\xbf{"text": "ok"}\n{"text": "ok"}\n')
+    assert json.loads(crosslet(capsys, "dedup", objects)[0])["texts"] == ["ok", "ok"]
+    plain.write_bytes(b"\xef\xbb\xbf\nok\n")
+    with Lines(plain) as lines:
+        assert [lines.text(row) for row in range(len(lines))] == ["ok"]
+
+
+def test_a_pair_is_one_line_whatever_its_texts_hold(capsys: Capture, tmp_path: Path) -> None:
+    left, right = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    left.write_text(json.dumps({"text": "one\ttwo\r\nthree\u2028four"}) + "\n")
+    right.write_text(json.dumps({"text": "five"}) + "\n")
+    (line,) = crosslet(capsys, "mine", left, right, "--threshold", "-9")[0].splitlines()
+    assert line.split("\t")[1:] == ["one two three four", "five"]
+
+
+def test_equal_lines_are_found_at_a_threshold_of_one(capsys: Capture, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", [*TEXTS, *TEXTS])
+    groups = [json.loads(line)["lines"] for line in crosslet(capsys, "dedup", path, "--threshold", "1")[0].splitlines()]
+    assert groups == [[number, number + len(TEXTS)] for number in range(1, len(TEXTS) + 1)]
+
+
+@pytest.mark.parametrize("command", ["mine", "dedup"])
+def test_an_interruption_is_one_sentence(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    monkeypatch.setattr("service.bulk.lines.Lines.text", Mock(side_effect=KeyboardInterrupt))
+    assert crosslet(capsys, command, *[path] * (2 if command == "mine" else 1), status=2)[1].endswith(
+        "crosslet: stopped\n"
+    )
+
+
+def test_a_standard_output_without_room_is_one_sentence(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    for arguments in (["dedup", str(path)], ["embed", "ok"], ["info"]):
+        with Path("/dev/full").open("wb") as full:
+            ended = subprocess.run(
+                [sys.executable, "-c", "from service.cli import main; raise SystemExit(main())", *arguments],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert ended.returncode == 2, ended.stderr
+        assert ended.stderr.splitlines()[-1].startswith(
+            "crosslet: standard output cannot be written to its end (No space"
+        )
