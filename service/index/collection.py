@@ -97,8 +97,7 @@ class Collection:
         self._changed.set()
         if self._maintenance.ident is not None:
             self._maintenance.join()
-            if not self._is_behind:
-                self._keeper.save(self._index)
+            self._save()
         self._store.close()
 
     def __len__(self) -> int:
@@ -255,13 +254,17 @@ class Collection:
                     self._replace_index()
                 elif self._keeper.is_stale(self._index):
                     with self._writing:
-                        self._keeper.save(self._index)
+                        self._save()
             except BuildStoppedError:
                 return
             except StorageFull as exc:
                 logger.warning("index not built", extra={"reason": str(exc)})
             except Exception:  # the index that serves goes on serving
                 logger.exception("index not built")
+
+    def _save(self) -> None:
+        if self._revision is not None and not self._is_behind:
+            self._keeper.save(self._index, self._revision)
 
     def _reload_index(self) -> None:
         with self._writing:

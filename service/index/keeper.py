@@ -108,10 +108,13 @@ class IndexKeeper:
             index.replace(index.prepare(*self._store.vectors_of(missing.tolist())))
         self._unsaved += len(gone) + len(missing)
 
-    def save(self, index: VectorIndex) -> None:
-        """Renew the snapshot, if the index has one and it is behind; nothing may be writing."""
+    def save(self, index: VectorIndex, revision: int) -> None:
+        """Renew the snapshot, if the index has one and it is behind.
+
+        revision: what the index has; it may not change meanwhile.
+        """
         if isinstance(index, InvertedIndex) and self._unsaved:
-            self._save(index, self._store.revision)
+            self._save(index, revision)
 
     def _save(self, index: InvertedIndex, revision: int) -> Path | None:
         if self._snapshots is None:
