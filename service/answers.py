@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.errors import HTTP_OF, ClientGone, InvalidInput, MalformedBody, Overloaded, ServiceError
+from service.errors import HTTP_OF, InvalidInput, MalformedBody, Overloaded, ServiceError
 
 OPENAI_PREFIX = "/v1/embeddings"
 OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -65,10 +65,10 @@ def _error(path: str, message: str, status: int, error_type: str, headers: Mappi
 async def on_service_error(request: Request, exc: Exception) -> Response:
     """Answer an error that was raised on purpose."""
     assert isinstance(exc, ServiceError)  # noqa: S101 - registered for this class
-    cause = exc.__cause__
-    if cause is not None and not isinstance(exc, InvalidInput | ClientGone):
-        logger.error("request failed", exc_info=cause)
-    return error_response(request.url.path, exc)
+    response = error_response(request.url.path, exc)
+    if exc.__cause__ is not None and response.status_code >= 500:
+        logger.error("request failed", exc_info=exc.__cause__, extra={"request_id": request.state.facts.request_id})
+    return response
 
 
 async def on_validation_error(request: Request, exc: Exception) -> Response:

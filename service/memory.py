@@ -83,7 +83,7 @@ def _unmap_code() -> None:
     """
     madvise = _glibc("madvise")
     try:
-        lines = MAPS.read_text().splitlines()
+        lines = MAPS.read_text(errors="surrogateescape").splitlines()  # paths of any bytes
     except OSError:
         return
     for line in lines:

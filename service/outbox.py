@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 BURST = 32  # texts whose answers leave together, and how many requests must wait for that
-LONGEST_HOLD = 0.5  # of the time that the first answer of a burst took
+LONGEST_HOLD = 0.5  # of the time that an answer has taken
 
 
 @dataclass
@@ -26,8 +26,8 @@ class Outbox:
         self, loop: asyncio.AbstractEventLoop, finished: Callable[[], object], *, texts: int, since: float, now: float
     ) -> None:
         """Hold what a loop is to call when a request, of so many texts and asked `since`, has its vectors."""
-        if not self._held:
-            self._due_at = now + LONGEST_HOLD * (now - since)
+        due_at = now + LONGEST_HOLD * (now - since)
+        self._due_at = min(self._due_at, due_at) if self._held else due_at
         self._held.append((loop, finished))
         self._texts += texts
 

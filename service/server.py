@@ -5,6 +5,7 @@ noticed), then listening ends, accepted requests finish, and the process exits w
 """
 
 import errno
+import logging
 import socket
 import time
 from types import FrameType
@@ -12,9 +13,14 @@ from types import FrameType
 import uvicorn
 
 from service.app import create_app
+from service.connection import Connection
 from service.errors import StartError
 from service.memory import settle
 from service.runtime import Runtime
+
+BACKLOG = 2048  # connections that the system holds until they are taken
+
+logger = logging.getLogger(__name__)
 
 
 class Server(uvicorn.Server):
@@ -62,14 +68,18 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(runtime: Runtime, listener: socket.socket) -> None:
-    """Serve on a bound socket until a signal; returns after the last accepted request."""
+    """Serve on a bound socket until a signal; returns after the last accepted request.
+
+    Raises: StartError: another process has come to listen on the port meanwhile.
+    """
     settings = runtime.settings
     app = create_app(runtime)
     settle()
+    _listen(listener)
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=Connection,
         ws="none",
         lifespan="on",
         log_config=None,  # uvicorn's records go to the root logger, as JSON
@@ -78,3 +88,14 @@ def serve(runtime: Runtime, listener: socket.socket) -> None:
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
     Server(config, runtime).run(sockets=[listener])
+
+
+def _listen(listener: socket.socket) -> None:
+    """Open the port: two processes may be bound to it, only one can listen, and uvloop would not say so."""
+    host, port = listener.getsockname()[:2]
+    try:
+        listener.listen(BACKLOG)
+    except OSError as exc:
+        raise StartError(f"port {port} is in use (CROSSLET_PORT)") from exc
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    logger.info("listening", extra={"url": url, "docs": f"{url}/docs"})

@@ -15,7 +15,14 @@ BUNDLED_MODEL = Path(__file__).resolve().parent.parent / "models" / "default"
 class Settings(BaseSettings):
     """The service's configuration; each field is the environment variable `CROSSLET_<NAME>`."""
 
-    model_config = SettingsConfigDict(env_prefix="CROSSLET_", frozen=True, extra="ignore", protected_namespaces=())
+    model_config = SettingsConfigDict(
+        env_prefix="CROSSLET_",
+        env_ignore_empty=True,  # as compose files leave them: an empty host would be every address
+        allow_inf_nan=False,
+        frozen=True,
+        extra="ignore",
+        protected_namespaces=(),
+    )
 
     model: Path = Field(default=BUNDLED_MODEL, description="Folder of the artifact to serve; default: the bundled one.")
     fallback_model: Path | None = Field(

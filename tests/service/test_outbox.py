@@ -81,3 +81,13 @@ def test_many_requests_are_all_answered_and_those_before_a_long_text_do_not_wait
     pool.close()
     assert sorted(answered) == list(range(before_long + 1 + after_long))
     assert were_answered == [True]
+
+
+def test_none_is_held_for_longer_than_the_quickest_of_a_burst_allows() -> None:
+    outbox, loop = Outbox(), asyncio.new_event_loop()
+    outbox.add(loop, list, texts=1, since=0.0, now=10.0)
+    outbox.add(loop, list, texts=1, since=9.9, now=10.0)
+    outbox.add(loop, list, texts=1, since=5.0, now=10.0)
+    assert not outbox.is_due(waiting=BURST, now=10.04)
+    assert outbox.is_due(waiting=BURST, now=10.06)
+    loop.close()

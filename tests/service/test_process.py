@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +174,27 @@ def test_a_client_that_sends_too_much_gets_to_read_why(tiny_model: Path, tmp_pat
         assert float(line.split()[1]) < 200e6  # neither body was kept
 
 
+def test_headers_without_an_end_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+    """They come before a key is looked at, and no other limit sees them."""
+    with running(tiny_model, tmp_path / "data", api_keys="k") as service:
+        address = service.client.base_url.host, service.client.base_url.port
+        for head in (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 2_000_000, b"GET /" + b"a" * 10_000_000):
+            with socket.create_connection(address, timeout=30) as connection:
+                with suppress(ConnectionError):
+                    connection.sendall(head)
+                with suppress(ConnectionError):  # what was under way when the refusal came may break the connection
+                    assert connection.recv(4096).startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+        headers = {"authorization": "Bearer k", "x": "y" * 20_000}
+        assert service.client.post("/embed", json={"inputs": "ok"}, headers=headers).status_code == 200
+        assert service.client.post("/embed", json={"inputs": "ok"}, headers=headers).status_code == 200
+        line = next(
+            line
+            for line in service.client.get("/metrics").text.splitlines()
+            if line.startswith("crosslet_process_resident_bytes")
+        )
+        assert float(line.split()[1]) < 200e6
+
+
 def run(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *arguments],
@@ -209,6 +230,41 @@ def test_a_port_in_use_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_pat
         result = run("service", model=tiny_model, data=tmp_path, port=port)
     assert result.returncode == 2
     assert result.stderr.splitlines()[-1] == f"crosslet: port {port} is in use (CROSSLET_PORT)"
+
+
+def test_of_two_starts_at_once_one_ends_with_a_sentence(tiny_model: Path, tmp_path: Path) -> None:
+    """Both can bind the port before either listens."""
+    port = free_port()
+    starts = [
+        subprocess.Popen(
+            [sys.executable, "-m", "service"],
+            cwd=ROOT,
+            env=environment(model=tiny_model, data=tmp_path / str(number), port=port, workers=1),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    until = time.monotonic() + 120
+    while all(start.poll() is None for start in starts):
+        assert time.monotonic() < until, "both live"
+        time.sleep(0.05)
+    loser, winner = sorted(starts, key=lambda start: start.poll() is None)
+    assert loser.returncode == 2
+    assert loser.communicate()[1].splitlines()[-1] == f"crosslet: port {port} is in use (CROSSLET_PORT)"
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+        assert client.post("/embed", json={"inputs": "ok"}).status_code == 200
+    winner.terminate()
+    log = [json.loads(line) for line in winner.communicate(timeout=60)[1].splitlines()]
+    assert [line["url"] for line in log if line["event"] == "listening"] == [f"http://127.0.0.1:{port}"]
+
+
+def test_an_empty_setting_is_the_default(tiny_model: Path, tmp_path: Path) -> None:
+    """As compose files leave it: an empty host would be every address."""
+    with running(tiny_model, tmp_path / "data", host="") as service:
+        assert service.client.get("/health").status_code == 200
+    lines = [json.loads(line) for line in (tmp_path / "service.log").read_text().splitlines()]
+    assert next(line["host"] for line in lines if line["event"] == "settings") == "127.0.0.1"
 
 
 def test_an_address_of_another_machine_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_path: Path) -> None:

@@ -59,3 +59,10 @@ def test_a_read_only_key_may_not_change_documents(locked: TestClient, method: st
 
 def test_an_unknown_key_is_refused_before_the_body_is_looked_at(locked: TestClient) -> None:
     assert locked.post("/embed", content=b"{" * 100, headers=bearer("wrong")).status_code == 401
+
+
+def test_a_key_may_hold_any_letters(serve: Serve) -> None:
+    client = serve(api_keys="schlüssel")
+    given = {b"authorization": "Bearer schlüssel".encode()}  # as curl sends it
+    assert client.post("/embed", json={"inputs": "a"}, headers=given).status_code == 200
+    assert client.post("/embed", json={"inputs": "a"}, headers=bearer("schlussel")).status_code == 401
