@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from service.schemas import GUITAR, Listed, Strict
+from service.schemas import GUITAR, Listed, Strict, whole_example
 
 FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
 MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
@@ -61,6 +61,8 @@ class PutDocumentsResponse(BaseModel):
 class DeleteDocumentsRequest(Strict):
     """Documents to remove: by ids or by a filter."""
 
+    model_config = whole_example({"ids": ["de/1"]})
+
     ids: Listed[str] | None = Field(None, description="Ids to remove; unknown ones are ignored.", examples=[["de/1"]])
     filter: dict[str, Any] | None = Field(
         None, description="Removes every document whose metadata match; not empty.", examples=FILTER_EXAMPLES
@@ -103,6 +105,8 @@ class DocumentsPage(BaseModel):
 
 class SearchRequest(Strict):
     """What to look for among the documents."""
+
+    model_config = whole_example({"query": "Gitarre spielen", "top_k": 5})
 
     query: str | None = Field(
         None, description="One query, in any language of the model.", examples=["Gitarre spielen"]

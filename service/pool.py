@@ -145,12 +145,12 @@ class EncoderPool:
                     retry_after_s=self.retry_after_s,
                 )
             drain_s = self._seconds(self._queue.unstarted + count)
-            if self._queue.depth and drain_s > self._request_timeout_s * LONGEST_WAIT:
+            longest_s = self._request_timeout_s * LONGEST_WAIT
+            if self._queue.depth and drain_s > longest_s:
                 raise Overloaded(
-                    f"the texts that wait and the {count} of the request would take about {drain_s:.0f} s; a request "
-                    f"may wait {self._request_timeout_s:g} s for all of its texts (CROSSLET_REQUEST_TIMEOUT_S): "
-                    "send fewer at once, or later",
-                    retry_after_s=self.retry_after_s,
+                    f"the texts that wait and the {count} of the request would take about {drain_s:.2g} s; at most "
+                    f"{longest_s:g} s of work may wait, half of CROSSLET_REQUEST_TIMEOUT_S: send fewer, or later",
+                    retry_after_s=min(LONGEST_RETRY_S, math.ceil(drain_s - longest_s)),
                 )
             if not self._queue.depth:
                 self._progress_at = job.admitted_at  # the wait starts now, not when the last request ended

@@ -3,6 +3,7 @@
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic.config import JsonDict
 
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
 
@@ -14,6 +15,11 @@ T = TypeVar("T")
 
 # One wrong element is enough to know: an error for each of a hundred thousand takes a second and 300 MB.
 Listed = Annotated[list[T], Field(fail_fast=True)]
+
+
+def whole_example(body: JsonDict) -> ConfigDict:
+    """What /docs fills in: the examples of all fields together would be no request."""
+    return ConfigDict(json_schema_extra={"example": body})
 
 
 class Strict(BaseModel):
@@ -64,6 +70,8 @@ class ReadingOptions(BaseModel):
 
 class EmbedRequest(ReadingOptions):
     """Texts to turn into unit vectors (text-embeddings-inference's request)."""
+
+    model_config = whole_example({"inputs": [*GUITAR]})
 
     inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
     normalize: bool | None = Field(

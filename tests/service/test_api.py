@@ -704,3 +704,13 @@ def test_static_files_count_under_their_mount(client: TestClient) -> None:
 def test_an_unknown_route_and_a_wrong_method_have_the_one_error_body(client: TestClient) -> None:
     assert_refused(client.get("/nope"), 404, "NotFound")
     assert_refused(client.get("/embed"), 405, "Validation")
+
+
+def test_what_the_docs_fill_in_is_a_request_that_works(client: TestClient) -> None:
+    """Examples of single fields, all together, would be both a query and queries."""
+    put(client, {"id": "de/1", "text": "Ein Mann spielt Gitarre."})
+    described = client.get("/openapi.json").json()
+    for path in ("/embed", "/search", "/documents/delete"):
+        content = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        example = described["components"]["schemas"][content["$ref"].rpartition("/")[2]]["example"]
+        assert client.post(path, json=example).status_code == 200, path
