@@ -219,18 +219,23 @@ def test_near_duplicates_do_not_make_searches_look_easy(collection: Collection) 
     assert np.mean([len(oracle(rows, query).keys() & found(collection, query).keys()) for query in queries]) >= 9
 
 
-def test_a_snapshot_of_another_time_is_not_used_after_a_backup_was_restored(tmp_path: Path) -> None:
-    """Rows of the copy and of the index mean other documents; their numbers are the same."""
-    collection = open_collection(tmp_path)
+def restore_a_backup(folder: Path) -> None:
+    """The store has vectors(600), as it once had; what lies beside it was made when each had been replaced."""
+    collection = open_collection(folder)
     put(collection, vectors(600))
     wait_for(lambda: collection.backend == INVERTED)
     collection.close()
-    backup = (tmp_path / "documents.sqlite3").read_bytes()
-    collection = open_collection(tmp_path)
-    put(collection, vectors(600, seed=1))  # each is replaced, and the snapshot renewed
+    backup = (folder / "documents.sqlite3").read_bytes()
+    collection = open_collection(folder)
+    put(collection, vectors(600, seed=1))
     collection.close()
-    (tmp_path / "documents.sqlite3").write_bytes(backup)
-    (tmp_path / "documents.revision").unlink()
+    (folder / "documents.sqlite3").write_bytes(backup)
+    (folder / "documents.revision").unlink()
+
+
+def test_a_snapshot_of_another_time_is_not_used_after_a_backup_was_restored(tmp_path: Path) -> None:
+    """Rows of the copy and of the index mean other documents; their numbers are the same."""
+    restore_a_backup(tmp_path)
     collection = open_collection(tmp_path)
     assert not missed(collection, vectors(600))
     put(collection, vectors(300, seed=2), first=1000)  # this brings it past the snapshot's revision
@@ -242,17 +247,8 @@ def test_a_snapshot_of_another_time_is_not_used_after_a_backup_was_restored(tmp_
 
 
 def test_an_old_snapshot_does_not_pass_for_one_of_a_restored_store_that_went_on(tmp_path: Path) -> None:
-    collection = open_collection(tmp_path)
-    put(collection, vectors(600))
-    wait_for(lambda: collection.backend == INVERTED)
-    collection.close()
-    backup = (tmp_path / "documents.sqlite3").read_bytes()
-    collection = open_collection(tmp_path)
-    put(collection, vectors(600, seed=1))
-    collection.close()
+    restore_a_backup(tmp_path)
     newest = {path.name: path.read_bytes() for path in tmp_path.glob("index*")}
-    (tmp_path / "documents.sqlite3").write_bytes(backup)
-    (tmp_path / "documents.revision").unlink()
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
     without_index = Collection(store, IndexKeeper(store, dim=DIM, exact_rows=EXACT))  # nothing is snapshotted: a crash
     for number in range(5):
