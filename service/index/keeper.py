@@ -134,8 +134,6 @@ class IndexKeeper:
             return None
         snapshot, path = found
         try:
-            if snapshot.revision > self._store.revision:
-                raise ValueError("it is ahead of the store")
             index = InvertedIndex.read(path, dict(snapshot.facts))
             self.catch_up(index, snapshot.revision)
         except (RuntimeError, TypeError, ValueError) as exc:
