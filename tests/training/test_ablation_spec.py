@@ -99,10 +99,10 @@ def test_the_shipped_spec_has_the_cells_of_the_paper() -> None:
 
 def test_the_shipped_growth_spec_differs_from_the_default_run_only_where_it_says() -> None:
     cells = cells_of(SHIPPED.with_name("growth.yaml"))
-    short, longer = cells["36k-pairs"].config, cells["144k-pairs"].config
-    assert (short.assistant.pairs, longer.assistant.pairs) == (24_000, 96_000)
+    short, longer = cells["40k-pairs"].config, cells["160k-pairs"].config
+    assert (short.contrastive.pairs, longer.contrastive.pairs) == (40_000, 160_000)
     default = load_config(SHIPPED.with_name("default.yaml"))
     for config in (short, longer):
         assert (config.corpus, config.tokenizer, config.student) == (default.corpus, default.tokenizer, default.student)
-        assert config.assistant.learning_rate == default.assistant.learning_rate
-    assert cells["36k-pairs-seed-2"].config.assistant.seed == 2
+        assert config.contrastive.learning_rate == default.contrastive.learning_rate
+    assert cells["40k-pairs-seed-2"].config.contrastive.seed == 2
