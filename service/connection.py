@@ -1,8 +1,10 @@
 """One client's connection: uvicorn's, with bounds on what comes before a body. Knows HTTP/1.1; knows no route."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 1024  # a URL and headers; what the system gives at once, 256 KiB at most, is read all the same
@@ -15,10 +17,15 @@ REFUSAL = (
 
 
 class Connection(HttpToolsProtocol):
-    """Ends a connection whose head is too long or does not come: what bounds bodies and requests sees neither."""
+    """Ends a connection whose head is too long or does not come: what bounds bodies and requests sees neither.
+
+    A request that asks for another protocol is answered in this one (RFC 9110, section 7.8), as Java's client expects,
+    which asks for HTTP/2. The parser stops at such a head, so another one goes on with the body.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.parser = _Parser(self, self._go_on)
         self._is_in_head = True
         self._head_bytes = 0
         self._patience: asyncio.TimerHandle | None = None
@@ -51,10 +58,19 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Whatever comes next is another head."""
+        """Whatever comes next is another head, or the body after one at which the parser stopped."""
+        if self.parser.should_upgrade():
+            return
         self._is_in_head = True
         self._head_bytes = 0
         super().on_message_complete()
+
+    def _go_on(self, data: bytes) -> None:
+        """Parse what follows the head of a request that asked for another protocol."""
+        framing = [header for header in self.headers if header[0] in {b"content-length", b"transfer-encoding"}]
+        self.parser = _Parser(_AfterHead(self), self._go_on)
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(b"%b: %b\r\n" % header for header in framing))
+        self.parser.feed_data(data)
 
     def _wait_for_head(self) -> None:
         self._patience = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
@@ -63,3 +79,46 @@ class Connection(HttpToolsProtocol):
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+
+class _Parser(httptools.HttpRequestParser):
+    """httptools' parser; gives away what follows a head that asks for another protocol."""
+
+    def __init__(self, protocol: object, go_on: Callable[[bytes], None]) -> None:
+        super().__init__(protocol)
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        self._go_on = go_on
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn gives it nothing else
+        """Parse the data, or its beginning."""
+        try:
+            super().feed_data(data)
+        except httptools.HttpParserUpgrade as stopped:
+            self._go_on(data[stopped.args[0] :])
+
+
+class _AfterHead:
+    """What a parser calls that is given a head again: the connection, which knows it, hears of what comes after it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._is_again = True
+        self.on_message_begin = self._unless_again(connection.on_message_begin)
+        self.on_url = self._unless_again(connection.on_url)
+        self.on_header = self._unless_again(connection.on_header)
+        self._on_headers_complete = connection.on_headers_complete
+        self.on_body = connection.on_body
+        self.on_message_complete = connection.on_message_complete
+
+    def on_headers_complete(self) -> None:
+        """From here on everything is news."""
+        if self._is_again:
+            self._is_again = False
+        else:
+            self._on_headers_complete()
+
+    def _unless_again(self, callback: Callable[..., None]) -> Callable[..., None]:
+        def call(*data: bytes) -> None:
+            if not self._is_again:
+                callback(*data)
+
+        return call

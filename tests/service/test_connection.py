@@ -4,19 +4,25 @@ import asyncio
 
 import pytest
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from service import connection
 from service.connection import MAX_HEAD_BYTES, Connection
 
 
-async def hello(scope: object, receive: object, send: object) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})  # type: ignore[operator]
-    await send({"type": "http.response.body", "body": b"ok"})  # type: ignore[operator]
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    size = str(len(body)).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", size)]})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def answers(*parts: bytes, pause_s: float = 0.0) -> bytes:
     """All that a server says to a client that sends the parts and then waits for the end of the connection."""
-    config = uvicorn.Config(hello, http=Connection, lifespan="off", timeout_keep_alive=1, log_config=None)
+    config = uvicorn.Config(echo, http=Connection, lifespan="off", timeout_keep_alive=1, log_config=None)
     config.load()
     state = uvicorn.server.ServerState()
     server = await asyncio.get_running_loop().create_server(
@@ -50,3 +56,28 @@ def test_a_head_without_an_end_is_refused(begin: bytes) -> None:
 def test_a_head_that_does_not_come_ends_the_connection(parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.2)
     assert asyncio.run(answers(*parts, pause_s=0.05)).count(b"HTTP/1.1 ") == (len(parts) == 2)
+
+
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\nUpgrade: h2c\r\n"
+FRAMED = {
+    "by its length": b"content-length: 5\r\n\r\nhello",
+    "in chunks": b"transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+@pytest.mark.parametrize("framing", FRAMED)
+def test_who_asks_for_another_protocol_is_answered_in_this_one(framing: str, step: int) -> None:
+    asks, plain = (
+        b"POST /a HTTP/1.1\r\n" + UPGRADE + FRAMED[framing],
+        b"POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nok",
+    )
+    stream = asks + plain + asks + b"GET /c HTTP/1.1\r\n" + UPGRADE + b"\r\n" + plain
+    said = asyncio.run(answers(*[stream[start : start + step] for start in range(0, len(stream), step)]))
+    bodies = [answer.partition(b"\r\n\r\n")[2] for answer in said.split(b"HTTP/1.1 ")[1:]]
+    assert bodies == [b"hello", b"ok", b"hello", b"", b"ok"]
+
+
+def test_a_body_that_does_not_fit_its_framing_is_refused_after_an_upgrade_too() -> None:
+    said = asyncio.run(answers(b"POST / HTTP/1.1\r\n" + UPGRADE + b"transfer-encoding: chunked\r\n\r\nzz\r\n"))
+    assert said.startswith(b"HTTP/1.1 400 ")
