@@ -13,6 +13,7 @@ from service.errors import ClientGone, InvalidInput, TextTooLong
 from service.fair_queue import EncodedBatch, InputError
 from service.requests import RequestFacts
 from service.runtime import Runtime
+from service.tokenizer import normalised_length
 
 MOST_LISTED_POSITIONS = 20
 
@@ -53,7 +54,7 @@ class Embedder:
         self._runtime.memory.check_texts(
             len(texts),
             waiting=pool.depth,
-            longest_chars=max(map(len, texts)),
+            longest_chars=max(map(_length, texts)),
             retry_after_s=pool.retry_after_s,
         )
         self._facts.texts += len(texts)
@@ -138,6 +139,11 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         raise
     finally:
         leaving.cancel()
+
+
+def _length(text: TextInput) -> int:
+    """What of a text takes memory while it is tokenised; token ids are there already."""
+    return normalised_length(text) if isinstance(text, str) else len(text)
 
 
 async def _disconnected(request: Request) -> None:

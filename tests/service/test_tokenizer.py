@@ -1,3 +1,4 @@
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import ArtifactError
-from service.tokenizer import Tokenizer
+from service.tokenizer import Tokenizer, normalised_length
 from tests.artifacts import MAX_LENGTH, TEXTS
 
 
@@ -42,3 +43,12 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ArtifactError, match=r"tokenizer\.json cannot be loaded"):
         Tokenizer(tmp_path / "tokenizer.json", max_length=8)
+
+
+def test_a_ligature_counts_as_the_characters_that_it_stands_for() -> None:
+    assert [normalised_length(text) for text in ("guitar", "\ufdfa \ufdfa", "㌀x", "吉他")] == [6, 37, 5, 2]
+
+
+@given(character=st.characters(exclude_categories=["Cs"]), times=st.integers(1, 50))
+def test_no_text_is_taken_for_less_than_half_of_what_it_becomes(character: str, times: int) -> None:
+    assert 2 * normalised_length(times * character) >= len(unicodedata.normalize("NFKC", times * character))
