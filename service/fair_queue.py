@@ -14,6 +14,8 @@ import numpy.typing as npt
 from service.encoder import Encoded, TextInput
 from service.errors import ServiceError
 
+LONG_TEXT = 500  # characters or token ids: one takes up to a hundred times as long as a sentence
+
 
 @dataclass(frozen=True)
 class EncodedBatch:
@@ -43,11 +45,12 @@ class InputError(Exception):
 class Work:
     """One text that is computed once for all who wait for it: requests, and positions in each."""
 
-    __slots__ = ("is_started", "positions", "text", "truncate", "wanted")
+    __slots__ = ("is_long", "is_started", "positions", "text", "truncate", "wanted")
 
     def __init__(self, text: TextInput, truncate: bool) -> None:
         self.text = text
         self.truncate = truncate
+        self.is_long = len(text) > LONG_TEXT
         self.positions: dict[Job, list[int]] = {}
         self.wanted = 0  # how many positions that are
         self.is_started = False
@@ -107,6 +110,7 @@ class FairQueue:
         self._works: dict[tuple[TextInput, bool], Work] = {}  # waiting for a worker, or with one
         self.depth = 0  # texts that wait, equal ones counted each: each will take its place in an answer
         self.unstarted = 0  # distinct texts that no worker has taken: what is left to compute
+        self.unstarted_long = 0  # the long ones of these
 
     @property
     def jobs(self) -> int:
@@ -120,7 +124,7 @@ class FairQueue:
             work = self._works.get(key)
             if work is None:
                 work = self._works[key] = Work(*key)
-                self.unstarted += 1
+                self._count_unstarted(work, 1)
             if job not in work.positions:
                 work.positions[job] = []
                 job.works[work] = None
@@ -142,7 +146,7 @@ class FairQueue:
                 self._turns[job] = None
             if work is not None:
                 break
-        self.unstarted -= 1
+        self._count_unstarted(work, -1)
         self.depth -= work.waiting
         work.is_started = True
         self.depth += work.waiting
@@ -165,9 +169,13 @@ class FairQueue:
             self._count(work, -len(work.positions.pop(job)))
             if not work.wanted and not work.is_started:
                 del self._works[work.text, work.truncate]
-                self.unstarted -= 1
+                self._count_unstarted(work, -1)
         job.works.clear()
         self._turns.pop(job, None)
+
+    def _count_unstarted(self, work: Work, more: int) -> None:
+        self.unstarted += more
+        self.unstarted_long += more * work.is_long
 
     def _count(self, work: Work, more: int) -> None:
         self.depth -= work.waiting

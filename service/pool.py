@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from service.cache import VectorCache
 from service.encoder import Encoded, TextInput
 from service.errors import InferenceFailed, NotReady, Overloaded, ServiceError
-from service.fair_queue import EncodedBatch, FairQueue, InputError, Job, Work
+from service.fair_queue import LONG_TEXT, EncodedBatch, FairQueue, InputError, Job, Work
 from service.outbox import Outbox
 
 Encode = Callable[[TextInput, bool], Encoded]
 
 LONGEST_RETRY_S = 60
-LONG_TEXT = 500  # characters or token ids: finished requests do not wait for such a text
 LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end together, and late ones would all be in vain
 
 
@@ -55,7 +54,10 @@ class EncoderPool:
         self._outbox = Outbox()
         self._wake = threading.Condition()  # guards the queue, every job in it, the outbox, and the fields below
         self._is_closing = False
-        self._mean_text_s = 0.002  # a first guess; follows the real times
+        self._mean_s = {
+            False: 0.002,
+            True: 0.02,
+        }  # of a short text, of a long one: guesses, then real
         self._progress_at = time.monotonic()
         self._threads = [
             threading.Thread(target=self._work, name=f"encoder-{number}", daemon=True) for number in range(workers)
@@ -88,11 +90,14 @@ class EncoderPool:
     @property
     def retry_after_s(self) -> int:
         """When the texts that wait now will have been computed, in whole seconds."""
-        return min(LONGEST_RETRY_S, max(1, math.ceil(self._seconds(self._queue.unstarted))))
+        return min(LONGEST_RETRY_S, max(1, math.ceil(self._drain_s())))
 
-    def _seconds(self, texts: int) -> float:
-        """About how long the workers take for so many."""
-        return texts * self._mean_text_s / max(1, len(self._threads))
+    def _drain_s(self, more: Sequence[TextInput] = ()) -> float:
+        """About how long the workers take for what waits and for more texts."""
+        more_long = sum(len(text) > LONG_TEXT for text in more)
+        long = self._queue.unstarted_long + more_long
+        short = self._queue.unstarted + len(more) - long
+        return (short * self._mean_s[False] + long * self._mean_s[True]) / max(1, len(self._threads))
 
     def trouble(self, *, stall_timeout_s: float) -> str | None:
         """Why the pool cannot serve now, or None: a worker died, or texts wait and none gets finished."""
@@ -132,7 +137,8 @@ class EncoderPool:
         return job.batch()
 
     def _admit(self, job: Job) -> None:
-        count = len(job.missing)
+        missing = [job.texts[position] for position in job.missing]
+        count = len(missing)
         with self._wake:
             if self._is_closing:
                 raise NotReady("the service is shutting down")
@@ -144,9 +150,9 @@ class EncoderPool:
                     f"the limit is {self._max_queue_texts} (CROSSLET_MAX_QUEUE_TEXTS)",
                     retry_after_s=self.retry_after_s,
                 )
-            drain_s = self._seconds(self._queue.unstarted + count)
+            drain_s = self._drain_s(missing) if self._queue.depth else 0.0
             longest_s = self._request_timeout_s * LONGEST_WAIT
-            if self._queue.depth and drain_s > longest_s:
+            if drain_s > longest_s:
                 raise Overloaded(
                     f"the texts that wait and the {count} of the request would take about {drain_s:.2g} s; at most "
                     f"{longest_s:g} s of work may wait, half of CROSSLET_REQUEST_TIMEOUT_S: send fewer, or later",
@@ -195,7 +201,7 @@ class EncoderPool:
             if not self._queue.unstarted:
                 return None
         work = self._queue.pop()
-        if len(work.text) > LONG_TEXT or self._outbox.is_due(waiting=self._queue.jobs, now=time.monotonic()):
+        if work.is_long or self._outbox.is_due(waiting=self._queue.jobs, now=time.monotonic()):
             self._outbox.deliver()
         return work
 
@@ -215,7 +221,7 @@ class EncoderPool:
     def _settle(self, finished: Finished) -> None:
         self._progress_at = finished.at
         took_s = finished.at - finished.started_at
-        self._mean_text_s += 0.05 * (took_s - self._mean_text_s)
+        self._mean_s[finished.work.is_long] += 0.05 * (took_s - self._mean_s[finished.work.is_long])
         for job, positions in self._queue.finish(finished.work).items():
             job.inference_s += took_s
             if isinstance(finished.result, ServiceError):

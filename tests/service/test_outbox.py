@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from service.encoder import Encoded, TextInput
+from service.fair_queue import LONG_TEXT
 from service.outbox import BURST, Outbox
-from service.pool import LONG_TEXT, EncoderPool
+from service.pool import EncoderPool
 
 
 def test_a_loop_hears_of_all_that_was_held_in_order_and_once() -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -210,8 +211,11 @@ def test_no_request_waits_for_more_than_one_text_of_each_other_per_own_text(size
         assert last < sum(min(other, size) for other in sizes)
 
 
+TEXTS_OF_A_QUEUE = st.sampled_from(["a", "b", "c", "d", "e", 501 * "f", 502 * "g"])
+
+
 @given(
-    requests=st.lists(st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=9), min_size=1, max_size=6),
+    requests=st.lists(st.lists(TEXTS_OF_A_QUEUE, min_size=1, max_size=9), min_size=1, max_size=6),
     steps=st.lists(st.tuples(st.sampled_from(["pop", "finish", "drop"]), st.integers(0, 5)), max_size=40),
 )
 def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]], steps: list[tuple[str, int]]) -> None:
@@ -233,6 +237,7 @@ def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]],
             del alive[jobs[number % len(jobs)]]
         works = {work for job in alive for work in job.works}
         assert queue.unstarted == sum(not work.is_started for work in works)
+        assert queue.unstarted_long == sum(len(work.text) > 500 for work in works if not work.is_started)
         assert queue.depth == sum(work.waiting for work in works)
     left = 0
     while queue.unstarted:
@@ -360,6 +365,22 @@ def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
         alone.cancel()
         await asyncio.gather(alone, return_exceptions=True)
         assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_long_texts_took_is_not_expected_of_short_ones(encoder: Encoder) -> None:
+    async def scenario() -> None:
+        def encode(text: TextInput, truncate: bool) -> Encoded:
+            time.sleep(0.05 if len(text) > 500 else 0)
+            return encoder.encode(text[:8], truncate)
+
+        pool = EncoderPool(encode, workers=1, max_queue_texts=100, request_timeout_s=1.0)
+        pool.start()
+        for number in range(40):
+            await pool.encode([f"{number}" + "x" * 501])
+        await asyncio.gather(*(pool.encode([f"{number}"]) for number in range(60)))  # 60 times 50 ms would be refused
+        pool.close()
 
     asyncio.run(scenario())
 
