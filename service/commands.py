@@ -13,7 +13,7 @@ from service.artifact import load_manifest
 from service.errors import InvalidInput, StartError
 from service.index.milvus_address import EMBEDDED
 from service.logs import configure_logging
-from service.settings import Settings
+from service.settings import Settings, unknown_settings
 
 MALLOC_ARENAS = 2  # each keeps its own peak; see "Memory" in docs/service.md
 
@@ -34,6 +34,8 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     limit_arenas(MALLOC_ARENAS)
     configure_logging(settings.log_level)
     logger.info("settings", extra=settings.model_dump(mode="json"))
+    for name, meant in unknown_settings().items():
+        logger.warning("no such setting: it does nothing", extra={"variable": name, "meant": meant})
     if not any(settings.keys()):
         logger.warning("no API key is set: whoever reaches the port may read and write (CROSSLET_API_KEYS)")
     with bound_socket(settings.host, settings.port) as listener:

@@ -1,5 +1,6 @@
 """Writes the log as JSON lines. Knows field names; never sees user text."""
 
+import json
 import logging
 import sys
 import traceback
@@ -26,7 +27,10 @@ class JsonFormatter(logging.Formatter):
             # Where, not what: the message of an exception may quote the user's text.
             fields["error"] = record.exc_info[0].__name__
             fields["stack"] = [line.strip() for line in traceback.format_tb(record.exc_info[2])]
-        return orjson.dumps(fields, default=str).decode()
+        try:
+            return orjson.dumps(fields, default=str).decode()
+        except orjson.JSONEncodeError:  # an integer beyond 64 bits, as a setting may be
+            return json.dumps(fields, default=str)
 
 
 def configure_logging(level: str) -> None:

@@ -1,5 +1,7 @@
 """Every setting of the service, read once at start from `CROSSLET_*`. Knows limits and paths; does no work."""
 
+import difflib
+import os
 from pathlib import Path
 from typing import Literal, Self
 
@@ -9,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from service.errors import StartError
 from service.index.milvus_address import EMBEDDED
 
+PREFIX = "CROSSLET_"
 BUNDLED_MODEL = Path(__file__).resolve().parent.parent / "models" / "default"
 
 
@@ -16,7 +19,7 @@ class Settings(BaseSettings):
     """The service's configuration; each field is the environment variable `CROSSLET_<NAME>`."""
 
     model_config = SettingsConfigDict(
-        env_prefix="CROSSLET_",
+        env_prefix=PREFIX,
         env_ignore_empty=True,  # as compose files leave them: an empty host would be every address
         allow_inf_nan=False,
         frozen=True,
@@ -145,6 +148,14 @@ class Settings(BaseSettings):
         if full & read:
             raise StartError("a key is in both CROSSLET_API_KEYS and CROSSLET_READ_API_KEYS; it can be in one")
         return full, read
+
+
+def unknown_settings() -> dict[str, str | None]:
+    """Variables of the environment that look like settings and are none, each with the one that may be meant."""
+    given = {name: name.upper().removeprefix(PREFIX) for name in os.environ if name.upper().startswith(PREFIX)}
+    known = [name.upper() for name in Settings.model_fields]
+    meant = {name: difflib.get_close_matches(end, known, n=1) for name, end in given.items() if end not in known}
+    return {name: f"{PREFIX}{near[0]}" if near else None for name, near in sorted(meant.items())}
 
 
 def _listed(setting: SecretStr, name: str) -> frozenset[str]:

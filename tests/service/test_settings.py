@@ -4,12 +4,18 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import StartError
-from service.settings import Settings
+from service.settings import Settings, unknown_settings
 
 
 def test_a_setting_comes_from_its_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSLET_PORT", "9090")
     assert Settings().port == 9090
+
+
+def test_a_variable_that_is_no_setting_is_found_with_the_one_that_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CROSSLET_MAX_TEXT", "crosslet_workers", "CROSSLET_ZZZ", "OTHER"):
+        monkeypatch.setenv(name, "1")
+    assert unknown_settings() == {"CROSSLET_MAX_TEXT": "CROSSLET_MAX_TEXTS", "CROSSLET_ZZZ": None}
 
 
 def test_the_queue_must_hold_the_largest_request() -> None:
