@@ -6,12 +6,16 @@ import gc
 import logging
 import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import orjson
 
 from service.artifact import load_manifest
+from service.cpus import usable_cpus
 from service.errors import InvalidInput, StartError
 from service.index.milvus_address import EMBEDDED
+from service.listener import bound_socket
 from service.logs import configure_logging
 from service.settings import Settings, unknown_settings
 
@@ -26,10 +30,8 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model, the documents or a setting is refused.
     """
     gc.disable()  # what a start makes stays; `settle` collects what does not, and turns it on again
+    from service.encoder import choose_encoder  # `info` must not pay for ONNX Runtime
     from service.memory import limit_arenas
-    from service.runtime import load_runtime  # `info` must not pay for ONNX Runtime and FAISS
-    from service.server import bound_socket
-    from service.server import serve as serve_runtime
 
     limit_arenas(MALLOC_ARENAS)
     configure_logging(settings.log_level)
@@ -39,7 +41,14 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     if not any(settings.keys()):
         logger.warning("no API key is set: whoever reaches the port may read and write (CROSSLET_API_KEYS)")
     with bound_socket(settings.host, settings.port) as listener:
-        serve_runtime(load_runtime(settings), listener)
+        with ThreadPoolExecutor(1) as importer:
+            if usable_cpus() > 1:  # loading leaves the interpreter half of its time; on one core both would wait
+                importer.submit(import_module, "service.server")
+            choice = choose_encoder(settings.model, settings.fallback_model)
+        from service.runtime import load_runtime
+        from service.server import serve as serve_runtime
+
+        serve_runtime(load_runtime(settings, choice), listener)
 
 
 def embed(options: argparse.Namespace, settings: Settings) -> None:

@@ -11,7 +11,7 @@ from typing import ParamSpec, TypeVar
 from service.artifact import Manifest
 from service.cache import VectorCache
 from service.cpus import usable_cpus
-from service.encoder import choose_encoder
+from service.encoder import Choice, choose_encoder
 from service.errors import Damaged, ServiceError, StoreError
 from service.index.backend import DocumentIndex
 from service.index.collection import Collection
@@ -146,12 +146,12 @@ def _count(collection: DocumentIndex) -> float:
         return math.nan
 
 
-def load_runtime(settings: Settings) -> Runtime:
-    """Verify and load the model, then the documents.
+def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
+    """Verify and load the model, unless that is done, then the documents.
 
     Raises: StartError: one sentence for the operator.
     """
-    choice = choose_encoder(settings.model, settings.fallback_model)
+    choice = choice or choose_encoder(settings.model, settings.fallback_model)
     encoder, manifest = choice.encoder, choice.encoder.manifest
     logger.info(
         "artifact loaded",
