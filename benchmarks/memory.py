@@ -3,8 +3,8 @@
 python -m benchmarks.memory [FOLDER]      the bundled model, or another artifact folder; some seconds; writes nothing
 """
 
+import argparse
 import gc
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +32,9 @@ def peak_of(name: str, call: Callable[[], object]) -> None:
 
 def main() -> None:
     """Follow a start step by step, then embed texts of several sizes."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="artifact; default: the bundled model")
+    options = parser.parse_args()
     print(f"{'python':32} {memory.resident_bytes() / MIB:+7.1f} MiB")
     for name in ("numpy", "onnxruntime", "tokenizers", "pydantic_settings", "fastapi", "uvicorn", "prometheus_client"):
         added_by(name, lambda name=name: __import__(name))  # type: ignore[misc]
@@ -40,7 +43,7 @@ def main() -> None:
     from service.encoder import Encoder, load_encoder
     from service.settings import BUNDLED_MODEL
 
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else BUNDLED_MODEL
+    folder = options.folder or BUNDLED_MODEL
     encoders: list[Encoder] = []
     added_by("tokenizer, session", lambda: encoders.append(load_encoder(folder)))
     encoder = encoders[0]

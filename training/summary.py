@@ -64,7 +64,8 @@ def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
         worst = sorted(pairs, key=pairs.__getitem__)[:WORST_PAIRS]
         listed = ", ".join(f"{pair} {pairs[pair]:.1f}" for pair in worst)
         found.append(
-            f"Weakest on the STS benchmark's test set: {listed}; the mean is {scores['stsb_test']['average']:.1f}."
+            f"Weakest on the STS benchmark's test set, before export: {listed}; "
+            f"the mean is {scores['stsb_test']['average']:.1f}."
         )
     if start is not None:
         found += [
