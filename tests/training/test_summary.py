@@ -55,10 +55,10 @@ def test_weaknesses_name_the_worst_pairs_and_what_training_made_worse() -> None:
     start = {"stsb_test": {"en-ar": 30.0, "en-de": 50.0, "en-fr": 51.0, "en-hi": 20.0, "average": 37.8}}
     scores = {"stsb_test": {"en-ar": 29.0, "en-de": 60.0, "en-fr": 61.0, "en-hi": 25.0, "average": 43.8}}
     worst, below = weaknesses(scores, start)
-    assert (
-        worst
-        == "Weakest on the STS benchmark's test set, before export: en-hi 25.0, en-ar 29.0, en-de 60.0; the mean is 43.8."
+    assert worst.startswith(
+        "Weakest on the STS benchmark's test set, before export: en-hi 25.0, en-ar 29.0, en-de 60.0;"
     )
+    assert worst.endswith("; the mean is 43.8.")
     assert below == "Below its untrained start on stsb_test: en-ar."
     assert weaknesses(scores, None) == [worst]
 
