@@ -44,6 +44,7 @@ def create_app(runtime: Runtime) -> FastAPI:
         version=VERSION,
         description=DESCRIPTION,
         lifespan=lifespan,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI asks anew for each request
     )
     app.state.runtime = runtime
     for router in ROUTERS:

@@ -6,12 +6,12 @@ compressed body, the bytes it stands for are counted.
 
 import asyncio
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import error_response
 from service.decompression import Decoder, decoder_of
 from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
+from service.headers import header
 
 RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
 
@@ -50,9 +50,8 @@ class BodyLimit:
             chunks.clear()
 
     async def _read(self, scope: Scope, receive: Receive, chunks: list[bytes]) -> None:
-        headers = Headers(scope=scope)
-        decoder = decoder_of(headers.get("content-encoding", ""))
-        declared = headers.get("content-length", "0")
+        decoder = decoder_of(header(scope, b"content-encoding"))
+        declared = header(scope, b"content-length")
         if declared.isdigit() and int(declared) > self._max_body_bytes:
             raise self._too_large(f"{declared} bytes")
         try:

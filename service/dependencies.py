@@ -16,6 +16,7 @@ from service.runtime import Runtime
 from service.tokenizer import normalised_length
 
 MOST_LISTED_POSITIONS = 20
+WATCH_AFTER_S = 0.1  # whose answer comes sooner is not watched for leaving: that costs as much as it could save
 
 T = TypeVar("T")
 Place = Callable[[int], str]  # the position of a text -> what a message calls it
@@ -123,6 +124,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     working = asyncio.current_task()
     assert working is not None  # noqa: S101 - a coroutine runs in a task
     has_left = False
+    leaving: asyncio.Task[None] | None = None
 
     async def leave() -> None:
         nonlocal has_left
@@ -130,7 +132,11 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         has_left = True
         working.cancel()
 
-    leaving = asyncio.ensure_future(leave())
+    def watch() -> None:
+        nonlocal leaving
+        leaving = asyncio.ensure_future(leave())
+
+    timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, watch)
     try:
         return await work
     except asyncio.CancelledError as exc:
@@ -138,7 +144,9 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             raise ClientGone("the client left before its answer was ready") from exc
         raise
     finally:
-        leaving.cancel()
+        timer.cancel()
+        if leaving is not None:
+            leaving.cancel()
 
 
 def _length(text: TextInput) -> int:

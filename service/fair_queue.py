@@ -90,7 +90,7 @@ class Job:
         """The result; every text is done."""
         encoded = [result for result in self.results if result is not None]
         return EncodedBatch(
-            embeddings=np.stack([one.vector for one in encoded]),
+            embeddings=np.array([one.vector for one in encoded]),
             tokens=sum(one.tokens for one in encoded),
             truncated=tuple(position for position, one in enumerate(encoded) if one.truncated),
             queue_s=0.0 if self.started_at is None else self.started_at - self.admitted_at,

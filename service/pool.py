@@ -165,19 +165,24 @@ class EncoderPool:
 
     async def _until(self, done: asyncio.Event, job: Job) -> None:
         """Wait for the job's end. Past the time limit its waiting texts are given up, but not those with a worker."""
+        limit = asyncio.get_running_loop().call_later(self._request_timeout_s, done.set)
         try:
-            async with asyncio.timeout(self._request_timeout_s):
-                await done.wait()
-        except TimeoutError as exc:
-            with self._wake:
-                waiting = sum(not work.is_started for work in job.works)
-                if waiting:
-                    self._queue.drop(job)  # these texts are not among those that a later request waits for
-                    raise Overloaded(
-                        f"{waiting} of the request's {len(job.texts)} texts still waited for a worker after "
-                        f"{self._request_timeout_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer at once",
-                        retry_after_s=self.retry_after_s,
-                    ) from exc
+            await done.wait()
+        finally:
+            limit.cancel()
+        if not job.works:
+            return
+        with self._wake:
+            waiting = sum(not work.is_started for work in job.works)
+            if waiting:
+                self._queue.drop(job)  # these texts are not among those that a later request waits for
+                raise Overloaded(
+                    f"{waiting} of the request's {len(job.texts)} texts still waited for a worker after "
+                    f"{self._request_timeout_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer at once",
+                    retry_after_s=self.retry_after_s,
+                )
+        done.clear()  # a worker has the rest; it will set it again, on this loop
+        if job.works:
             await done.wait()
 
     def _work(self) -> None:

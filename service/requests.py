@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import re
+import secrets
 import time
-import uuid
 from dataclasses import dataclass, field
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import error_response, internal_error_response
 from service.errors import NotReady
+from service.headers import header
 from service.metrics import Metrics
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -43,14 +43,14 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
-        facts = RequestFacts(given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex)
+        given = header(scope, b"x-request-id")
+        facts = RequestFacts(given if REQUEST_ID.fullmatch(given) else secrets.token_hex(16))
         scope.setdefault("state", {})["facts"] = facts
 
         async def observed_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 facts.status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = facts.request_id
+                message["headers"].append((b"x-request-id", facts.request_id.encode()))
             await send(message)
 
         try:

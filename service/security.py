@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from fastapi import Security
 from fastapi.security import HTTPBearer
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.answers import error_response
 from service.errors import Forbidden, ServiceError, Unauthorized
+from service.headers import header
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})  # /docs describes, it does not answer
 OPEN_PREFIX = "/docs/"
@@ -42,7 +42,7 @@ class KeyCheck:
         is_open = reads and (path in self._open or path.startswith(OPEN_PREFIX))  # POST / embeds: not open
         if not (self._full or self._read) or is_open:
             return None
-        scheme, _, key = Headers(scope=scope).get("authorization", "").partition(" ")
+        scheme, _, key = header(scope, b"authorization").partition(" ")
         digest = _digest(key.strip().encode("latin-1"))  # the bytes as they came
         if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
             return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
