@@ -63,7 +63,7 @@ class Embedder:
             batch = await while_connected(self._request, pool.encode(texts, truncate=truncate))
         except InputError as exc:
             raise type(exc.cause)(f"{place(exc.position)} {exc.cause}") from exc.cause.__cause__
-        self._account(batch)
+        asyncio.get_running_loop().call_soon(self._account, batch)  # when the answer has left
         return batch
 
     def _check(self, texts: Sequence[TextInput], name: str, place: Place) -> None:

@@ -63,8 +63,8 @@ class RequestLog:
             logger.exception("unexpected error", extra={"request_id": facts.request_id})
             if facts.status == 499:
                 await internal_error_response(scope["path"])(scope, receive, observed_send)
-        finally:
-            self._record(scope, facts)
+        finally:  # soon: the loop sends the answer first
+            asyncio.get_running_loop().call_soon(self._record, scope, facts)
 
     def _record(self, scope: Scope, facts: RequestFacts) -> None:
         took_s = time.monotonic() - facts.started_at
