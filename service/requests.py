@@ -1,6 +1,7 @@
 """Gives each request an id, one log line and its place in the metrics. Knows HTTP; never looks into a body."""
 
 import asyncio
+import itertools
 import logging
 import re
 import secrets
@@ -16,6 +17,9 @@ from service.metrics import Metrics
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})  # logged at DEBUG: probes come every few seconds
+
+PROCESS = secrets.token_hex(8)  # random bytes for each request would be a system call for each
+numbers = itertools.count(1)
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ class RequestLog:
             await self._app(scope, receive, send)
             return
         given = header(scope, b"x-request-id")
-        facts = RequestFacts(given if REQUEST_ID.fullmatch(given) else secrets.token_hex(16))
+        facts = RequestFacts(given if REQUEST_ID.fullmatch(given) else f"{PROCESS}{next(numbers):016x}")
         scope.setdefault("state", {})["facts"] = facts
 
         async def observed_send(message: Message) -> None:

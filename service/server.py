@@ -60,6 +60,7 @@ def serve(runtime: Runtime, listener: socket.socket) -> None:
         log_config=None,  # uvicorn's records go to the root logger, as JSON
         access_log=False,  # one line a request is ours
         server_header=False,
+        proxy_headers=False,  # nothing asks who the client is
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
     Server(config, runtime).run(sockets=[listener])
