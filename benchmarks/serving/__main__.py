@@ -40,16 +40,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
+    add_options(parser, rounds=3, seconds=5.0)
     add = parser.add_argument
-    add("--rounds", type=int, default=3, help="lives of each peer, medians of which are reported (%(default)s)")
-    add("--seconds", type=float, default=5.0, help="of each load (%(default)s)")
-    add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="how many cores the servers get (2,1)")
     add("--peers", type=_peers, default=tuple(PEERS), metavar="NAME,...", help=f"of {', '.join(PEERS)} (all)")
     add("--data", type=Path, help="folder laid out as docs/corpora.md says; default: sentences of our own")
-    add("--folder", type=Path, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
-    add("--out", type=Path, default=ROOT / "docs", help="where the page goes (%(default)s)")
     add("--report", action="store_true", help="only write the page again, from the last run's results")
     return parser.parse_args(arguments)
+
+
+def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
+    """The options that the forms of this benchmark share."""
+    add = parser.add_argument
+    add("--rounds", type=int, default=rounds, help="whose medians are reported (%(default)s)")
+    add("--seconds", type=float, default=seconds, help="of each load (%(default)s)")
+    add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="how many cores the servers get (2,1)")
+    add("--folder", type=Path, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
+    add("--out", type=Path, default=ROOT / "docs", help="where the page goes (%(default)s)")
 
 
 def measure(options: argparse.Namespace, results_path: Path) -> None:
@@ -77,8 +83,10 @@ def measure(options: argparse.Namespace, results_path: Path) -> None:
                 save_results(results_path, setting, results)
 
 
-def read_plan(options: argparse.Namespace, peers: Sequence[Peer]) -> tuple[Plan, dict[str, str]]:
-    """What `prepare` made, and what the page says about the run."""
+def read_plan(
+    options: argparse.Namespace, peers: Sequence[Peer], *, command: str = "benchmarks.serving"
+) -> tuple[Plan, dict[str, str]]:
+    """What `prepare` made, and what the page says about the run of `command`."""
     content = json.loads((options.folder / "texts.json").read_text(encoding="utf-8"))
     plan = Plan(
         options.folder,
@@ -99,7 +107,7 @@ def read_plan(options: argparse.Namespace, peers: Sequence[Peer]) -> tuple[Plan,
         "Loads": f"{options.seconds:g} s each, after {options.seconds * WARM_UP_SHARE:g} s to warm up",
         "Texts": f"{lengths['short']}; {lengths['mixed']}, by all-MiniLM-L6-v2's tokenizer; {content['source']}",
         "Versions": f"Python {platform.python_version()}; {'; '.join(dict.fromkeys(map(_versions(options), peers)))}",
-        "Command": f"`python -m benchmarks.serving {shlex.join(_shown(options))}`",
+        "Command": f"`python -m {command} {shlex.join(_shown(options))}`",
     }
     return plan, setting
 
@@ -121,8 +129,9 @@ def _shown(options: argparse.Namespace) -> list[str]:
     """The options that decide the figures, without a machine's paths."""
     shown = ["--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
     shown += ["--cores", ",".join(map(str, options.cores))]
-    shown += [] if options.peers == tuple(PEERS) else ["--peers", ",".join(options.peers)]
-    return shown + (["--data", "DIR"] if options.data else [])
+    chosen = getattr(options, "peers", tuple(PEERS))
+    shown += [] if chosen == tuple(PEERS) else ["--peers", ",".join(chosen)]
+    return shown + (["--data", "DIR"] if getattr(options, "data", None) else [])
 
 
 def _versions(options: argparse.Namespace) -> Callable[[Peer], str]:

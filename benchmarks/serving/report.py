@@ -55,7 +55,7 @@ def measured_peers(run: Run) -> list[str]:
 def page(run: Run) -> str:
     """The whole page."""
     names = measured_peers(run)
-    parts = [HEAD, f"![texts a second and memory]({CHART})", *_setting(run), *_verdicts(run), *_failures(run)]
+    parts = [HEAD, f"![texts a second and memory]({CHART})", setting_lines(run), *_verdicts(run), *_failures(run)]
     for cores in run.cores:
         parts += _on(run, names, cores)
     parts += ["## Vectors", VECTORS_NOTE, _vectors(run, names)]
@@ -73,7 +73,8 @@ def number(value: float | None, digits: int = 0) -> str:
     return MISSING if value is None else f"{value:,.{digits}f}"
 
 
-def _setting(run: Run) -> Iterator[str]:
+def setting_lines(run: Run) -> str:
+    """What the run was measured on, and a warning where the machine had other work."""
     others = [one.other_share for one in run.loads]
     rounds = sorted({one.round for one in run.loads})
     lines = {
@@ -81,20 +82,30 @@ def _setting(run: Run) -> Iterator[str]:
         "Rounds": str(len(rounds)),
         "Other work": f"took {_percent(median(others))} of the machine while a load ran (median)",
     }
-    yield "\n".join(f"- {name}: {text}" for name, text in lines.items())
+    text = "\n".join(f"- {name}: {text}" for name, text in lines.items())
     worst = max(others, default=0.0)
     if worst > BUSY_SHARE:
-        yield f"**The machine was busy with other work, up to {_percent(worst)} of it: these figures say little.**"
+        text += (
+            f"\n\n**The machine was busy with other work, up to {_percent(worst)} of it: these figures say little.**"
+        )
+    return text
 
 
 def _verdicts(run: Run) -> Iterator[str]:
     yield "## What must hold\n\nThe bare session loop is the one without tokenisation; both are under each core count."
+    yield verdict_table(run)
+
+
+def verdict_table(run: Run, *, measured_only: bool = False) -> str:
+    """Each limit, what was measured at each core count, and whether it holds."""
     columns = [judge(run, cores) for cores in run.cores]
     rows = []
     for same in zip(*columns, strict=True):
+        if measured_only and all(one.measured is None for one in same):
+            continue
         limit = f"{'≤' if same[0].at_most else '≥'} {same[0].limit:g}"
         rows.append([same[0].what, limit, *[f"{number(one.measured, 2)} {one.verdict}" for one in same]])
-    yield table(["", "limit", *[_cores(cores) for cores in run.cores]], rows)
+    return table(["", "limit", *[_cores(cores) for cores in run.cores]], rows)
 
 
 def _failures(run: Run) -> Iterator[str]:

@@ -129,7 +129,7 @@ class Run:
     @property
     def cores(self) -> list[int]:
         """The core counts that were measured, the most first."""
-        return sorted({one.cores for one in self.results if isinstance(one, ProcessResult)}, reverse=True)
+        return sorted({one.cores for one in self.loads}, reverse=True)
 
     @property
     def loads(self) -> list[LoadResult]:

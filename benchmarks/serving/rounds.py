@@ -63,7 +63,7 @@ def measure_peer(peer: Peer, plan: Plan, *, cores: int, round_: int) -> Iterator
 def _measure(server: Server, plan: Plan, cores: int, round_: int) -> Iterator[Result]:
     ready_mib = procfs.resident_bytes(server.pid) / MIB
     for load in LOADS:
-        yield _measure_load(server, load, plan, cores, round_)
+        yield measure_load(server, load, plan, cores, round_)
     yield ProcessResult(
         server.peer.name,
         cores,
@@ -77,7 +77,8 @@ def _measure(server: Server, plan: Plan, cores: int, round_: int) -> Iterator[Re
         yield compare(server, plan)
 
 
-def _measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int) -> LoadResult:
+def measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int) -> LoadResult:
+    """One load on one server."""
     procfs.hold(server.pid, server.cores)
     requests = prebuilt(server.peer, load, plan.short if load.batch == 1 else plan.mixed)
     run_load(server.port, requests, clients=load.clients, seconds=plan.seconds * WARM_UP_SHARE)

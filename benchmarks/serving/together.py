@@ -1,0 +1,99 @@
+"""The limits on speed again, with all servers alive and their loads in turn, into docs/benchmarks-together.md.
+
+python -m benchmarks.serving.together [--rounds N] [--seconds S] [--cores 2,1] [--folder DIR]   after `make bench`
+
+`python -m benchmarks.serving` gives each server minutes of its own. On a machine that is faster in one minute than in
+the next, ratios between minutes say little; here each second of one server is followed by the same second of another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.serving.__main__ import add_options, read_plan, say, say_verdicts
+from benchmarks.serving.loads import BATCH_32, FEW, MANY, ONE
+from benchmarks.serving.peers import INFINITY_OPTIMUM, INFINITY_TORCH, OURS, OURS_BUNDLED, PLAIN
+from benchmarks.serving.process import running
+from benchmarks.serving.report import number, setting_lines, table, verdict_table
+from benchmarks.serving.results import Result, Run, save_results
+from benchmarks.serving.rounds import Plan, cores_for, measure_floor, measure_load
+
+PEERS = (OURS, OURS_BUNDLED, PLAIN, INFINITY_OPTIMUM, INFINITY_TORCH)
+LOADS = (ONE, FEW, MANY, BATCH_32)
+PAGE, RESULTS_FILE = Path("benchmarks-together.md"), "together.jsonl"
+
+HEAD = """# The limits on serving speed, all servers side by side
+
+Written by `python -m benchmarks.serving.together`; do not edit. The servers, texts and limits of
+[benchmarks.md](benchmarks.md), with all servers alive at once and the loads in turn: a load on one server is followed by the
+same load on the next, and each round has the bare session loops in it, so that a machine that is slower for a while is so
+for all. Figures are medians over the rounds.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command: 0, or 1 if something that was measured does not hold."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.together", description=__doc__)
+    add_options(parser, rounds=8, seconds=1.0)
+    options = parser.parse_args(arguments)
+    plan, setting = read_plan(options, PEERS, command="benchmarks.serving.together")
+    results: list[Result] = []
+    for cores in options.cores:
+        for result in measure_together(plan, cores=cores, rounds=options.rounds):
+            results.append(result)
+            save_results(options.folder / RESULTS_FILE, setting, results)
+    run = Run(setting, tuple(results))
+    (options.out / PAGE).write_text(page(run), encoding="utf-8")
+    return say_verdicts(run)
+
+
+def measure_together(plan: Plan, *, cores: int, rounds: int) -> Iterator[Result]:
+    """The bare loops and every load of every server, in turn, with all servers alive.
+
+    Raises: PeerFailed: one of them did not start.
+    """
+    server_cores, generator_cores = cores_for(cores)
+    all_cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, generator_cores)
+    try:
+        with ExitStack() as alive:
+            servers = [alive.enter_context(running(peer, folder=plan.folder, cores=server_cores)) for peer in PEERS]
+            for round_ in range(rounds):
+                say(f"round {round_ + 1} of {rounds}, {cores} cores")
+                for peer in (OURS, OURS_BUNDLED):
+                    yield from measure_floor(peer, plan, cores=cores, round_=round_)
+                turn = round_ % len(servers)
+                for load in LOADS:
+                    for server in servers[turn:] + servers[:turn]:
+                        yield measure_load(server, load, plan, cores, round_)
+    finally:
+        os.sched_setaffinity(0, all_cores)
+
+
+def page(run: Run) -> str:
+    """The whole page: setting, the limits that were measured, and texts a second with p50."""
+    parts = [HEAD, setting_lines(run), "## What must hold", verdict_table(run, measured_only=True)]
+    for cores in run.cores:
+        rows = [
+            [
+                peer.name,
+                *[
+                    f"{number(run.load(peer.name, cores, load, lambda one: one.texts_per_s))} / "
+                    f"{number(run.load(peer.name, cores, load, lambda one: one.p50_ms), 1)}"
+                    for load in LOADS
+                ],
+            ]
+            for peer in PEERS
+        ]
+        parts += [f"## On {cores} core{'s' if cores > 1 else ''}: texts a second / p50 of a request, ms"]
+        parts += [table(["", *[load.name for load in LOADS]], rows)]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
