@@ -30,9 +30,9 @@ PAGE, RESULTS_FILE = Path("benchmarks-together.md"), "together.jsonl"
 HEAD = """# The limits on serving speed, all servers side by side
 
 Written by `python -m benchmarks.serving.together`; do not edit. The servers, texts and limits of
-[benchmarks.md](benchmarks.md), with all servers alive at once and the loads in turn: a load on one server is followed by the
-same load on the next, and each round has the bare session loops in it, so that a machine that is slower for a while is so
-for all. Figures are medians over the rounds.
+[benchmarks.md](benchmarks.md), with all servers alive at once and the loads in turn: a load on one server is followed
+by the same load on the next, and each round has the bare session loops in it, so that a machine that is slower for a
+while is so for all. Figures are medians over the rounds.
 """
 
 
