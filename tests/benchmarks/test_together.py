@@ -5,18 +5,18 @@ from benchmarks.serving.results import Run
 from benchmarks.serving.together import page
 from tests.benchmarks.results import load_results
 
-ROUNDS = {
-    OURS: (500, 300, 310),
-    PLAIN: (200, 200, 200),
-    INFINITY_OPTIMUM: (100, 190, 200),
-    INFINITY_TORCH: (50, 50, 50),
-}
+RATES = [
+    (OURS, (500, 300, 310)),
+    (PLAIN, (200, 200, 200)),
+    (INFINITY_OPTIMUM, (100, 190, 200)),
+    (INFINITY_TORCH, (50, 50, 50)),
+]
 
 
 def test_the_page_has_the_limits_that_were_measured_and_no_others() -> None:
     results = [
         result
-        for peer, rates in ROUNDS.items()
+        for peer, rates in RATES
         for round_, rate in enumerate(rates)
         for result in load_results(peer.name, rate, round_=round_)
     ]
