@@ -54,10 +54,7 @@ class EncoderPool:
         self._outbox = Outbox()
         self._wake = threading.Condition()  # guards the queue, every job in it, the outbox, and the fields below
         self._is_closing = False
-        self._mean_s = {
-            False: 0.002,
-            True: 0.02,
-        }  # of a short text, of a long one: guesses, then real
+        self._mean_s = {False: 0.002, True: 0.02}  # by whether a text is long; guesses at first
         self._progress_at = time.monotonic()
         self._threads = [
             threading.Thread(target=self._work, name=f"encoder-{number}", daemon=True) for number in range(workers)
