@@ -52,12 +52,13 @@ class Embedder:
         place = place or one_or_listed(name, texts)
         self._check(texts, name, place)
         pool = self._runtime.pool
-        self._runtime.memory.check_texts(
-            len(texts),
-            waiting=pool.depth,
-            longest_chars=max(map(_length, texts)),
-            retry_after_s=pool.retry_after_s,
-        )
+        if self._runtime.settings.memory_budget:
+            self._runtime.memory.check_texts(
+                len(texts),
+                waiting=pool.depth,
+                longest_chars=max(map(_length, texts)),
+                retry_after_s=pool.retry_after_s,
+            )
         self._facts.texts += len(texts)
         try:
             batch = await while_connected(self._request, pool.encode(texts, truncate=truncate))

@@ -17,7 +17,8 @@ import tokenizers  # type: ignore[import-untyped]
 from service.errors import ArtifactError
 
 LONG_TEXT_CHARS = 10_000
-# Where the characters are that compatibility normalisation (NFKC) writes as three and more: one of them as eighteen.
+MOST_CHARS = 18  # that compatibility normalisation (NFKC) writes for one: U+FDFA
+# Where the characters are that NFKC writes as three and more.
 LIGATURES = re.compile(
     "[\xbc-\xbe\u0385\u0f77-\u0f79\u1fc1-\u1fee\u2026-\u2057\u2100-\u2189\u222d-\u2230\u2474-\u24b5\u2a0c-\u2a76"
     "\u3200-\u33ff\ufb00-\ufdff\ufe19\U0001d15f-\U0001d1c0\U0001f110-\U0001f251]"
@@ -71,7 +72,9 @@ class Tokenizer:
 
     def tokenise(self, text: str) -> TokenisedText:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
-        with self._long_text if normalised_length(text) > LONG_TEXT_CHARS else nullcontext():
+        may_be_long = len(text) * MOST_CHARS > LONG_TEXT_CHARS  # a sentence need not be looked through
+        is_long = may_be_long and normalised_length(text) > LONG_TEXT_CHARS
+        with self._long_text if is_long else nullcontext():
             (encoding,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode` it lets go of the GIL
         ids: list[int] = encoding.ids
         full_length = len(ids)
