@@ -141,10 +141,10 @@ class EncoderPool:
                 raise NotReady("the service is shutting down")
             if not count:
                 return
-            if self._queue.depth + count > self._max_queue_texts:
+            if self._queue.depth >= self._max_queue_texts:  # not depth + count: the small would keep the large out
                 raise Overloaded(
-                    f"the queue holds {self._queue.depth} texts and the request adds {count}; "
-                    f"the limit is {self._max_queue_texts} (CROSSLET_MAX_QUEUE_TEXTS)",
+                    f"{self._queue.depth} texts wait; requests are taken while fewer than "
+                    f"{self._max_queue_texts} do (CROSSLET_MAX_QUEUE_TEXTS)",
                     retry_after_s=self.retry_after_s,
                 )
             drain_s = self._drain_s(missing) if self._queue.depth else 0.0

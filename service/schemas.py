@@ -155,7 +155,7 @@ class Limits(BaseModel):
 
     max_texts: int = Field(description="Texts in a request.", examples=[512])
     max_text_chars: int = Field(description="Characters of a text.", examples=[100_000])
-    max_queue_texts: int = Field(description="Texts waiting, over all requests.", examples=[1024])
+    max_queue_texts: int = Field(description="Requests are taken while fewer texts wait.", examples=[512])
     max_body_bytes: int = Field(description="Bytes of a body.", examples=[4_000_000])
     max_top_k: int = Field(description="Largest top_k and largest page.", examples=[1000])
     max_results: int = Field(description="Results in an answer: queries times top_k.", examples=[10_000])

@@ -55,7 +55,9 @@ class Settings(BaseSettings):
         ge=1,
         description="Longest text in characters or token ids: it is tokenised whole before it is cut; above it: 422.",
     )
-    max_queue_texts: int = Field(default=1024, ge=1, description="Most texts waiting for a worker; above it: 429.")
+    max_queue_texts: int = Field(
+        default=512, ge=1, description="Requests are taken while fewer texts wait for a worker; otherwise: 429."
+    )
     max_queue_reads: int = Field(
         default=1024, ge=1, description="Most look-ups of documents waiting, searches too; above it: 429."
     )
@@ -113,11 +115,6 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _limits_fit(self) -> Self:
-        if self.max_texts > self.max_queue_texts:
-            raise ValueError(
-                f"CROSSLET_MAX_TEXTS is {self.max_texts}, more than the whole queue holds: "
-                f"{self.max_queue_texts} (CROSSLET_MAX_QUEUE_TEXTS)"
-            )
         if self.max_body_bytes > self.max_inflight_bytes:
             raise ValueError(
                 f"CROSSLET_MAX_BODY_BYTES is {self.max_body_bytes}, more than all requests together may hold: "

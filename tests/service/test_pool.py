@@ -99,12 +99,12 @@ def test_cut_texts_are_reported_by_position(pool: EncoderPool) -> None:
 def test_a_full_queue_refuses_with_both_numbers_and_loses_nothing() -> None:
     async def scenario() -> None:
         gate = Gate()
-        pool = gated_pool(gate, max_queue_texts=3)
+        pool = gated_pool(gate, max_queue_texts=2)
         first = asyncio.create_task(pool.encode(["a"]))
         await until(lambda: pool.depth == 0)  # the worker holds it
         second = asyncio.create_task(pool.encode(["b", "c"]))
         await until(lambda: pool.depth == 2)
-        with pytest.raises(Overloaded, match=r"holds 2 texts and the request adds 2; the limit is 3") as caught:
+        with pytest.raises(Overloaded, match=r"2 texts wait; requests are taken while fewer than 2 do") as caught:
             await pool.encode(["d", "e"])
         assert caught.value.retry_after_s >= 1
         gate.opened.set()
@@ -112,6 +112,23 @@ def test_a_full_queue_refuses_with_both_numbers_and_loses_nothing() -> None:
         assert len((await second).embeddings) == 2
         pool.close()
         assert sorted(map(str, gate.seen)) == ["a", "b", "c"]
+
+    asyncio.run(scenario())
+
+
+def test_small_requests_do_not_keep_a_large_one_out() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate, max_queue_texts=3)
+        waiting = [asyncio.create_task(pool.encode(["a"]))]
+        await until(lambda: pool.depth == 0)  # the worker holds it
+        waiting += [asyncio.create_task(pool.encode([text])) for text in "bc"]
+        await until(lambda: pool.depth == 2)
+        waiting.append(asyncio.create_task(pool.encode(list("defgh"))))
+        await until(lambda: pool.depth == 7)
+        gate.opened.set()
+        assert [len(batch.embeddings) for batch in await asyncio.gather(*waiting)] == [1, 1, 1, 5]
+        pool.close()
 
     asyncio.run(scenario())
 

@@ -122,7 +122,7 @@ def test_what_was_answered_before_a_kill_in_the_middle_of_writing_is_there(tiny_
 
 
 def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_model: Path, tmp_path: Path) -> None:
-    with running(tiny_model, tmp_path / "data", drain_delay_s=0.5) as service:
+    with running(tiny_model, tmp_path / "data", drain_delay_s=0.5, max_queue_texts=10_000) as service:
         statuses: list[int] = []
         broken: list[str] = []
         draining = threading.Event()

@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from service.errors import StartError
 from service.settings import Settings, unknown_settings
@@ -16,11 +15,6 @@ def test_a_variable_that_is_no_setting_is_found_with_the_one_that_is_meant(monke
     for name in ("CROSSLET_MAX_TEXT", "crosslet_workers", "CROSSLET_ZZZ", "OTHER"):
         monkeypatch.setenv(name, "1")
     assert unknown_settings() == {"CROSSLET_MAX_TEXT": "CROSSLET_MAX_TEXTS", "CROSSLET_ZZZ": None}
-
-
-def test_the_queue_must_hold_the_largest_request() -> None:
-    with pytest.raises(ValidationError, match=r"CROSSLET_MAX_TEXTS is 10, .* 5 \(CROSSLET_MAX_QUEUE_TEXTS\)"):
-        Settings(max_texts=10, max_queue_texts=5)
 
 
 def test_every_setting_is_described() -> None:
