@@ -1,7 +1,7 @@
-"""Reads request bodies within limits, before anything else looks at them. Knows bytes; knows no JSON.
+"""Reads request bodies within limits, before anything else looks at them. Knows bytes; parses no JSON.
 
 Differs from a check in each route: chunked bodies count too, and all requests together stay under one budget. Of a
-compressed body, the bytes it stands for are counted.
+compressed body, the bytes it stands for are counted. A body that would be many times its size when parsed is refused.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from service.answers import error_response
 from service.decompression import Decoder, decoder_of
 from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
 from service.headers import header
+from service.json_size import MAX_VALUES, values_of
 
 RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
 
@@ -38,6 +39,7 @@ class BodyLimit:
         try:
             await self._read(scope, receive, chunks)
             chunks[:] = [b"".join(chunks)]  # in memory once, not twice, while the application works
+            _check_values(chunks[0])
             await self._app(scope, _Replay(chunks[0], receive), send)
         except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
             # The connection stays open: closed under a client that still sends, the answer would be lost to it. The
@@ -90,6 +92,12 @@ class BodyLimit:
 
     def _too_large(self, size: str) -> TooLarge:
         return TooLarge(f"the body has {size}; the limit is {self._max_body_bytes} (CROSSLET_MAX_BODY_BYTES)")
+
+
+def _check_values(body: bytes) -> None:
+    values = values_of(body)
+    if values > MAX_VALUES:
+        raise TooLarge(f"the body has {values} lists, objects and strings; the limit is {MAX_VALUES} in one request")
 
 
 class _Replay:

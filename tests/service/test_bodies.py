@@ -3,13 +3,18 @@ import gzip
 import json
 import tracemalloc
 from collections.abc import Iterator
+from unittest.mock import patch
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis.strategies import dictionaries, lists, recursive, text
 from starlette.types import Message, Receive, Scope, Send
 
 from service.answers import error_response
 from service.bodies import BodyLimit
 from service.errors import Overloaded
+from service.json_size import values_of
 from tests.service.conftest import Serve
 
 
@@ -43,6 +48,35 @@ def test_a_body_at_the_limit_is_read(serve: Serve) -> None:
 
 
 JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize("value", [b"[]", b"{}", b'"ab"', b'[""]', b'{"[":1}'])
+def test_a_body_of_very_many_values_is_refused_before_they_are_made(serve: Serve, value: bytes) -> None:
+    client = serve()
+    for path in ("/embed", "/v1/embeddings"):
+        body = b'{"inputs": [' + b",".join([value] * 250_000) + b"]}"
+        response = client.post(path, content=body, headers=JSON)
+        assert response.status_code == 413
+        assert "lists, objects and strings; the limit is 250000 in one request" in response.text
+    assert client.put("/documents", content=body, headers=JSON).status_code == 413
+
+
+def test_brackets_and_quotes_in_a_text_are_text(serve: Serve) -> None:
+    text = "[{" * 20_000 + '"\\' * 20_000
+    response = serve().post("/embed", json={"inputs": [f"{number} {text}" for number in range(10)]})
+    assert response.status_code == 200
+
+
+@given(recursive(text('[{"]}a'), lambda inner: lists(inner) | dictionaries(text('"[{\\'), inner)))
+def test_values_are_counted_as_a_parser_makes_them(content: object) -> None:
+    with patch("service.json_size.MAX_VALUES", 0):
+        assert values_of(orjson.dumps(content)) == count_of(content)
+
+
+def count_of(content: object) -> int:
+    if isinstance(content, dict):
+        return 1 + len(content) + sum(map(count_of, content.values()))
+    return 1 + sum(map(count_of, content)) if isinstance(content, list) else 1
 
 
 def test_a_gzip_body_is_read_as_what_it_stands_for(serve: Serve) -> None:
