@@ -47,6 +47,7 @@ class Reembedding:
             store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim)
             try:
                 _raise_revision(store, old.revision)
+                _delete_moved(store, old)
                 work = Build(_Writer(store), max_text_chars=sys.maxsize, on_bad_line=_refuse, advance=advance)
                 outcome = work.run(_records(old), engine)
                 _delete_gone(store, old)
@@ -136,6 +137,20 @@ def _delete_gone(store: DocumentStore, old: StoreFile) -> None:
                 transaction.delete(transaction.rows_of(gone))
                 transaction.commit()
         after_row = page.next_row
+
+
+def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
+    """What was deleted and put again since the last run comes after all others, here too."""
+    last_row, moved = 0, []
+    for document in old.documents(with_vectors=False):
+        for row in store.rows_of([document.id]):
+            if row < last_row:
+                moved.append(row)
+            last_row = max(last_row, row)
+    if moved:
+        with store.transaction() as transaction:
+            transaction.delete(moved)
+            transaction.commit()
 
 
 def _refuse(sentence: str) -> None:
