@@ -28,8 +28,9 @@ HEAD = """# Search: time and recall as documents grow
 Written by `python -m benchmarks.index_scale`; do not edit. One search at a time for the 10 nearest, on one thread;
 three rounds of all queries, in which crosslet and FAISS take turns. crosslet is its whole look-up: index, the
 candidates' own vectors and the texts from SQLite; "FAISS IVF" is the index inside it alone, with as many lists visited.
-txtai keeps its texts in SQLite, too, and has its own settings; milvus-lite is exact. Recall@10: against exact search.
-MiB: of the vectors in memory. Load: documents committed to the disk and index built; of "FAISS flat", vectors copied.
+txtai keeps its texts in SQLite, too, and has its own settings; milvus-lite is asked 30 queries, once, and with its own
+settings it looks through all vectors. Recall@10: against exact search. MiB: of the vectors in memory. Load: documents
+committed to the disk and index built; of "FAISS flat", vectors copied.
 """
 
 

@@ -31,6 +31,7 @@ def main() -> None:
     started_at = time.perf_counter()
     embeddings.index((str(row), text, None) for row, text in enumerate(by_text))
     load_s = time.perf_counter() - started_at
+    print(f"txtai: {len(by_text):,} loaded in {load_s:.0f} s", file=sys.stderr)
     for text in list(queries)[:WARM_UP]:
         embeddings.search(text, TOP_K)
     took_s, found = [], []
