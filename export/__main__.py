@@ -41,6 +41,13 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
     add("--out", type=Path, required=True, help="artifact folder to write")
     add("--precision", choices=["int8", "fp32"], default="int8", help="default: %(default)s")
     add(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="int8: a text a line, like those to come: activations are rounded with steps fixed by these; "
+        "default: the record's",
+    )
+    add(
         "--word-bits",
         type=int,
         choices=[4, 8],
@@ -58,6 +65,7 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         checkpoint=options.checkpoint,
         out=options.out,
         precision=options.precision,
+        calibration=options.calibration,
         word_bits=options.word_bits,
         name=options.name,
         languages=options.languages,

@@ -14,9 +14,13 @@ LIMITATIONS = """\
 - Cosines rank; they are no probabilities, and a threshold that suits one language pair may not suit another.
 - The model repeats the biases of its teacher and of its training data.
 """
-INT8_LIMITATION = """\
+DYNAMIC_LIMITATION = """\
 - Activations are quantised while the graph runs, so embed one text at a time: in a batch, a vector also depends on its
   batch-mates. One at a time it is the same to the bit on the same machine.
+"""
+STATIC_LIMITATION = """\
+- Activations are rounded with steps fixed by calibration texts. Texts of one length may share a batch: their vectors
+  stay the same to the bit on the same machine. Padding changes a vector's last digits.
 """
 USE = """\
 With the service, from its repository:
@@ -137,7 +141,8 @@ def _training(training: Mapping[str, Any]) -> str:
 def _limitations(manifest: Manifest) -> str:
     own = "".join(f"- {weakness}\n" for weakness in manifest.training.get("weaknesses", ()))
     text = own + LIMITATIONS.format(max_length=manifest.max_length)
-    return text + INT8_LIMITATION if manifest.precision == "int8" else text
+    is_dynamic = manifest.precision == "int8" and manifest.activations == "dynamic"
+    return text + DYNAMIC_LIMITATION if is_dynamic else text + STATIC_LIMITATION * (manifest.precision == "int8")
 
 
 def _number(value: Any) -> str:

@@ -31,6 +31,7 @@ class TrainingRecord:
     weaknesses: tuple[str, ...] = ()  # sentences for the model card
     evaluation: Mapping[str, Any] = field(default_factory=dict)
     data: tuple[DataLicence, ...] = ()
+    calibration_texts: tuple[str, ...] = ()
     parity_texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sts_gate: tuple[tuple[float, str, str], ...] = ()
 

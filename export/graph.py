@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from export.errors import BadCheckpoint
-from training.model import mean_pool
 
 POOLING_MODES = ("mean", "cls")
 
@@ -54,7 +53,7 @@ class SentenceGraph(nn.Module):
         """
         extra = {"token_type_ids": torch.zeros_like(input_ids)} if self.has_token_types else {}
         hidden_BLH = self.body(input_ids=input_ids, attention_mask=attention_mask, **extra).last_hidden_state
-        pooled_BH = mean_pool(hidden_BLH, attention_mask) if self.pooling == "mean" else hidden_BLH[:, 0]
+        pooled_BH = _mean(hidden_BLH, attention_mask) if self.pooling == "mean" else hidden_BLH[:, 0]
         embedding_BD: Tensor = self.tail(pooled_BH)
         return embedding_BD
 
@@ -62,6 +61,13 @@ class SentenceGraph(nn.Module):
     def parameter_count(self) -> int:
         """Parameters, each shared one counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+def _mean(hidden_BLH: Tensor, attention_mask: Tensor) -> Tensor:
+    """The mean over real tokens as a product: ONNX Runtime sums a batch in another order than a text alone."""
+    mask_BL = attention_mask.to(hidden_BLH.dtype)
+    sum_BH = torch.matmul(mask_BL.unsqueeze(1), hidden_BLH).squeeze(1)
+    return sum_BH / mask_BL.sum(dim=1, keepdim=True)
 
 
 def build_graph(model: SentenceTransformer) -> SentenceGraph:

@@ -29,7 +29,8 @@ from export.parity import parity_pack, parity_texts, torch_embeddings
 from export.quantize import quantise
 from export.sts import check_rankable, read_sts
 from export.tables import TableBits
-from service.artifact import MODEL_FILE, SCHEMA_VERSION, Manifest
+from export.texts import read_texts
+from service.artifact import MODEL_FILE, SCHEMA_VERSION, Activations, Manifest
 from service.version import VERSION
 
 Precision = Literal["int8", "fp32"]
@@ -42,11 +43,12 @@ PARITY_MIN_COSINE: dict[str, float] = {
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """The options of the command; `name`, `languages` and `sts` replace what the checkpoint's record says."""
+    """The options of the command; what is given replaces what the checkpoint's record says."""
 
     checkpoint: Path
     out: Path
     precision: Precision
+    calibration: Path | None = None
     word_bits: TableBits = 8
     name: str | None = None
     languages: tuple[str, ...] = ()
@@ -64,6 +66,7 @@ class MeasuredGraph:
     parameters: int
     fidelity: Fidelity
     loss: Int8Loss | None  # None: fp32
+    activations: Activations = "dynamic"
 
     def figures(self) -> dict[str, float | None]:
         """Everything measured, under the names that the manifest has."""
@@ -111,7 +114,10 @@ def _int8_graph(
     progress: Progress,
 ) -> MeasuredGraph:
     path = fp32.path.with_name("int8.onnx")
-    quantise(fp32.path, path, word_bits=request.word_bits)
+    calibration = _calibration(request, checkpoint.record)
+    progress(f"int8: {len(calibration):,} calibration texts" if calibration else "int8: no calibration texts")
+    token_ids = [fp32.encoder.token_ids(text) for text in calibration]
+    quantise(fp32.path, path, word_bits=request.word_bits, calibration=token_ids)
     check_size(path, parameters=fp32.parameters, precision="int8")
     encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
     loss = measure_loss(fp32.encoder, encoder, texts, pairs)
@@ -119,7 +125,8 @@ def _int8_graph(
     if loss.sts_fp32 is not None and loss.sts_int8 is not None:
         progress(f"int8: STS {loss.sts_int8:.2f}, fp32 {loss.sts_fp32:.2f}, over {loss.sts_pairs} pairs")
     check_loss(loss, request.limits)
-    return replace(fp32, path=path, encoder=encoder, loss=loss)
+    activations: Activations = "static" if calibration else "dynamic"
+    return replace(fp32, path=path, encoder=encoder, loss=loss, activations=activations)
 
 
 def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ...], graph: MeasuredGraph) -> Bundle:
@@ -141,6 +148,7 @@ def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ..
         data_licences=record.data,
         created_by=f"crosslet {VERSION}",
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        activations=graph.activations,
     )
     card = model_card(manifest, model_bytes=graph.path.stat().st_size)
     return Bundle(graph.path, checkpoint.tokenizer, parity, card, manifest)
@@ -155,6 +163,10 @@ def _training(record: TrainingRecord) -> dict[str, object]:
         "pairs_seen": record.pairs_seen,
         "weaknesses": record.weaknesses,
     }
+
+
+def _calibration(request: ExportRequest, record: TrainingRecord) -> tuple[str, ...]:
+    return record.calibration_texts if request.calibration is None else read_texts(request.calibration)
 
 
 def _sts_pairs(request: ExportRequest, record: TrainingRecord) -> tuple[StsPair, ...]:

@@ -1,7 +1,11 @@
-"""fp32 graph -> int8 graph. Knows ONNX; knows nothing about quality, which the gates measure."""
+"""fp32 graph -> int8 graph. Knows ONNX; knows nothing about quality, which the gates measure.
+
+L tokens of a text
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -9,21 +13,30 @@ from onnx import TensorProto
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
+from export.activations import observe, quantise_matrices
 from export.blocks import quantise_contractions
 from export.tables import TableBits, quantise_tables
 
 
-def quantise(source: Path, target: Path, *, word_bits: TableBits = 8) -> None:
-    """Write the int8 form of an optimised graph: tables by row, narrowing matrices by block, others by output channel.
+def quantise(
+    source: Path, target: Path, *, word_bits: TableBits = 8, calibration: Sequence[Sequence[int]] = ()
+) -> None:
+    """Write the int8 form of an optimised graph: tables by row, matrices by output channel.
 
-    Activations are quantised per tensor while the graph runs, so a vector is the same to the bit only for the same
-    batch: the service runs one text at a time.
+    With calibration texts the steps of the activations are fixed beforehand (`export.activations`). Without them they
+    are found while the graph runs, per tensor, so that a vector is the same to the bit only for the same batch; and
+    matrices that narrow are rounded by block.
 
     Args:   word_bits: of the word embeddings; 4 lets twice the vocabulary into the same bytes.
+            calibration: token ids of texts like those to come, L each, specials included.
     Raises: Refused: 4 bits are asked for and the table's width is no multiple of the block.
     """
     model = onnx.load(source)
     quantise_tables(model, word_bits=word_bits)
+    if calibration:
+        quantise_matrices(model, observe(model, calibration))
+        onnx.save(model, target)
+        return
     quantise_contractions(model)
     add_pre_process_metadata(model)  # ONNX Runtime wrote this graph: nothing is left to pre-process
     quantize_dynamic(

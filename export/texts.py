@@ -1,5 +1,9 @@
 # ruff: noqa: RUF001 - multilingual texts
-"""Parity texts for a checkpoint that brings none: the same two sentences in many languages."""
+"""Texts for a checkpoint that brings none: the same two sentences in many languages, or a file of the user's."""
+
+from pathlib import Path
+
+from export.errors import BadRequest
 
 PARITY_TEXTS: dict[str, tuple[str, ...]] = {
     "ar": ("رجل يعزف على الغيتار.", "تفتح المكتبة أبوابها في الساعة التاسعة."),
@@ -20,3 +24,18 @@ PARITY_TEXTS: dict[str, tuple[str, ...]] = {
     "vi": ("Một người đàn ông đang chơi đàn ghi-ta.", "Thư viện mở cửa lúc chín giờ."),
     "zh": ("一个男人在弹吉他。", "图书馆九点开门。"),
 }
+
+
+def read_texts(path: Path) -> tuple[str, ...]:
+    """One text a line; empty lines are left out.
+
+    Raises: BadRequest: the file cannot be read, or has no text.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadRequest(f"{path} cannot be read as UTF-8 text (--calibration)") from exc
+    texts = tuple(line for line in lines if line.strip())
+    if not texts:
+        raise BadRequest(f"{path} has no text (--calibration)")
+    return texts

@@ -27,6 +27,8 @@ PARITY_FILE = "parity.json"
 CARD_FILE = "README.md"
 REQUIRED_FILES = (MODEL_FILE, TOKENIZER_FILE, PARITY_FILE, CARD_FILE)
 
+Activations = Literal["dynamic", "static"]  # int8: steps found for each pass, or fixed: then texts may share a pass
+
 T = TypeVar("T")
 
 
@@ -69,6 +71,7 @@ class Manifest:
     data_licences: tuple[DataLicence, ...]
     created_by: str
     created_at: str  # ISO 8601
+    activations: Activations = "dynamic"
 
     def to_json(self) -> str:
         """The text of manifest.json."""

@@ -17,6 +17,7 @@ from training.run import Run
 
 GATE_ROWS = 150  # of STSb dev for each language: what the exporter's quality gate is measured on
 PARITY_TEXTS = 2  # for each language
+CALIBRATION_TEXTS = 100  # for each language: what the exporter fixes the steps of activations by
 WORST_PAIRS = 3  # named in the model card
 
 Scores = dict[str, dict[str, float]]  # metric -> language or pair -> score x 100
@@ -41,6 +42,7 @@ def write_summary(run: Run, folder: Path) -> None:
         "weaknesses": weaknesses(final, scores.get("start") if last != "start" else None),
         "evaluation": {**final, "averages_by_step": _averages(scores)},
         "data": data_sources(run.corpus, config.corpus.glosses),
+        "calibration_texts": calibration_texts(run.corpus),
         "parity_texts": parity_texts(run.corpus),
         "sts_gate": sts_gate(run.data, config.languages),
     }
@@ -103,6 +105,18 @@ def parity_texts(corpus: Corpus) -> dict[str, list[str]]:
         texts[language] = [corpus.texts[corpus.other[index]] for index in chosen]
         texts["en"] = texts["en"] or [corpus.texts[corpus.english[index]] for index in chosen]
     return texts
+
+
+def calibration_texts(corpus: Corpus) -> list[str]:
+    """Texts of every language, spread evenly over what there is of it, and as many English ones."""
+    chosen: list[str] = []
+    for code in range(len(corpus.languages)):
+        pairs = np.flatnonzero(corpus.language_code == code)
+        if len(pairs):
+            spread = pairs[np.linspace(0, len(pairs) - 1, CALIBRATION_TEXTS).astype(int)]
+            chosen += [corpus.texts[corpus.other[index]] for index in spread]
+            chosen += [corpus.texts[corpus.english[index]] for index in spread[:: len(corpus.languages)]]
+    return list(dict.fromkeys(chosen))
 
 
 def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:

@@ -52,6 +52,40 @@ def test_words_of_4_bits_halve_their_table(tmp_path: Path) -> None:
     assert abs((sizes["8"] - sizes["4"]) - saved) < 1_000
 
 
+def test_calibration_texts_of_a_file_or_the_record_fix_the_steps(tmp_path: Path) -> None:
+    checkpoint, file = tmp_path / "checkpoint", tmp_path / "texts.txt"
+    save_student(checkpoint, recurrences=2)
+    texts = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "The train leaves at noon."]
+    file.write_text("\n\n".join(texts), encoding="utf-8")
+    write_record(checkpoint)
+    base = ["--checkpoint", str(checkpoint), "--max-sts-drop", "20", "--out"]
+    assert main([*base, str(tmp_path / "none")]) == 0
+    assert main([*base, str(tmp_path / "file"), "--calibration", str(file)]) == 0
+    write_record(checkpoint, calibration_texts=texts)
+    assert main([*base, str(tmp_path / "record")]) == 0
+    manifests = {name: load_manifest(tmp_path / name) for name in ("none", "file", "record")}
+    assert {name: one.activations for name, one in manifests.items()} == {
+        "none": "dynamic",
+        "file": "static",
+        "record": "static",
+    }
+    assert manifests["file"].fingerprint == manifests["record"].fingerprint != manifests["none"].fingerprint
+    assert "Texts of one length may share a batch" in (tmp_path / "file" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("content", [None, b"\n \n", b"\xff\xfe"])
+def test_a_calibration_file_without_text_is_refused(
+    student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    file = tmp_path / "texts.txt"
+    if content is not None:
+        file.write_bytes(content)
+    arguments = ["--checkpoint", str(student), "--out", str(tmp_path / "out"), "--calibration", str(file)]
+    assert main(arguments) == 2
+    assert "(--calibration)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_table_too_narrow_for_4_bits_is_refused(
     student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -9,7 +10,7 @@ from training.config import load_config
 from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
 from training.corpora.mix import build_corpus
-from training.summary import data_sources, parity_texts, sts_gate, training_commit, weaknesses
+from training.summary import calibration_texts, data_sources, parity_texts, sts_gate, training_commit, weaknesses
 
 CONFIGS = sorted((Path(__file__).parents[2] / "training/configs").glob("*.yaml"))
 
@@ -38,6 +39,16 @@ def test_data_sources_count_the_pairs_of_the_corpus(corpus: Corpus) -> None:
     assert data_sources(corpus, {}) == [sentences]
     made = {"source": "glosses of news", "licence": "that of the text they are made of"}
     assert data_sources(corpus, {"sentences": ["news"]}) == [sentences | made]
+
+
+def test_calibration_texts_are_of_every_language_and_english(corpus: Corpus) -> None:
+    texts = calibration_texts(corpus)
+    assert len(texts) == len(set(texts))
+    english = {corpus.texts[index] for index in corpus.english}
+    assert english & set(texts)
+    for code in range(len(corpus.languages)):
+        pairs = np.flatnonzero(corpus.language_code == code)
+        assert {corpus.texts[corpus.other[index]] for index in pairs} & set(texts)
 
 
 def test_there_are_parity_texts_in_every_language(corpus: Corpus) -> None:
