@@ -1,9 +1,11 @@
-"""Text in, unit vector out, one text at a time. Knows the artifact; knows nothing about queues or HTTP.
+"""Text in, unit vector out. Knows the artifact, and which texts may share a pass; knows nothing about queues or HTTP.
 
 L tokens, D dims
 """
 
 import logging
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from service.session import Session
 from service.tokenizer import TokenisedText, Tokenizer
 
 logger = logging.getLogger(__name__)
+
+PASS_TOKENS = 128  # of all texts in a pass: larger ones leave the caches of the processor, and take more memory
 
 TextInput = str | tuple[int, ...]  # a text, or token ids that a client made with this model's tokenizer
 
@@ -39,6 +43,7 @@ class Encoder:
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, session: Session) -> None:
         self.manifest = manifest
+        self.shares_passes = False
         self._tokenizer = tokenizer
         self._session = session
 
@@ -48,13 +53,48 @@ class Encoder:
         Raises: TextTooLong: it does not fit and `truncate` is off.  InvalidInput: an unknown token id.
                 InferenceFailed: the model raised.
         """
+        return self.run([self.tokenise(text, truncate)])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[Encoded]:
+        """Embed texts, those of one length together where they may: the vectors that `encode` gives, to the bit."""
+        by_length: dict[int, list[int]] = defaultdict(list)
+        tokenised = [self.tokenise(text) for text in texts]
+        for position, one in enumerate(tokenised):
+            by_length[len(one.input_ids)].append(position)
+        found: dict[int, Encoded] = {}
+        for length, positions in by_length.items():
+            room = self.room(length)
+            for start in range(0, len(positions), room):
+                chosen = positions[start : start + room]
+                found |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
+        return [found[position] for position in range(len(texts))]
+
+    def room(self, length: int) -> int:
+        """How many texts of so many tokens a pass takes."""
+        return max(1, min(PASS_TOKENS, self.manifest.max_length) // length) if self.shares_passes else 1
+
+    def tokenise(self, text: TextInput, truncate: bool = True) -> TokenisedText:
+        """The token ids of a text, cut to what the model reads.
+
+        Raises: TextTooLong: it does not fit and `truncate` is off.  InvalidInput: an unknown token id.
+        """
         tokenised = self._tokenizer.tokenise(text) if isinstance(text, str) else self._given_ids(text)
         if tokenised.full_length > self.manifest.max_length and not truncate:
             raise TextTooLong(
                 f"has {tokenised.full_length} tokens; the model reads {self.manifest.max_length} (set truncate to true)"
             )
-        vector_D = self._session.run(tokenised.input_ids)
-        return Encoded(vector_D, tokens=len(tokenised.input_ids), full_length=tokenised.full_length)
+        return tokenised
+
+    def run(self, texts: Sequence[TokenisedText]) -> list[Encoded]:
+        """One pass over texts of one length, no more than there is `room` for.
+
+        Raises: InferenceFailed: the model raised.
+        """
+        vectors_BD = self._session.run([one.input_ids for one in texts])
+        return [
+            Encoded(vector_D, tokens=len(one.input_ids), full_length=one.full_length)
+            for one, vector_D in zip(texts, vectors_BD, strict=True)
+        ]
 
     def _given_ids(self, ids: tuple[int, ...]) -> TokenisedText:
         size = self._tokenizer.vocabulary_size
@@ -73,7 +113,7 @@ class Encoder:
             if tokenised.input_ids != list(parity.input_ids[position]):
                 raise ArtifactError(f"{folder}: parity text {position} gives other token ids than its parity.json says")
             expected_D = np.asarray(parity.embeddings[position], dtype=np.float32)
-            found_D = self._session.run(tokenised.input_ids)
+            (found_D,) = self._session.run([tokenised.input_ids])
             cosine = float(found_D @ expected_D / (np.linalg.norm(found_D) * np.linalg.norm(expected_D)))
             if not cosine >= parity.min_cosine:  # also refuses NaN
                 raise ParityFailed(
@@ -81,9 +121,36 @@ class Encoder:
                     f"the pack asks for {parity.min_cosine}: use an artifact of another precision on this CPU"
                 )
 
+    def try_sharing(self, parity: ParityPack) -> None:
+        """Let texts share passes if the artifact says that they may, and this machine's arithmetic keeps it.
+
+        Whether a sum of floats is the same in a batch is up to ONNX Runtime's kernels for this processor.
+        """
+        if self.manifest.activations != "static":
+            return
+        rows = sorted(map(list, parity.input_ids), key=len)
+        tried = [rows[0], next((row for row in rows if len(row) > PASS_TOKENS // 4), rows[-1])]
+        self.shares_passes = True
+        self.shares_passes = all(self._is_same_in_company(row) for row in tried)
+        if not self.shares_passes:
+            logger.warning("texts do not share passes: on this processor their vectors would change by it")
+
+    def _is_same_in_company(self, ids: list[int]) -> bool:
+        """Whether a text has its vector beside others of its length, first and last."""
+        inner = ids[1:-1] or ids
+        others = [[*ids[:1], *_turned(inner, shift), *ids[-1:]][: len(ids)] for shift in range(self.room(len(ids)) - 2)]
+        first_D, *_, last_D = self._session.run([ids, *others, ids])
+        (alone_D,) = self._session.run([ids])
+        return bool(np.array_equal(first_D, alone_D) and np.array_equal(last_D, alone_D))
+
     def embed_longest(self) -> None:
         """Embed the longest text that the model reads: what a worker can take of time and memory."""
-        self._session.run([0] * self.manifest.max_length)
+        self._session.run([[0] * self.manifest.max_length])
+
+
+def _turned(ids: list[int], places: int) -> list[int]:
+    places = places % len(ids)
+    return ids[places:] + ids[:places]
 
 
 @dataclass(frozen=True)
@@ -126,5 +193,7 @@ def load_encoder(folder: Path) -> Encoder:
     verify_files(folder, manifest)
     tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
     encoder = Encoder(manifest, tokenizer, Session(folder / MODEL_FILE, dim=manifest.dim))
-    encoder.check_parity(load_parity(folder, manifest), folder)
+    parity = load_parity(folder, manifest)
+    encoder.check_parity(parity, folder)
+    encoder.try_sharing(parity)
     return encoder

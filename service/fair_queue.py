@@ -5,7 +5,7 @@ B texts of a request, D dims
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -137,15 +137,23 @@ class FairQueue:
         if job.to_start:
             self._turns[job] = None
 
-    def pop(self) -> Work:
-        """The next text; its job goes to the back of the line. Call it while `unstarted`."""
+    def first(self) -> Work:
+        """The text whose turn it is. Call it while `unstarted`."""
         while True:
-            job, _ = self._turns.popitem(last=False)
-            work = next((one for one in _drained(job.to_start) if not one.is_started), None)
+            job = next(iter(self._turns))
+            while job.to_start and job.to_start[0].is_started:
+                job.to_start.popleft()
             if job.to_start:
-                self._turns[job] = None
-            if work is not None:
-                break
+                return job.to_start[0]
+            del self._turns[job]
+
+    def pop(self) -> Work:
+        """Take the text whose turn it is; its job goes to the back of the line. Call it while `unstarted`."""
+        work = self.first()
+        job, _ = self._turns.popitem(last=False)
+        job.to_start.popleft()
+        if job.to_start:
+            self._turns[job] = None
         self._count_unstarted(work, -1)
         self.depth -= work.waiting
         work.is_started = True
@@ -181,8 +189,3 @@ class FairQueue:
         self.depth -= work.waiting
         work.wanted += more
         self.depth += work.waiting
-
-
-def _drained(works: deque[Work]) -> Iterable[Work]:
-    while works:
-        yield works.popleft()

@@ -4,36 +4,25 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from service.cache import VectorCache
-from service.encoder import Encoded, TextInput
-from service.errors import InferenceFailed, NotReady, Overloaded, ServiceError
+from service.encoder import Encoder, TextInput
+from service.errors import NotReady, Overloaded, ServiceError
 from service.fair_queue import LONG_TEXT, EncodedBatch, FairQueue, InputError, Job, Work
 from service.outbox import Outbox
-
-Encode = Callable[[TextInput, bool], Encoded]
+from service.passes import Encode, Finished, encode_alone, encode_together, tokenise_all
+from service.window import LOOK_AHEAD, Window
 
 LONGEST_RETRY_S = 60
 LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end together, and late ones would all be in vain
 
 
-@dataclass(frozen=True)
-class Finished:
-    """What a worker made of a text, and when (monotonic seconds)."""
-
-    work: Work
-    result: Encoded | ServiceError
-    started_at: float
-    at: float
-
-
 class EncoderPool:
     """Worker threads over one bounded fair queue of texts.
 
-    A text is encoded alone, so its vector never depends on its company. Equal texts in flight are encoded once. One
-    failing text fails the requests that have it, and no other.
+    A text is encoded alone, or in a pass that keeps its vector to the bit, so that this never depends on its company.
+    Equal texts in flight are encoded once. One failing text fails the requests that have it, and no other.
     """
 
     def __init__(
@@ -44,13 +33,16 @@ class EncoderPool:
         max_queue_texts: int,
         request_timeout_s: float = 30.0,
         cache: VectorCache | None = None,
+        sharing: Encoder | None = None,
     ) -> None:
-        """cache: None = every text is computed."""
+        """cache: None = every text is computed.  sharing: whose passes short texts share; None: `encode` does all."""
         self._encode = encode
+        self._sharing = sharing
         self._max_queue_texts = max_queue_texts
         self._request_timeout_s = request_timeout_s
         self._cache = cache
         self._queue = FairQueue()
+        self._window = Window()
         self._outbox = Outbox()
         self._wake = threading.Condition()  # guards the queue, every job in it, the outbox, and the fields below
         self._is_closing = False
@@ -183,46 +175,62 @@ class EncoderPool:
             await done.wait()
 
     def _work(self) -> None:
-        finished: Finished | None = None
+        finished: list[Finished] = []
         while True:
             with self._wake:
-                if finished is not None:
-                    self._settle(finished)
-                work = self._next()
-            if work is None:
+                for one in finished:
+                    self._settle(one)
+                taken = self._next()
+            if taken is None:
                 return
-            started_at = time.monotonic()
-            result = self._result_of(work)
-            finished = Finished(work, result, started_at, time.monotonic())
+            if self._sharing is None or (taken and taken[0].is_long):
+                finished = [encode_alone(work, self._encode, self._cache) for work in taken]
+            else:
+                finished = self._share(taken, self._sharing)
 
-    def _next(self) -> Work | None:
-        """The next text, when there is one; None: the pool closes. Answers that are due leave before it starts."""
-        if not self._queue.unstarted:
+    def _next(self) -> list[Work] | None:
+        """The next texts, when there are any, or a window; None: the pool closes. Answers that are due leave before."""
+        for work in self._window.forget_unwanted():
+            self._queue.finish(work)
+        if not (self._queue.unstarted or self._window):
             self._outbox.deliver()
-            self._wake.wait_for(lambda: self._queue.unstarted or self._is_closing)
-            if not self._queue.unstarted:
+            self._wake.wait_for(lambda: self._queue.unstarted or self._window or self._is_closing)
+            if not (self._queue.unstarted or self._window):
                 return None
-        work = self._queue.pop()
-        if work.is_long or self._outbox.is_due(waiting=self._queue.jobs, now=time.monotonic()):
+        taken = self._take()
+        waiting = self._queue.jobs + len(self._window.jobs)
+        if (taken and taken[0].is_long) or self._outbox.is_due(waiting=waiting, now=time.monotonic()):
             self._outbox.deliver()
-        return work
+        return taken
 
-    def _result_of(self, work: Work) -> Encoded | ServiceError:
-        try:
-            encoded = self._encode(work.text, work.truncate)
-            if self._cache is not None:
-                self._cache.put(work.text, encoded)
-            return encoded
-        except ServiceError as exc:
-            return exc
-        except Exception as exc:  # a worker outlives any text
-            failed = InferenceFailed(f"the encoder failed ({type(exc).__name__})")
-            failed.__cause__ = exc
-            return failed
+    def _take(self) -> list[Work]:
+        """A long text, or a worker's part of the short ones that the window has room for: perhaps none."""
+        if not self._queue.unstarted:
+            return []
+        if self._sharing is None or (self._queue.first().is_long and not self._window):
+            return [self._queue.pop()]
+        share = math.ceil(self._queue.unstarted / len(self._threads))
+        taken: list[Work] = []
+        for _ in range(min(share, LOOK_AHEAD - len(self._window))):
+            if not self._queue.unstarted or self._queue.first().is_long:
+                break
+            taken.append(self._queue.pop())
+        return taken
+
+    def _share(self, taken: Sequence[Work], encoder: Encoder) -> list[Finished]:
+        """Tokenise what was taken, and make a pass over the window's oldest text and what may go with it."""
+        prepared, failed = tokenise_all(taken, encoder)
+        with self._wake:
+            for one in prepared:
+                self._window.add(one)
+            together = self._window.take(encoder.room)
+            if self._window:
+                self._wake.notify()
+        return failed + encode_together(together, encoder, self._cache)
 
     def _settle(self, finished: Finished) -> None:
-        self._progress_at = finished.at
-        took_s = finished.at - finished.started_at
+        self._progress_at = time.monotonic()
+        took_s = finished.took_s
         self._mean_s[finished.work.is_long] += 0.05 * (took_s - self._mean_s[finished.work.is_long])
         for job, positions in self._queue.finish(finished.work).items():
             job.inference_s += took_s

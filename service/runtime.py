@@ -169,6 +169,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         max_queue_texts=settings.max_queue_texts,
         request_timeout_s=settings.request_timeout_s,
         cache=cache,
+        sharing=encoder if encoder.shares_passes else None,
     )
     give_back_unused()  # what only the start needed is not to be counted
     memory.reserve(pool.workers * pass_bytes)

@@ -1,8 +1,9 @@
-"""Runs the ONNX graph on the token ids of one text. Knows ONNX Runtime; knows nothing about text or queues.
+"""Runs the ONNX graph on token ids. Knows ONNX Runtime; knows nothing about text or queues.
 
-B batch (always 1), L tokens, D dims
+B texts of one length, L tokens, D dims
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,24 +39,24 @@ class Session:
             raise ArtifactError(f"{path.parent}: {path.name} gives {graph_dim} dims, the manifest says {dim}")
         self._dim = dim
 
-    def run(self, input_ids: list[int]) -> npt.NDArray[np.float32]:
-        """Embed one text, without padding and without batch-mates.
+    def run(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        """Embed texts of one length, without padding.
 
-        Args:    input_ids: L token ids, specials included.
-        Returns: (D,) float32, norm 1.
-        Raises:  InferenceFailed: ONNX Runtime raised, or the vector is not D finite numbers.
+        Args:    rows: for each text L token ids, specials included.
+        Returns: (B, D) float32, norm 1.
+        Raises:  InferenceFailed: ONNX Runtime raised, or the vectors are not D finite numbers each.
         """
-        input_ids_BL = np.asarray([input_ids], dtype=np.int64)  # int64: the graph's input type
+        input_ids_BL = np.asarray(rows, dtype=np.int64)  # int64: the graph's input type
         try:
             (embedding_BD,) = self._session.run(
                 [OUTPUT_NAME], {"input_ids": input_ids_BL, "attention_mask": np.ones_like(input_ids_BL)}
             )
         except Exception as exc:
-            raise InferenceFailed(f"the model failed on a text of {len(input_ids)} tokens") from exc
-        embedding_D: npt.NDArray[np.float32] = embedding_BD[0]
-        if embedding_D.shape != (self._dim,) or not np.isfinite(embedding_D).all():
-            raise InferenceFailed(f"the model gave no finite vector of {self._dim} dims for {len(input_ids)} tokens")
-        return embedding_D
+            raise InferenceFailed(f"the model failed on a text of {len(rows[0])} tokens") from exc
+        found_BD: npt.NDArray[np.float32] = embedding_BD
+        if found_BD.shape != (len(rows), self._dim) or not np.isfinite(found_BD).all():
+            raise InferenceFailed(f"the model gave no finite vector of {self._dim} dims for {len(rows[0])} tokens")
+        return found_BD
 
 
 def _options() -> onnxruntime.SessionOptions:

@@ -122,5 +122,5 @@ def _parity_of(folder: Path) -> ParityPack:
         min_cosine=0.9999,
         texts=TEXTS,
         input_ids=tuple(tuple(row) for row in input_ids),
-        embeddings=tuple(tuple(float(value) for value in session.run(row)) for row in input_ids),
+        embeddings=tuple(tuple(float(value) for value in session.run([row])[0]) for row in input_ids),
     )

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from service.encoder import Encoded
 
-Encode = Callable[[str], Encoded]
+EncodeAll = Callable[[Sequence[str]], list[Encoded]]
 
-CHUNK = 16  # texts a thread takes at once: fewer hand-overs, and still work for every thread
+CHUNK = 64  # texts a thread takes at once: fewer hand-overs, texts of one length among them, and work for every thread
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ Vectors = Generator[Embedded, None, None]  # closing it gives up the texts that 
 Engine = Callable[[Iterable[Sequence[str]]], Vectors]  # batches of texts -> their vectors, in order
 
 
-def threads_engine(encode: Encode, *, workers: int, dim: int) -> Engine:
-    """One text at a time on each of `workers` threads, as the service does it: the same vectors to the bit.
+def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
+    """Some texts at a time on each of `workers` threads: the vectors that the service gives, to the bit.
 
     The engine raises what reading a batch or encoding one of its texts raises; texts that wait are then given up.
     """
@@ -42,7 +42,7 @@ def threads_engine(encode: Encode, *, workers: int, dim: int) -> Engine:
         try:
             for texts in batches:
                 chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
-                ahead.append([pool.submit(_encode_all, encode, chunk) for chunk in chunks])
+                ahead.append([pool.submit(encode_all, chunk) for chunk in chunks])
                 while ahead and (_is_done(ahead[0]) or _behind_the_oldest(ahead) > 2 * workers):
                     yield _joined(ahead.popleft(), dim)
             while ahead:
@@ -60,10 +60,6 @@ def _is_done(chunks: Sequence[Future[list[Encoded]]]) -> bool:
 def _behind_the_oldest(ahead: Sequence[Sequence[object]]) -> int:
     """Chunks that keep the threads busy while the oldest batch is waited for and written; an empty batch is one."""
     return sum(max(1, len(chunks)) for chunks in ahead) - max(1, len(ahead[0]))
-
-
-def _encode_all(encode: Encode, texts: Sequence[str]) -> list[Encoded]:
-    return [encode(text) for text in texts]
 
 
 def _joined(chunks: Sequence[Future[list[Encoded]]], dim: int) -> Embedded:

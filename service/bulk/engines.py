@@ -15,4 +15,4 @@ def engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:
 
         fingerprint, dim = encoder.manifest.fingerprint, encoder.manifest.dim
         return ray_engine(Model(settings.model, settings.fallback_model, fingerprint, dim))
-    return threads_engine(encoder.encode, workers=settings.workers or usable_cpus(), dim=encoder.manifest.dim)
+    return threads_engine(encoder.encode_all, workers=settings.workers or usable_cpus(), dim=encoder.manifest.dim)

@@ -1,6 +1,6 @@
 """Embeds a stream of texts on a Ray cluster, in order. Knows Ray Data and the artifact; knows no documents.
 
-Every actor loads the artifact for itself and embeds one text at a time: the vectors are those of one machine, to the
+Every actor loads the artifact for itself and embeds as the service does: the vectors are those of one machine, to the
 bit. The folder of the artifact must be there, under the same path, on each node.
 
 N texts of a round, D dims
@@ -46,7 +46,7 @@ class Embedder:
 
     def __call__(self, batch: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Vectors instead of texts, under the same positions."""
-        encoded = [self._encoder.encode(str(text)) for text in batch["text"]]
+        encoded = self._encoder.encode_all([str(text) for text in batch["text"]])
         return {
             "position": batch["position"],
             "vector": np.stack([one.vector for one in encoded]),

@@ -25,7 +25,7 @@ def encoder() -> Encoder:
 
 
 @settings(deadline=None, max_examples=12)
-@given(texts=st.lists(MULTILINGUAL, min_size=1, max_size=8), order=st.randoms(), workers=st.sampled_from([1, 2, 3]))
+@given(texts=st.lists(MULTILINGUAL, min_size=1, max_size=20), order=st.randoms(), workers=st.sampled_from([1, 2, 3]))
 def test_the_bundled_models_vectors_are_the_same_to_the_bit_alone_in_any_batch_order_and_concurrency(
     encoder: Encoder, texts: list[str], order: object, workers: int
 ) -> None:
@@ -33,7 +33,7 @@ def test_the_bundled_models_vectors_are_the_same_to_the_bit_alone_in_any_batch_o
     order.shuffle(shuffled)  # type: ignore[attr-defined]
 
     async def together() -> list[np.ndarray]:
-        pool = EncoderPool(encoder.encode, workers=workers, max_queue_texts=1000)
+        pool = EncoderPool(encoder.encode, workers=workers, max_queue_texts=1000, sharing=encoder)
         pool.start()
         batches = await asyncio.gather(
             pool.encode(texts), pool.encode([texts[one] for one in shuffled]), *(pool.encode([text]) for text in texts)

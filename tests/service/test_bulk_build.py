@@ -10,7 +10,7 @@ from service.bulk import build as build_module
 from service.bulk.build import Build, Outcome
 from service.bulk.engine import Embedded, Vectors, threads_engine
 from service.bulk.records import Record
-from service.encoder import Encoded, TextInput, load_encoder
+from service.encoder import Encoded, load_encoder
 from service.errors import InferenceFailed, InvalidInput, StorageFull
 from service.index.documents import Document, StoredDocument
 from tests.artifacts import DIM, TEXTS
@@ -144,7 +144,7 @@ def test_the_threads_give_the_vectors_of_the_encoder_in_order(tiny_model: Path) 
     encoder = load_encoder(tiny_model)
     batches = [list(TEXTS), [], [text * 20 for text in TEXTS], *([text] for text in TEXTS)]
     for workers in (1, 3):
-        found = list(threads_engine(encoder.encode, workers=workers, dim=DIM)(batches))
+        found = list(threads_engine(encoder.encode_all, workers=workers, dim=DIM)(batches))
         assert [len(one.vectors_ND) for one in found] == [len(batch) for batch in batches]
         for batch, one in zip(batches, found, strict=True):
             expected = [encoder.encode(text) for text in batch]
@@ -162,11 +162,11 @@ def test_the_engine_reads_a_bounded_way_ahead_and_stops_with_its_reader() -> Non
         for read in range(1, 10_001):
             yield [] if read % 2 else ["x"] * 100
 
-    def encode(text: TextInput) -> Encoded:
+    def encode_all(texts: Sequence[str]) -> list[Encoded]:
         busy.release()
-        return Encoded(np.ones(DIM, np.float32), 1, 1)
+        return [Encoded(np.ones(DIM, np.float32), 1, 1) for _ in texts]
 
-    vectors = threads_engine(encode, workers=2, dim=DIM)(batches())
+    vectors = threads_engine(encode_all, workers=2, dim=DIM)(batches())
     for _ in range(10):
         next(vectors)
         assert read <= 40
@@ -177,16 +177,16 @@ def test_the_engine_reads_a_bounded_way_ahead_and_stops_with_its_reader() -> Non
 
 
 def test_a_text_that_the_model_fails_on_is_named_by_its_lines() -> None:
-    def encode(text: TextInput) -> Encoded:
-        if text == "bad":
+    def encode_all(texts: Sequence[str]) -> list[Encoded]:
+        if "bad" in texts:
             raise InferenceFailed("the model failed on a text of 3 tokens")
-        return Encoded(np.ones(DIM, np.float32), 1, 1)
+        return [Encoded(np.ones(DIM, np.float32), 1, 1) for _ in texts]
 
     shelf = Shelf()
     work = Build(shelf, max_text_chars=9, on_bad_line=stop)
     given = records(*((str(n), "x") for n in range(256)), ("300", "y"), ("301", "bad"))
     with pytest.raises(InferenceFailed, match=r"^lines 257 to 258: the model failed on a text of 3 tokens$"):
-        work.run(given, threads_engine(encode, workers=1, dim=DIM))
+        work.run(given, threads_engine(encode_all, workers=1, dim=DIM))
     assert len(shelf.documents) == 256
 
 

@@ -22,7 +22,7 @@ def test_the_actors_give_the_vectors_of_this_process_to_the_bit_and_in_order(tin
     batches = [list(TEXTS), [], [f"{text} {number}" for number in range(50) for text in TEXTS], ["x " * 100]]
     model = Model(tiny_model, None, encoder.manifest.fingerprint, encoder.manifest.dim)
     found = list(ray_engine(model)(batches))
-    expected = list(threads_engine(encoder.encode, workers=1, dim=encoder.manifest.dim)(batches))
+    expected = list(threads_engine(encoder.encode_all, workers=1, dim=encoder.manifest.dim)(batches))
     assert [one.truncated for one in found] == [one.truncated for one in expected]
     for one, other in zip(found, expected, strict=True):
         assert one.vectors_ND.dtype == np.float32

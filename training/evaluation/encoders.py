@@ -99,14 +99,14 @@ class TextEncoder:
 
 
 def _load_artifact(folder: Path) -> Model:
-    """The service's own encoder: one text at a time, as it is served; as many at once as there are CPUs."""
+    """The service's own encoder, texts as they are served; as many threads as there are CPUs."""
     try:
         encoder = load_artifact_encoder(folder)
     except ArtifactError as exc:
         raise EvaluationError(str(exc)) from exc
 
     def encode_chunk(texts: list[str]) -> NDArray[np.float32]:
-        return np.stack([encoder.encode(text).vector for text in texts])
+        return np.stack([one.vector for one in encoder.encode_all(texts)])
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
         chunks = [texts[start : start + ARTIFACT_CHUNK] for start in range(0, len(texts), ARTIFACT_CHUNK)]

@@ -1,0 +1,74 @@
+"""Makes vectors of queued texts, alone or together. Knows the encoder and the cache; knows no queue and no lock."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from service.cache import VectorCache
+from service.encoder import Encoded, Encoder, TextInput
+from service.errors import InferenceFailed, ServiceError
+from service.fair_queue import Work
+from service.window import Prepared
+
+Encode = Callable[[TextInput, bool], Encoded]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a worker made of a text, and how long it took: of a pass, its share."""
+
+    work: Work
+    result: Encoded | ServiceError
+    took_s: float
+
+
+def encode_alone(work: Work, encode: Encode, cache: VectorCache | None) -> Finished:
+    """One text by itself; whatever is raised is its result."""
+    started_at = time.monotonic()
+    try:
+        result: Encoded | ServiceError = encode(work.text, work.truncate)
+        if cache is not None and isinstance(result, Encoded):
+            cache.put(work.text, result)
+    except Exception as exc:  # a worker outlives any text
+        result = _failure(exc)
+    return Finished(work, result, time.monotonic() - started_at)
+
+
+def tokenise_all(works: Iterable[Work], encoder: Encoder) -> tuple[list[Prepared], list[Finished]]:
+    """The texts that are ready for a pass, and those that failed already."""
+    prepared, failed = [], []
+    for work in works:
+        started_at = time.monotonic()
+        try:
+            tokens = encoder.tokenise(work.text, work.truncate)
+        except Exception as exc:
+            failed.append(Finished(work, _failure(exc), time.monotonic() - started_at))
+        else:
+            prepared.append(Prepared(work, tokens, time.monotonic() - started_at))
+    return prepared, failed
+
+
+def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCache | None) -> list[Finished]:
+    """One pass over texts of one length. Where it fails each is tried alone, for perhaps only one is to blame."""
+    if not texts:
+        return []
+    started_at = time.monotonic()
+    try:
+        encoded = encoder.run([one.tokens for one in texts])
+        if cache is not None:
+            for one, vector in zip(texts, encoded, strict=True):
+                cache.put(one.work.text, vector)
+    except Exception as exc:
+        if len(texts) > 1:
+            return [finished for one in texts for finished in encode_together([one], encoder, cache)]
+        return [Finished(texts[0].work, _failure(exc), texts[0].took_s + time.monotonic() - started_at)]
+    share_s = (time.monotonic() - started_at) / len(texts)
+    return [Finished(one.work, vector, one.took_s + share_s) for one, vector in zip(texts, encoded, strict=True)]
+
+
+def _failure(exc: Exception) -> ServiceError:
+    if isinstance(exc, ServiceError):
+        return exc
+    failed = InferenceFailed(f"the encoder failed ({type(exc).__name__})")
+    failed.__cause__ = exc
+    return failed

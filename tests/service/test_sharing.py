@@ -1,0 +1,204 @@
+"""The pool over the bundled model, whose texts share passes."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.artifact import load_parity
+from service.cache import VectorCache
+from service.encoder import PASS_TOKENS, Encoded, Encoder, load_encoder
+from service.errors import InferenceFailed, TextTooLong
+from service.fair_queue import LONG_TEXT, InputError
+from service.pool import EncoderPool
+from service.settings import BUNDLED_MODEL
+from service.tokenizer import TokenisedText
+from service.window import LOOK_AHEAD
+from tests.service.test_load import until
+
+TIMES = ("dusk", "dawn", "noon", "night")
+WORDS = ("rain", "wind", "snow", "sun", "fog", "hail", "storm", "frost", "cloud", "ice", "heat", "cold", *TIMES)
+ALIKE = [f"The {one} came before the {other}." for one in WORDS for other in WORDS if one != other]
+
+
+class Watched(Encoder):
+    """The bundled model; notes its passes, and can be held up or made to fail on a text."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.__dict__.update(encoder.__dict__)
+        self.passes: list[int] = []
+        self.opened = threading.Event()
+        self.opened.set()
+        self.poison: list[int] | None = None
+
+    def run(self, texts: Sequence[TokenisedText]) -> list[Encoded]:
+        assert self.opened.wait(20)
+        self.passes.append(len(texts))
+        if self.poison is not None and any(one.input_ids == self.poison for one in texts):
+            raise InferenceFailed("the model failed")
+        return super().run(texts)
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Encoder:
+    return load_encoder(BUNDLED_MODEL)
+
+
+@pytest.fixture
+def encoder(bundled: Encoder) -> Watched:
+    return Watched(bundled)
+
+
+def pool_of(encoder: Encoder, *, workers: int = 1, cache: VectorCache | None = None) -> EncoderPool:
+    pool = EncoderPool(encoder.encode, workers=workers, max_queue_texts=1000, sharing=encoder, cache=cache)
+    pool.start()
+    return pool
+
+
+def test_the_bundled_models_texts_may_share_passes(bundled: Encoder) -> None:
+    assert bundled.shares_passes
+    assert bundled.room(8) == PASS_TOKENS // 8
+    assert bundled.room(PASS_TOKENS) == 1
+
+
+def test_texts_of_one_length_share_passes_and_have_the_vectors_they_have_alone(encoder: Watched) -> None:
+    texts = ALIKE[:100]
+    alone = np.stack([encoder.encode(text).vector for text in texts])
+    encoder.passes.clear()
+
+    async def scenario() -> None:
+        pool = pool_of(encoder, workers=2)
+        batch = await pool.encode(texts)
+        await asyncio.to_thread(pool.close)
+        assert batch.embeddings.tobytes() == alone.tobytes()
+        assert batch.tokens == sum(len(encoder.tokenise(text).input_ids) for text in texts)
+        assert batch.inference_s > 0
+
+    asyncio.run(scenario())
+    assert sum(encoder.passes) == len(texts)
+    assert len(encoder.passes) < len(texts) / 2
+
+
+def test_a_text_that_fails_in_company_fails_alone(encoder: Watched) -> None:
+    texts = ALIKE[:20]
+    encoder.poison = encoder.tokenise(texts[7]).input_ids
+
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        found = await asyncio.gather(*(pool.encode([text]) for text in texts), return_exceptions=True)
+        await asyncio.to_thread(pool.close)
+        assert [number for number, one in enumerate(found) if isinstance(one, InputError)] == [7]
+
+    asyncio.run(scenario())
+
+
+def test_a_text_that_may_not_be_cut_fails_before_its_pass(encoder: Watched) -> None:
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        long = "word " * 99 + "word " * 40
+        with pytest.raises(InputError) as caught:
+            await pool.encode(["short", long[: LONG_TEXT - 1] + "." * 200], truncate=False)
+        assert isinstance(caught.value.cause, TextTooLong)
+        assert len((await pool.encode(["still at work"])).embeddings) == 1
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+
+
+def test_a_lone_text_beside_a_large_request_waits_for_a_window_at_most(encoder: Watched) -> None:
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        encoder.opened.clear()
+        large = asyncio.create_task(pool.encode(ALIKE[:200]))
+        await until(lambda: pool.depth <= 200 - LOOK_AHEAD)
+        lone = asyncio.create_task(pool.encode(["Ein Satz für sich."]))
+        await until(lambda: pool.depth >= 200 - LOOK_AHEAD + 1)
+        encoder.passes.clear()
+        encoder.opened.set()
+        await lone
+        assert sum(encoder.passes) <= 2 * LOOK_AHEAD + PASS_TOKENS
+        assert not large.done()
+        await large
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_leaving_client_has_in_the_window_is_not_computed(encoder: Watched) -> None:
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        encoder.opened.clear()
+        large = asyncio.create_task(pool.encode(ALIKE[:100]))
+        await until(lambda: pool.depth <= 100 - LOOK_AHEAD)
+        large.cancel()
+        await asyncio.gather(large, return_exceptions=True)
+        assert pool.depth == 0
+        encoder.opened.set()
+        assert len((await pool.encode(["one more"])).embeddings) == 1
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+    assert sum(encoder.passes) <= encoder.room(len(encoder.tokenise(ALIKE[0]).input_ids)) + 1
+
+
+def test_long_texts_go_by_themselves_and_none_is_left_waiting(encoder: Watched) -> None:
+    texts = [text for short in ALIKE[:12] for text in (short, f"{short} " * 30)]
+    alone = np.stack([encoder.encode(text).vector for text in texts])
+
+    async def scenario() -> None:
+        pool = pool_of(encoder, workers=2)
+        batches = await asyncio.gather(pool.encode(texts), *(pool.encode([text]) for text in texts))
+        await asyncio.to_thread(pool.close)
+        assert batches[0].embeddings.tobytes() == alone.tobytes()
+        assert np.concatenate([one.embeddings for one in batches[1:]]).tobytes() == alone.tobytes()
+
+    asyncio.run(scenario())
+
+
+def test_the_cache_keeps_what_a_shared_pass_made(encoder: Watched) -> None:
+    cache = VectorCache(10**6, fingerprint="x", dim=encoder.manifest.dim)
+
+    async def scenario() -> None:
+        pool = pool_of(encoder, cache=cache)
+        first = await pool.encode(ALIKE[:20])
+        encoder.passes.clear()
+        again = await pool.encode(ALIKE[:20])
+        assert again.embeddings.tobytes() == first.embeddings.tobytes()
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+    assert encoder.passes == []
+
+
+def test_bulk_work_shares_passes_too(encoder: Watched) -> None:
+    texts = [*ALIKE[:30], "", "short", "word " * 300, *ALIKE[:3]]
+    alone = [encoder.encode(text) for text in texts]
+    encoder.passes.clear()
+    together = encoder.encode_all(texts)
+    assert np.stack([one.vector for one in together]).tobytes() == np.stack([one.vector for one in alone]).tobytes()
+    assert [(one.tokens, one.full_length) for one in together] == [(one.tokens, one.full_length) for one in alone]
+    assert len(encoder.passes) < len(texts) / 2
+    assert encoder.encode_all([]) == []
+
+
+def test_an_artifact_that_does_not_promise_it_shares_no_passes(tiny_model: Path) -> None:
+    encoder = load_encoder(tiny_model)
+    assert not encoder.shares_passes
+    assert encoder.room(3) == 1
+
+
+def test_a_processor_on_which_company_changes_a_vector_is_noticed(
+    bundled: Encoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = Watched(bundled)
+    parity = load_parity(BUNDLED_MODEL, encoder.manifest)
+    real = encoder._session.run
+    monkeypatch.setattr(encoder._session, "run", lambda rows: real(rows) + np.float32(1e-7) * (len(rows) > 1))
+    with caplog.at_level(logging.WARNING):
+        encoder.try_sharing(parity)
+    assert not encoder.shares_passes
+    assert "texts do not share passes" in caplog.text
