@@ -2,8 +2,9 @@
 
 A process of its own: it needs torch, and the load generator shall stay small.
 
-Every int8 model is one and the same: the exporter's artifact of all-MiniLM-L6-v2. Peers that pool for themselves get
-its graph cut before the pooling, in the folder that transformers, optimum and fastembed expect.
+Every int8 model is one and the same: the exporter's artifact of all-MiniLM-L6-v2, calibrated on sentences in the
+languages of the loads. Peers that pool for themselves get its graph cut before the pooling, in the folder that
+transformers, optimum and fastembed expect.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import torch
+from onnx import TensorProto, helper
 from onnx.utils import Extractor
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
 from benchmarks.serving.peers import ARTIFACT, BUNDLED, ROOT, TOKEN_GRAPH, TORCH
-from benchmarks.serving.texts import choose_texts
+from benchmarks.serving.sentences import SENTENCES
+from benchmarks.serving.texts import choose_texts, read_sentences
 from export.pipeline import ExportRequest, export_artifact
 from training.teacher import load_teacher, packaged_folder
 
@@ -28,13 +32,14 @@ TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
 TOKENS_OUTPUT = "last_hidden_state"
 CHECKED_TEXTS = 20
 NOT_NEEDED = ("*.safetensors", "*.md", ".git*", "data_config.json")  # in a folder that has the graph
+CALIBRATION_TEXTS = 250  # of each language
 TEXTS_FILE, REFERENCE_FILE = "texts.json", "reference.npy"
 
 
 def main(folder: Path, data: Path | None) -> None:
     """Write models (where they are missing), texts.json and reference.npy under `folder`."""
     models = folder / "models"
-    make_models(models)
+    make_models(models, calibration_texts(data))
     tokenizer = Tokenizer.from_file(str(models / ARTIFACT / "tokenizer.json"))
     texts = choose_texts(data, lambda text: len(tokenizer.encode(text).ids))
     checked = texts.mixed.texts[:CHECKED_TEXTS]
@@ -50,7 +55,13 @@ def main(folder: Path, data: Path | None) -> None:
     np.save(folder / REFERENCE_FILE, teacher.encode(list(checked), normalize_embeddings=True))
 
 
-def make_models(models: Path) -> None:
+def calibration_texts(data: Path | None) -> list[str]:
+    """Sentences of each language, spread over what there is of it."""
+    by_language = read_sentences(data) if data else SENTENCES
+    return [text for given in by_language.values() for text in given[:: max(1, len(given) // CALIBRATION_TEXTS)]]
+
+
+def make_models(models: Path, calibration: Sequence[str]) -> None:
     """The model folders that are not there yet; links where the files are elsewhere already."""
     models.mkdir(parents=True, exist_ok=True)
     packaged = packaged_folder(TEACHER)
@@ -59,7 +70,11 @@ def make_models(models: Path) -> None:
     _link(models / TORCH, packaged)
     _link(models / BUNDLED, ROOT / "models" / "default")
     if not (models / ARTIFACT).is_dir():
-        request = ExportRequest(packaged, models / ARTIFACT, "int8", name="all-MiniLM-L6-v2", languages=("en",))
+        texts = models / f"{ARTIFACT}-calibration.txt"
+        texts.write_text("\n".join(calibration), encoding="utf-8")
+        request = ExportRequest(
+            packaged, models / ARTIFACT, "int8", calibration=texts, name="all-MiniLM-L6-v2", languages=("en",)
+        )
         export_artifact(request, progress=lambda message: print(message, file=sys.stderr))
     if not (models / TOKEN_GRAPH).is_dir():
         _write_token_folder(packaged, models / ARTIFACT / "model.onnx", models / TOKEN_GRAPH)
@@ -73,7 +88,10 @@ def cut_before_pooling(graph: onnx.ModelProto) -> onnx.ModelProto:
     norms = [node for node in graph.graph.node if node.op_type.endswith("LayerNormalization")]
     tokens = norms[-1].output[0]
     inputs = [value.name for value in graph.graph.input]
-    cut = Extractor(onnx.shape_inference.infer_shapes(graph)).extract_model(inputs, [tokens])
+    (hidden,) = next(tensor.dims for tensor in graph.graph.initializer if tensor.name == norms[-1].input[1])
+    shape = ["batch_size", "sequence_length", hidden]  # ONNX infers none past the operators of ONNX Runtime
+    graph.graph.value_info.append(helper.make_tensor_value_info(tokens, TensorProto.FLOAT, shape))
+    cut = Extractor(graph).extract_model(inputs, [tokens])
     for node in cut.graph.node:
         for names in (node.input, node.output):
             for place, name in enumerate(names):
