@@ -15,6 +15,7 @@ from service.encoder import Encoded, TextInput
 from service.errors import ServiceError
 
 LONG_TEXT = 500  # characters or token ids: one takes up to a hundred times as long as a sentence
+CHARS_A_TOKEN = 4  # about
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,15 @@ class InputError(Exception):
 
 
 class Work:
-    """One text that is computed once for all who wait for it: requests, and positions in each."""
+    """One text that is computed once for all who wait for it: requests, and positions in each.  size: in characters."""
 
-    __slots__ = ("is_long", "is_started", "positions", "text", "truncate", "wanted")
+    __slots__ = ("is_long", "is_started", "positions", "size", "text", "truncate", "wanted")
 
     def __init__(self, text: TextInput, truncate: bool) -> None:
         self.text = text
         self.truncate = truncate
         self.is_long = len(text) > LONG_TEXT
+        self.size = len(text) if isinstance(text, str) else CHARS_A_TOKEN * len(text)
         self.positions: dict[Job, list[int]] = {}
         self.wanted = 0  # how many positions that are
         self.is_started = False
@@ -72,6 +74,7 @@ class Job:
         self.error: Exception | None = None
         self.works: dict[Work, None] = {}  # the distinct texts that had no result when it was admitted
         self.to_start: deque[Work] = deque()  # those that no worker had taken, in order
+        self.turn = 0  # of the window's passes: when one was last made for it, or it came
         self.admitted_at = time.monotonic()
         self.started_at: float | None = None
         self.inference_s = 0.0

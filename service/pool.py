@@ -12,7 +12,7 @@ from service.errors import NotReady, Overloaded, ServiceError
 from service.fair_queue import LONG_TEXT, EncodedBatch, FairQueue, InputError, Job, Work
 from service.outbox import Outbox
 from service.passes import Encode, Finished, encode_alone, encode_together, tokenise_all
-from service.window import LOOK_AHEAD, Window
+from service.window import Window
 
 LONGEST_RETRY_S = 60
 LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end together, and late ones would all be in vain
@@ -189,19 +189,30 @@ class EncoderPool:
                 finished = self._share(taken, self._sharing)
 
     def _next(self) -> list[Work] | None:
-        """The next texts, when there are any, or a window; None: the pool closes. Answers that are due leave before."""
-        for work in self._window.forget_unwanted():
+        """The next texts, none where the window is full; None: the pool closes. Answers that are due leave before."""
+        for work in self._window.unwanted():
+            self._window.remove(work)
             self._queue.finish(work)
-        if not (self._queue.unstarted or self._window):
+        if not self._can_start:
             self._outbox.deliver()
-            self._wake.wait_for(lambda: self._queue.unstarted or self._window or self._is_closing)
-            if not (self._queue.unstarted or self._window):
+        while not self._can_start:
+            if self._is_closing and not self._queue.unstarted:
+                self._wake.notify_all()  # the others wait for what this one had
                 return None
+            self._wake.wait()
         taken = self._take()
         waiting = self._queue.jobs + len(self._window.jobs)
         if (taken and taken[0].is_long) or self._outbox.is_due(waiting=waiting, now=time.monotonic()):
             self._outbox.deliver()
         return taken
+
+    @property
+    def _can_start(self) -> bool:
+        """Whether a worker has something to do: perhaps all that there is waits for the window's room."""
+        return bool(self._window) or (self._queue.unstarted > 0 and self._may_take(self._queue.first()))
+
+    def _may_take(self, work: Work) -> bool:
+        return self._sharing is None or work.is_long or self._window.has_room(work)
 
     def _take(self) -> list[Work]:
         """A long text, or a worker's part of the short ones that the window has room for: perhaps none."""
@@ -209,11 +220,12 @@ class EncoderPool:
             return []
         if self._sharing is None or (self._queue.first().is_long and not self._window):
             return [self._queue.pop()]
-        share = math.ceil(self._queue.unstarted / len(self._threads))
         taken: list[Work] = []
-        for _ in range(min(share, LOOK_AHEAD - len(self._window))):
-            if not self._queue.unstarted or self._queue.first().is_long:
+        for _ in range(math.ceil(self._queue.unstarted / len(self._threads))):
+            work = self._queue.first()
+            if work.is_long or not self._window.has_room(work):
                 break
+            self._window.expect(work)
             taken.append(self._queue.pop())
         return taken
 
@@ -223,8 +235,10 @@ class EncoderPool:
         with self._wake:
             for one in prepared:
                 self._window.add(one)
+            for faulty in failed:
+                self._window.remove(faulty.work)
             together = self._window.take(encoder.room)
-            if self._window:
+            if self._can_start:
                 self._wake.notify()
         return failed + encode_together(together, encoder, self._cache)
 

@@ -1,6 +1,6 @@
 from service.fair_queue import Job, Work
 from service.tokenizer import TokenisedText
-from service.window import Prepared, Window
+from service.window import LOOK_AHEAD, LOOK_AHEAD_CHARS, Prepared, Window
 
 
 def wanted(*lengths: int) -> tuple[Job, list[Prepared]]:
@@ -18,6 +18,7 @@ def wanted(*lengths: int) -> tuple[Job, list[Prepared]]:
 def filled(*lengths: int) -> tuple[Window, list[Prepared]]:
     window, (_, prepared) = Window(), wanted(*lengths)
     for one in prepared:
+        window.expect(one.work)
         window.add(one)
     return window, prepared
 
@@ -31,6 +32,29 @@ def test_the_oldest_goes_with_the_oldest_of_its_length() -> None:
     assert len(window) == 0
 
 
+def test_requests_lead_in_turn_so_that_a_small_one_does_not_wait_for_a_large_one() -> None:
+    window, (_, large), (_, small) = Window(), wanted(5, 6, 7, 8), wanted(9, 9)
+    for one in (*large, *small):
+        window.expect(one.work)
+        window.add(one)
+    led = [window.take(lambda length: 1)[0].length for _ in range(6)]
+    assert led == [5, 9, 6, 9, 7, 8]
+
+
+def test_those_that_come_do_not_overtake_a_request_for_ever() -> None:
+    window, (_, large) = Window(), wanted(5, 6, 7)
+    for one in large:
+        window.expect(one.work)
+        window.add(one)
+    led = []
+    for _ in range(6):
+        (_, (lone,)) = wanted(9)
+        window.expect(lone.work)
+        window.add(lone)
+        led.append(window.take(lambda length: 1)[0].length)
+    assert led.count(9) == 3
+
+
 def test_a_pass_has_no_more_texts_than_there_is_room_for() -> None:
     window, texts = filled(5, 5, 5, 8, 8)
     assert window.take(lambda length: 16 // length) == texts[:3]
@@ -41,7 +65,8 @@ def test_a_pass_has_no_more_texts_than_there_is_room_for() -> None:
 def test_texts_that_nobody_waits_for_leave_it() -> None:
     window, texts = filled(5, 5, 6)
     texts[1].work.wanted = 0
-    assert window.forget_unwanted() == [texts[1].work]
+    assert window.unwanted() == [texts[1].work]
+    window.remove(texts[1].work)
     assert window.take(lambda length: 10) == [texts[0]]
 
 
@@ -49,5 +74,20 @@ def test_it_knows_the_requests_behind_its_texts() -> None:
     window, (first, some) = Window(), wanted(5, 6)
     second, others = wanted(5)
     for one in (*some, *others):
+        window.expect(one.work)
         window.add(one)
     assert window.jobs == {first, second}
+
+
+def test_it_has_room_for_some_texts_and_characters_and_always_for_one() -> None:
+    window = Window()
+    assert window.has_room(Work("x" * (LOOK_AHEAD_CHARS + 1), True))
+    works = [Work(f"short {number}", True) for number in range(LOOK_AHEAD)]
+    for work in works:
+        assert window.has_room(work)
+        window.expect(work)
+    assert not window.has_room(Work("x", True))
+    window.remove(works[0])
+    assert window.has_room(Work("x", True))
+    assert not window.has_room(Work("x" * LOOK_AHEAD_CHARS, True))
+    assert not window.has_room(Work((7,) * (LOOK_AHEAD_CHARS // 4), True))
