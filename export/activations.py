@@ -151,7 +151,9 @@ def _groups(products: Iterable[NodeProto]) -> list[tuple[list[str], list[str]]]:
 
 def _biases(model: onnx.ModelProto, products: Sequence[NodeProto]) -> dict[str, NodeProto]:
     """The addition of a vector, by the product that it alone follows."""
+    width = {tensor.name: tensor.dims[-1] for tensor in model.graph.initializer if tensor.dims}
     vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 1}
+    results = {result.name for result in model.graph.output}
     readers: dict[str, list[NodeProto]] = {}
     for node in model.graph.node:
         for name in node.input:
@@ -160,7 +162,10 @@ def _biases(model: onnx.ModelProto, products: Sequence[NodeProto]) -> dict[str, 
         product.output[0]: reader
         for product in products
         for reader in readers.get(product.output[0], [])
-        if reader.op_type == "Add" and len(readers[product.output[0]]) == 1 and vectors & set(reader.input)
+        if reader.op_type == "Add"
+        and len(readers[product.output[0]]) == 1
+        and product.output[0] not in results
+        and any(name in vectors and width[name] == width[product.input[1]] for name in reader.input)
     }
 
 

@@ -13,6 +13,7 @@ from export.bundle import Bundle, check_target, write_bundle
 from export.card import model_card
 from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
 from export.encoder import OnnxEncoder
+from export.errors import BadRequest
 from export.gate import (
     Fidelity,
     Int8Loss,
@@ -79,12 +80,15 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     Raises: ExportError: one sentence; nothing is left at `request.out`.
     """
     check_target(request.out, force=request.force)
+    if request.calibration is not None and request.precision == "fp32":
+        raise BadRequest("--calibration is for --precision int8: fp32 rounds nothing")
     checkpoint = read_checkpoint(request.checkpoint, name=request.name, languages=request.languages)
     texts, pairs = parity_texts(checkpoint.record), _sts_pairs(request, checkpoint.record)
+    calibration = _calibration(request, checkpoint.record)
     with tempfile.TemporaryDirectory(prefix="crosslet-export-") as folder:
         graph = _fp32_graph(checkpoint, texts, request.limits, Path(folder), progress)
         if request.precision == "int8":
-            graph = _int8_graph(graph, checkpoint, texts, pairs, request, progress)
+            graph = _int8_graph(graph, checkpoint, texts, pairs, calibration, request, progress)
         manifest = write_bundle(_bundle(request, checkpoint, texts, graph), request.out, force=request.force)
     progress(f"{request.out}: {manifest.files[MODEL_FILE].size_bytes:,} bytes, fingerprint {manifest.fingerprint[:12]}")
     return manifest
@@ -110,11 +114,11 @@ def _int8_graph(
     checkpoint: Checkpoint,
     texts: tuple[str, ...],
     pairs: tuple[StsPair, ...],
+    calibration: tuple[str, ...],
     request: ExportRequest,
     progress: Progress,
 ) -> MeasuredGraph:
     path = fp32.path.with_name("int8.onnx")
-    calibration = _calibration(request, checkpoint.record)
     progress(f"int8: {len(calibration):,} calibration texts" if calibration else "int8: no calibration texts")
     token_ids = [fp32.encoder.token_ids(text) for text in calibration]
     quantise(fp32.path, path, word_bits=request.word_bits, calibration=token_ids)

@@ -71,7 +71,7 @@ class Encoder:
 
     def room(self, length: int) -> int:
         """How many texts of so many tokens a pass takes."""
-        return max(1, min(PASS_TOKENS, self.manifest.max_length) // length) if self.shares_passes else 1
+        return max(1, min(PASS_TOKENS, self.manifest.max_length) // max(1, length)) if self.shares_passes else 1
 
     def tokenise(self, text: TextInput, truncate: bool = True) -> TokenisedText:
         """The token ids of a text, cut to what the model reads.
@@ -92,7 +92,7 @@ class Encoder:
         """
         vectors_BD = self._session.run([one.input_ids for one in texts])
         return [
-            Encoded(vector_D, tokens=len(one.input_ids), full_length=one.full_length)
+            Encoded(vector_D.copy(), tokens=len(one.input_ids), full_length=one.full_length)  # no view of all of them
             for one, vector_D in zip(texts, vectors_BD, strict=True)
         ]
 

@@ -5,7 +5,7 @@ B texts of a request, D dims
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,9 +116,9 @@ class FairQueue:
         self.unstarted_long = 0  # the long ones of these
 
     @property
-    def jobs(self) -> int:
-        """How many jobs have texts that no worker has taken."""
-        return len(self._turns)
+    def jobs(self) -> Set[Job]:
+        """The jobs with texts that no worker has taken."""
+        return self._turns.keys()
 
     def push(self, job: Job) -> None:
         """Append a job with at least one text without a result."""
@@ -182,6 +182,7 @@ class FairQueue:
                 del self._works[work.text, work.truncate]
                 self._count_unstarted(work, -1)
         job.works.clear()
+        job.to_start.clear()  # a text that others want refers to jobs: they go without the collector
         self._turns.pop(job, None)
 
     def _count_unstarted(self, work: Work, more: int) -> None:

@@ -32,7 +32,7 @@ class Outbox:
         self._texts += texts
 
     def is_due(self, *, waiting: int, now: float) -> bool:
-        """Whether to deliver. waiting: requests with texts that no worker has taken."""
+        """Whether to deliver. waiting: requests with texts that are in no pass yet."""
         return self._texts >= BURST or waiting < BURST or now >= self._due_at
 
     def deliver(self) -> None:

@@ -29,7 +29,7 @@ def encode_alone(work: Work, encode: Encode, cache: VectorCache | None) -> Finis
         result: Encoded | ServiceError = encode(work.text, work.truncate)
         if cache is not None and isinstance(result, Encoded):
             cache.put(work.text, result)
-    except Exception as exc:  # a worker outlives any text
+    except BaseException as exc:  # a worker outlives any text, and a panic of the tokenizer
         result = _failure(exc)
     return Finished(work, result, time.monotonic() - started_at)
 
@@ -41,7 +41,7 @@ def tokenise_all(works: Iterable[Work], encoder: Encoder) -> tuple[list[Prepared
         started_at = time.monotonic()
         try:
             tokens = encoder.tokenise(work.text, work.truncate)
-        except Exception as exc:
+        except BaseException as exc:
             failed.append(Finished(work, _failure(exc), time.monotonic() - started_at))
         else:
             prepared.append(Prepared(work, tokens, time.monotonic() - started_at))
@@ -58,7 +58,7 @@ def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCa
         if cache is not None:
             for one, vector in zip(texts, encoded, strict=True):
                 cache.put(one.work.text, vector)
-    except Exception as exc:
+    except BaseException as exc:
         if len(texts) > 1:
             return [finished for one in texts for finished in encode_together([one], encoder, cache)]
         return [Finished(texts[0].work, _failure(exc), texts[0].took_s + time.monotonic() - started_at)]
@@ -66,7 +66,7 @@ def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCa
     return [Finished(one.work, vector, one.took_s + share_s) for one, vector in zip(texts, encoded, strict=True)]
 
 
-def _failure(exc: Exception) -> ServiceError:
+def _failure(exc: BaseException) -> ServiceError:
     if isinstance(exc, ServiceError):
         return exc
     failed = InferenceFailed(f"the encoder failed ({type(exc).__name__})")

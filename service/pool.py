@@ -44,7 +44,7 @@ class EncoderPool:
         self._queue = FairQueue()
         self._window = Window()
         self._outbox = Outbox()
-        self._wake = threading.Condition()  # guards the queue, every job in it, the outbox, and the fields below
+        self._wake = threading.Condition()  # guards the queue, the window, their jobs, the outbox, and the fields below
         self._is_closing = False
         self._mean_s = {False: 0.002, True: 0.02}  # by whether a text is long; guesses at first
         self._progress_at = time.monotonic()
@@ -68,8 +68,8 @@ class EncoderPool:
 
     @property
     def depth(self) -> int:
-        """How many accepted texts wait: for a worker, or for an equal text that a worker has."""
-        return self._queue.depth
+        """How many accepted texts wait: for a pass, or for an equal text that waits or is in one."""
+        return self._queue.depth + len(self._window)
 
     @property
     def workers(self) -> int:
@@ -95,8 +95,8 @@ class EncoderPool:
             return f"{dead} of {len(self._threads)} encoder workers are not running"
         with self._wake:
             idle_s = time.monotonic() - self._progress_at
-            if self._queue.depth and idle_s > stall_timeout_s:
-                return f"{self._queue.depth} texts wait and none was finished for {idle_s:.0f} s"
+            if self.depth and idle_s > stall_timeout_s:
+                return f"{self.depth} texts wait and none was finished for {idle_s:.0f} s"
         return None
 
     async def encode(self, texts: Sequence[TextInput], *, truncate: bool = True) -> EncodedBatch:
@@ -133,13 +133,13 @@ class EncoderPool:
                 raise NotReady("the service is shutting down")
             if not count:
                 return
-            if self._queue.depth >= self._max_queue_texts:  # not depth + count: the small would keep the large out
+            if self.depth >= self._max_queue_texts:  # not depth + count: the small would keep the large out
                 raise Overloaded(
-                    f"{self._queue.depth} texts wait; requests are taken while fewer than "
+                    f"{self.depth} texts wait; requests are taken while fewer than "
                     f"{self._max_queue_texts} do (CROSSLET_MAX_QUEUE_TEXTS)",
                     retry_after_s=self.retry_after_s,
                 )
-            drain_s = self._drain_s(missing) if self._queue.depth else 0.0
+            drain_s = self._drain_s(missing) if self.depth else 0.0
             longest_s = self._request_timeout_s * LONGEST_WAIT
             if drain_s > longest_s:
                 raise Overloaded(
@@ -147,13 +147,13 @@ class EncoderPool:
                     f"{longest_s:g} s of work may wait, half of CROSSLET_REQUEST_TIMEOUT_S: send fewer, or later",
                     retry_after_s=min(LONGEST_RETRY_S, math.ceil(drain_s - longest_s)),
                 )
-            if not self._queue.depth:
+            if not self.depth:
                 self._progress_at = job.admitted_at  # the wait starts now, not when the last request ended
             self._queue.push(job)
             self._wake.notify(len(job.to_start))
 
     async def _until(self, done: asyncio.Event, job: Job) -> None:
-        """Wait for the job's end. Past the time limit its waiting texts are given up, but not those with a worker."""
+        """Wait for the job's end. Past the time limit its texts in the queue are given up, not those a worker took."""
         limit = asyncio.get_running_loop().call_later(self._request_timeout_s, done.set)
         try:
             await done.wait()
@@ -178,8 +178,9 @@ class EncoderPool:
         finished: list[Finished] = []
         while True:
             with self._wake:
-                for one in finished:
-                    self._settle(one)
+                taken: list[Work] | None = None  # while this worker waits, it must keep no request alive
+                while finished:
+                    self._settle(finished.pop(0))
                 taken = self._next()
             if taken is None:
                 return
@@ -201,7 +202,7 @@ class EncoderPool:
                 return None
             self._wake.wait()
         taken = self._take()
-        waiting = self._queue.jobs + len(self._window.jobs)
+        waiting = len(self._queue.jobs | self._window.jobs)
         if (taken and taken[0].is_long) or self._outbox.is_due(waiting=waiting, now=time.monotonic()):
             self._outbox.deliver()
         return taken
@@ -230,7 +231,7 @@ class EncoderPool:
         return taken
 
     def _share(self, taken: Sequence[Work], encoder: Encoder) -> list[Finished]:
-        """Tokenise what was taken, and make a pass over the window's oldest text and what may go with it."""
+        """Tokenise what was taken, and make a pass over the text whose turn it is and what may go with it."""
         prepared, failed = tokenise_all(taken, encoder)
         with self._wake:
             for one in prepared:

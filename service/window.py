@@ -1,5 +1,6 @@
 """Tokenised texts that wait for a pass, so that those of one length may share it. Knows lengths; runs nothing."""
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Window:
         self._expected: set[Work] = set()  # all that are here or being tokenised
         self._chars = 0  # theirs
         self._waiting: OrderedDict[Work, Prepared] = OrderedDict()
-        self._passes = 0
+        self._passes = 1
 
     def __len__(self) -> int:
         """How many texts are ready for a pass."""
@@ -54,8 +55,6 @@ class Window:
 
     def expect(self, work: Work) -> None:
         """Keep room for a text that is being tokenised."""
-        for job in work.positions:
-            job.turn = job.turn or self._passes
         self._expected.add(work)
         self._chars += work.size
 
@@ -77,6 +76,8 @@ class Window:
         """The text whose turn it is and the oldest of its length; none where none waits.  room: texts, by length."""
         if not self._waiting:
             return []
+        for job in self.jobs:  # some have joined a text that was here
+            job.turn = job.turn or self._passes
         self._passes += 1
         lead = min(self._waiting.values(), key=_turn)
         for job in lead.work.positions:
@@ -89,4 +90,4 @@ class Window:
 
 
 def _turn(prepared: Prepared) -> int:
-    return min((job.turn for job in prepared.work.positions), default=0)
+    return min((job.turn for job in prepared.work.positions), default=sys.maxsize)

@@ -26,6 +26,7 @@ from benchmarks.serving.peers import ARTIFACT, BUNDLED, ROOT, TOKEN_GRAPH, TORCH
 from benchmarks.serving.sentences import SENTENCES
 from benchmarks.serving.texts import choose_texts, read_sentences
 from export.pipeline import ExportRequest, export_artifact
+from service.artifact import load_manifest
 from training.teacher import load_teacher, packaged_folder
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -69,12 +70,19 @@ def make_models(models: Path, calibration: Sequence[str]) -> None:
         raise SystemExit(f"no installed package carries {TEACHER}: make setup-dev")
     _link(models / TORCH, packaged)
     _link(models / BUNDLED, ROOT / "models" / "default")
-    if not (models / ARTIFACT).is_dir():
+    if not (models / ARTIFACT).is_dir() or load_manifest(models / ARTIFACT).activations == "dynamic":
         texts = models / f"{ARTIFACT}-calibration.txt"
         texts.write_text("\n".join(calibration), encoding="utf-8")
         request = ExportRequest(
-            packaged, models / ARTIFACT, "int8", calibration=texts, name="all-MiniLM-L6-v2", languages=("en",)
+            packaged,
+            models / ARTIFACT,
+            "int8",
+            calibration=texts,
+            name="all-MiniLM-L6-v2",
+            languages=("en",),
+            force=(models / ARTIFACT).is_dir(),
         )
+        shutil.rmtree(models / TOKEN_GRAPH, ignore_errors=True)  # it is the same graph
         export_artifact(request, progress=lambda message: print(message, file=sys.stderr))
     if not (models / TOKEN_GRAPH).is_dir():
         _write_token_folder(packaged, models / ARTIFACT / "model.onnx", models / TOKEN_GRAPH)

@@ -140,13 +140,12 @@ def _delete_gone(store: DocumentStore, old: StoreFile) -> None:
 
 
 def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
-    """What was deleted and put again since the last run comes after all others, here too."""
+    """What came to the old store after a document that is missing here, or is to move, comes after it here, too."""
     last_row, moved = 0, []
     for document in old.documents(with_vectors=False):
-        for row in store.rows_of([document.id]):
-            if row < last_row:
-                moved.append(row)
-            last_row = max(last_row, row)
+        rows = store.rows_of([document.id])
+        moved += [row for row in rows if row < last_row]
+        last_row = rows[0] if rows and rows[0] >= last_row else sys.maxsize
     if moved:
         with store.transaction() as transaction:
             transaction.delete(moved)

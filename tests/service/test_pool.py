@@ -426,20 +426,22 @@ def test_a_kept_vector_is_answered_without_a_worker_and_is_the_same_to_the_bit(e
 
 def test_a_finished_request_leaves_nothing_to_the_garbage_collector(encoder: Encoder) -> None:
     def jobs() -> int:
-        return sum(isinstance(thing, Job) for thing in gc.get_objects())
+        return sum(type(thing) is Job for thing in gc.get_objects())
 
     async def main(pool: EncoderPool) -> None:
         for number in range(20):
             await pool.encode([f"text {number}", "another"])
+            await asyncio.gather(*(pool.encode([f"same {number}", f"own {asker}"]) for asker in range(3)))
 
     gc.collect()
     gc.disable()
     try:
         before = jobs()
-        pool = EncoderPool(encoder.encode, workers=2, max_queue_texts=1000)
-        pool.start()
-        asyncio.run(main(pool))
-        pool.close()  # a worker holds on to its last text
-        assert jobs() == before
+        for sharing in (None, encoder):
+            pool = EncoderPool(encoder.encode, workers=2, max_queue_texts=1000, sharing=sharing)
+            pool.start()
+            asyncio.run(main(pool))
+            pool.close()
+            assert jobs() == before
     finally:
         gc.enable()

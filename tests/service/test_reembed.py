@@ -117,21 +117,25 @@ def test_a_run_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
     assert len(seen) == 600 - outcome.unchanged
 
 
-def test_what_was_put_again_between_two_runs_comes_last_as_in_the_old_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("again", "order"),
+    [("ae", "bcdae"), ("ed", "abced"), ("bd", "acbd"), ("db", "acdb"), ("", "abcd"), ("dcba", "dcba")],
+)
+def test_what_was_put_again_between_two_runs_comes_last_as_in_the_old_store(
+    tmp_path: Path, again: str, order: str
+) -> None:
     collection = open_collection(tmp_path, "old", OLD_DIM)
     put(collection, a="Hund", b="chat", c="gato", d="pes")
     conversion(tmp_path).copy(engine([]))
-    collection.delete(["a"])
-    put(collection, a="Hund")
-    put(collection, e="kedi")
+    collection.delete(list(again))
+    for id_ in again:
+        put(collection, **{id_: f"text of {id_}"})
     collection.close()
-    seen: list[str] = []
     work = conversion(tmp_path)
-    work.copy(engine(seen))
-    work.take_over(engine(seen))
-    assert seen == ["Hund", "kedi"]
+    work.copy(engine([]))
+    work.take_over(engine([]))
     with open_store_file(tmp_path / "documents.sqlite3") as file:
-        assert [document.id for document in file.documents(with_vectors=False)] == ["b", "c", "d", "a", "e"]
+        assert "".join(document.id for document in file.documents(with_vectors=False)) == order
 
 
 def test_the_same_model_is_refused(tmp_path: Path) -> None:

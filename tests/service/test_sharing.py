@@ -185,6 +185,27 @@ def test_bulk_work_shares_passes_too(encoder: Watched) -> None:
     assert encoder.encode_all([]) == []
 
 
+def test_a_text_without_tokens_is_no_division_by_nothing(bundled: Encoder) -> None:
+    assert bundled.room(0) == PASS_TOKENS
+
+
+def test_texts_that_wait_for_a_pass_count_as_waiting(encoder: Watched) -> None:
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        encoder.opened.clear()
+        asked = asyncio.create_task(pool.encode(ALIKE[:30]))
+        length = len(encoder.tokenise(ALIKE[0]).input_ids)
+        await until(lambda: 30 - encoder.room(length) <= pool.depth < 30)
+        await asyncio.sleep(0.05)
+        assert pool.trouble(stall_timeout_s=0.01) is not None
+        encoder.opened.set()
+        await asked
+        assert pool.depth == 0
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+
+
 def test_an_artifact_that_does_not_promise_it_shares_no_passes(tiny_model: Path) -> None:
     encoder = load_encoder(tiny_model)
     assert not encoder.shares_passes

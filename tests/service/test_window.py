@@ -55,6 +55,20 @@ def test_those_that_come_do_not_overtake_a_request_for_ever() -> None:
     assert led.count(9) == 3
 
 
+def test_a_request_that_joins_a_text_waits_for_its_turn() -> None:
+    window, (_, popular), (_, lone) = Window(), wanted(5, 5, 5, 5), wanted(9)
+    for one in (*popular, *lone):
+        window.expect(one.work)
+        window.add(one)
+    led = []
+    for one in popular:  # each pass finds another of them joined by a new request
+        joined, _ = wanted(5)
+        one.work.positions[joined] = [0]
+        one.work.wanted += 1
+        led.append(window.take(lambda length: 1)[0].length)
+    assert 9 in led[:3]
+
+
 def test_a_pass_has_no_more_texts_than_there_is_room_for() -> None:
     window, texts = filled(5, 5, 5, 8, 8)
     assert window.take(lambda length: 16 // length) == texts[:3]
