@@ -14,6 +14,7 @@ from service.outbox import Outbox
 from service.passes import Encode, Finished, encode_alone, encode_together, tokenise_all
 from service.window import Window
 
+TAKEN_AT_ONCE = 16  # texts that are tokenised before the next pass: the first need not wait for hundreds
 LONGEST_RETRY_S = 60
 LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end together, and late ones would all be in vain
 
@@ -222,7 +223,7 @@ class EncoderPool:
         if self._sharing is None or (self._queue.first().is_long and not self._window):
             return [self._queue.pop()]
         taken: list[Work] = []
-        for _ in range(math.ceil(self._queue.unstarted / len(self._threads))):
+        for _ in range(min(TAKEN_AT_ONCE, math.ceil(self._queue.unstarted / len(self._threads)))):
             work = self._queue.first()
             if work.is_long or not self._window.has_room(work):
                 break

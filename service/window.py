@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from service.fair_queue import Job, Work
 from service.tokenizer import TokenisedText
 
-LOOK_AHEAD = 32  # texts; of so many sentences about three have the length of the oldest
-LOOK_AHEAD_CHARS = 2048  # of them all: what comes later waits for them, and long ones gain little by company
+LOOK_AHEAD = 64  # texts; of so many sentences about three have the length of the oldest
+LOOK_AHEAD_CHARS = 4096  # of them all: what comes later waits for them, and long ones gain little by company
 
 
 @dataclass(frozen=True)
