@@ -13,7 +13,7 @@ from export.bundle import Bundle, check_target, write_bundle
 from export.card import model_card
 from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
 from export.encoder import OnnxEncoder
-from export.errors import BadRequest
+from export.errors import BadRequest, Refused
 from export.gate import (
     Fidelity,
     Int8Loss,
@@ -118,8 +118,26 @@ def _int8_graph(
     request: ExportRequest,
     progress: Progress,
 ) -> MeasuredGraph:
-    path = fp32.path.with_name("int8.onnx")
+    """With fixed steps if there are calibration texts and it passes the gate, else with steps found in each pass."""
     progress(f"int8: {len(calibration):,} calibration texts" if calibration else "int8: no calibration texts")
+    if calibration:
+        try:
+            return _quantised(fp32, checkpoint, texts, pairs, calibration, request, progress)
+        except Refused as exc:
+            progress(f"with fixed steps {exc}: steps are found in each pass instead")
+    return _quantised(fp32, checkpoint, texts, pairs, (), request, progress)
+
+
+def _quantised(
+    fp32: MeasuredGraph,
+    checkpoint: Checkpoint,
+    texts: tuple[str, ...],
+    pairs: tuple[StsPair, ...],
+    calibration: tuple[str, ...],
+    request: ExportRequest,
+    progress: Progress,
+) -> MeasuredGraph:
+    path = fp32.path.with_name("int8.onnx")
     token_ids = [fp32.encoder.token_ids(text) for text in calibration]
     quantise(fp32.path, path, word_bits=request.word_bits, calibration=token_ids)
     check_size(path, parameters=fp32.parameters, precision="int8")

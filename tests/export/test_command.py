@@ -73,6 +73,19 @@ def test_calibration_texts_of_a_file_or_the_record_fix_the_steps(tmp_path: Path)
     assert "Texts of one length may share a batch" in (tmp_path / "file" / "README.md").read_text(encoding="utf-8")
 
 
+def test_where_fixed_steps_do_not_pass_the_gate_they_are_found_in_each_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_student(tmp_path / "checkpoint", layers=2, recurrences=2)
+    write_record(tmp_path / "checkpoint", calibration_texts=["."])  # nothing like the texts of the gate
+    base = ["--checkpoint", str(tmp_path / "checkpoint"), "--max-sts-drop", "20"]
+    assert main([*base, "--out", str(tmp_path / "out")]) == 0
+    assert load_manifest(tmp_path / "out").activations == "dynamic"
+    error = capsys.readouterr().err
+    assert "with fixed steps int8 refused: mean cosine to fp32 is 0." in error
+    assert "steps are found in each pass instead" in error
+
+
 @pytest.mark.parametrize("content", [None, b"\n \n", b"\xff\xfe"])
 def test_a_calibration_file_without_text_is_refused(
     student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
