@@ -13,7 +13,7 @@ import numpy.typing as npt
 Vectors = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
 
-MORE_CANDIDATES = 10
+MORE_CANDIDATES = 2
 
 
 @dataclass(frozen=True)
