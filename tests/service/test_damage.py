@@ -19,7 +19,7 @@ from service.index.keeper import IndexKeeper
 from service.index.snapshots import SnapshotFolder
 from tests.service.test_keeper import DIM, EXACT, INVERTED, vectors, wait_for
 
-COUNT, SEARCHED, STORE = 500, 40, "documents.sqlite3"
+COUNT, SEARCHED, STORE = 500, 125, "documents.sqlite3"
 FLIPS = Counter({STORE: 40})  # of another file 6
 VECTORS = vectors(COUNT, seed=5)
 TEXTS = {f"d{n}": f"Ein Satz über {n} Dinge, {'lang ' * (n % 7)}genug." for n in range(COUNT)}
