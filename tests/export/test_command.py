@@ -86,6 +86,15 @@ def test_where_fixed_steps_do_not_pass_the_gate_they_are_found_in_each_pass(
     assert "steps are found in each pass instead" in error
 
 
+def test_calibration_texts_for_fp32_are_refused(
+    student: Path, sts_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--checkpoint", str(student), "--out", str(tmp_path / "out"), "--precision", "fp32"]
+    assert main([*arguments, "--calibration", str(sts_file)]) == 2
+    assert "--calibration is for --precision int8" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("content", [None, b"\n \n", b"\xff\xfe"])
 def test_a_calibration_file_without_text_is_refused(
     student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
