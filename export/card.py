@@ -19,8 +19,9 @@ DYNAMIC_LIMITATION = """\
   batch-mates. One at a time it is the same to the bit on the same machine.
 """
 STATIC_LIMITATION = """\
-- Activations are rounded with steps fixed by calibration texts. Texts of one length may share a batch: their vectors
-  stay the same to the bit on the same machine. Padding changes a vector's last digits.
+- Activations are rounded with steps fixed by calibration texts. Texts of one length may share a batch where the
+  processor's arithmetic keeps their vectors to the bit, which the service tries at its start. Padding changes the last
+  digits of a vector.
 """
 USE = """\
 With the service, from its repository:

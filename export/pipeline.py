@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -120,12 +121,13 @@ def _int8_graph(
 ) -> MeasuredGraph:
     """With fixed steps if there are calibration texts and it passes the gate, else with steps found in each pass."""
     progress(f"int8: {len(calibration):,} calibration texts" if calibration else "int8: no calibration texts")
+    quantised = partial(_quantised, fp32, checkpoint, texts, pairs, request=request, progress=progress)
     if calibration:
         try:
-            return _quantised(fp32, checkpoint, texts, pairs, calibration, request, progress)
+            return quantised(calibration)
         except Refused as exc:
             progress(f"with fixed steps {exc}: steps are found in each pass instead")
-    return _quantised(fp32, checkpoint, texts, pairs, (), request, progress)
+    return quantised(())
 
 
 def _quantised(
@@ -134,6 +136,7 @@ def _quantised(
     texts: tuple[str, ...],
     pairs: tuple[StsPair, ...],
     calibration: tuple[str, ...],
+    *,
     request: ExportRequest,
     progress: Progress,
 ) -> MeasuredGraph:

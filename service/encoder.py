@@ -128,10 +128,9 @@ class Encoder:
         """
         if self.manifest.activations != "static":
             return
-        rows = sorted(map(list, parity.input_ids), key=len)
-        tried = [rows[0], next((row for row in rows if len(row) > PASS_TOKENS // 4), rows[-1])]
-        self.shares_passes = True
-        self.shares_passes = all(self._is_same_in_company(row) for row in tried)
+        self.shares_passes = True  # `room` must know
+        rows = sorted((list(row) for row in parity.input_ids if self.room(len(row)) > 1), key=len)
+        self.shares_passes = all(self._is_same_in_company(row) for row in (*rows[:1], *rows[-1:]))
         if not self.shares_passes:
             logger.warning("texts do not share passes: on this processor their vectors would change by it")
 
