@@ -5,8 +5,9 @@ L tokens, D dims
 
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -53,12 +54,12 @@ class Encoder:
         Raises: TextTooLong: it does not fit and `truncate` is off.  InvalidInput: an unknown token id.
                 InferenceFailed: the model raised.
         """
-        return self.run([self.tokenise(text, truncate)])[0]
+        return self.run(self.tokenise([text], [truncate]))[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[Encoded]:
         """Embed texts, those of one length together where they may: the vectors that `encode` gives, to the bit."""
         by_length: dict[int, list[int]] = defaultdict(list)
-        tokenised = [self.tokenise(text) for text in texts]
+        tokenised = self.tokenise(texts)
         for position, one in enumerate(tokenised):
             by_length[len(one.input_ids)].append(position)
         found: dict[int, Encoded] = {}
@@ -73,16 +74,17 @@ class Encoder:
         """How many texts of so many tokens a pass takes."""
         return max(1, min(PASS_TOKENS, self.manifest.max_length) // max(1, length)) if self.shares_passes else 1
 
-    def tokenise(self, text: TextInput, truncate: bool = True) -> TokenisedText:
-        """The token ids of a text, cut to what the model reads.
+    def tokenise(self, texts: Sequence[TextInput], truncate: Iterable[bool] = repeat(True)) -> list[TokenisedText]:
+        """The token ids of each text, cut to what the model reads.
 
-        Raises: TextTooLong: it does not fit and `truncate` is off.  InvalidInput: an unknown token id.
+        Raises: TextTooLong: one does not fit and its `truncate` is off.  InvalidInput: an unknown token id.
         """
-        tokenised = self._tokenizer.tokenise(text) if isinstance(text, str) else self._given_ids(text)
-        if tokenised.full_length > self.manifest.max_length and not truncate:
-            raise TextTooLong(
-                f"has {tokenised.full_length} tokens; the model reads {self.manifest.max_length} (set truncate to true)"
-            )
+        of_strings = iter(self._tokenizer.tokenise_all([text for text in texts if isinstance(text, str)]))
+        tokenised = [next(of_strings) if isinstance(text, str) else self._given_ids(text) for text in texts]
+        whole = (one.full_length for one, may_cut in zip(tokenised, truncate, strict=False) if not may_cut)
+        longest, limit = max(whole, default=0), self.manifest.max_length
+        if longest > limit:
+            raise TextTooLong(f"has {longest} tokens; the model reads {limit} (set truncate to true)")
         return tokenised
 
     def run(self, texts: Sequence[TokenisedText]) -> list[Encoded]:

@@ -1,7 +1,7 @@
 """Makes vectors of queued texts, alone or together. Knows the encoder and the cache; knows no queue and no lock."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.cache import VectorCache
@@ -34,18 +34,18 @@ def encode_alone(work: Work, encode: Encode, cache: VectorCache | None) -> Finis
     return Finished(work, result, time.monotonic() - started_at)
 
 
-def tokenise_all(works: Iterable[Work], encoder: Encoder) -> tuple[list[Prepared], list[Finished]]:
-    """The texts that are ready for a pass, and those that failed already."""
-    prepared, failed = [], []
-    for work in works:
-        started_at = time.monotonic()
-        try:
-            tokens = encoder.tokenise(work.text, work.truncate)
-        except BaseException as exc:
-            failed.append(Finished(work, _failure(exc), time.monotonic() - started_at))
-        else:
-            prepared.append(Prepared(work, tokens, time.monotonic() - started_at))
-    return prepared, failed
+def tokenise_all(works: Sequence[Work], encoder: Encoder) -> tuple[list[Prepared], list[Finished]]:
+    """The texts that are ready for a pass, and those that failed; where one does, each is tried alone."""
+    started_at = time.monotonic()
+    try:
+        tokenised = encoder.tokenise([work.text for work in works], [work.truncate for work in works])
+    except BaseException as exc:
+        if len(works) == 1:
+            return [], [Finished(works[0], _failure(exc), time.monotonic() - started_at)]
+        parts = [tokenise_all([work], encoder) for work in works]
+        return [one for ready, _ in parts for one in ready], [one for _, failed in parts for one in failed]
+    share_s = (time.monotonic() - started_at) / max(1, len(works))
+    return [Prepared(work, tokens, share_s) for work, tokens in zip(works, tokenised, strict=True)], []
 
 
 def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCache | None) -> list[Finished]:

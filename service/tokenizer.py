@@ -8,6 +8,7 @@ import re
 import threading
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +77,15 @@ class Tokenizer:
         is_long = may_be_long and normalised_length(text) > LONG_TEXT_CHARS
         with self._long_text if is_long else nullcontext():
             (encoding,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode` it lets go of the GIL
+        return self._cut(encoding)
+
+    def tokenise_all(self, texts: Sequence[str]) -> list[TokenisedText]:
+        """Token ids of each text. Together where they are short: between two of them a thread may wait for the GIL."""
+        if sum(map(normalised_length, texts)) > LONG_TEXT_CHARS:
+            return [self.tokenise(text) for text in texts]
+        return [self._cut(encoding) for encoding in self._tokenizer.encode_batch_fast(texts)]
+
+    def _cut(self, encoding: tokenizers.Encoding) -> TokenisedText:
         ids: list[int] = encoding.ids
         full_length = len(ids)
         if full_length <= self.max_length:

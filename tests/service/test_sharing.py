@@ -75,7 +75,7 @@ def test_texts_of_one_length_share_passes_and_have_the_vectors_they_have_alone(e
         batch = await pool.encode(texts)
         await asyncio.to_thread(pool.close)
         assert batch.embeddings.tobytes() == alone.tobytes()
-        assert batch.tokens == sum(len(encoder.tokenise(text).input_ids) for text in texts)
+        assert batch.tokens == sum(len(encoder.tokenise([text])[0].input_ids) for text in texts)
         assert batch.inference_s > 0
 
     asyncio.run(scenario())
@@ -85,7 +85,7 @@ def test_texts_of_one_length_share_passes_and_have_the_vectors_they_have_alone(e
 
 def test_a_text_that_fails_in_company_fails_alone(encoder: Watched) -> None:
     texts = ALIKE[:20]
-    encoder.poison = encoder.tokenise(texts[7]).input_ids
+    encoder.poison = encoder.tokenise([texts[7]])[0].input_ids
 
     async def scenario() -> None:
         pool = pool_of(encoder)
@@ -142,7 +142,7 @@ def test_what_a_leaving_client_has_in_the_window_is_not_computed(encoder: Watche
         await asyncio.to_thread(pool.close)
 
     asyncio.run(scenario())
-    assert sum(encoder.passes) <= encoder.room(len(encoder.tokenise(ALIKE[0]).input_ids)) + 1
+    assert sum(encoder.passes) <= encoder.room(len(encoder.tokenise([ALIKE[0]])[0].input_ids)) + 1
 
 
 def test_long_texts_go_by_themselves_and_none_is_left_waiting(encoder: Watched) -> None:
@@ -195,7 +195,7 @@ def test_texts_that_wait_for_a_pass_count_as_waiting(encoder: Watched) -> None:
         encoder.opened.clear()
         asked = asyncio.create_task(pool.encode(ALIKE[:30]))
         await until(encoder.entered.is_set)
-        assert 30 - encoder.room(len(encoder.tokenise(ALIKE[0]).input_ids)) <= pool.depth < 30
+        assert 30 - encoder.room(len(encoder.tokenise([ALIKE[0]])[0].input_ids)) <= pool.depth < 30
         await asyncio.sleep(0.05)
         assert pool.trouble(stall_timeout_s=0.01) is not None
         encoder.opened.set()

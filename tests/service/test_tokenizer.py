@@ -30,6 +30,23 @@ def test_the_full_length_counts_what_was_cut(path: Path) -> None:
     assert tokenised.full_length > 50
 
 
+def test_texts_together_have_the_tokens_that_each_has_alone(path: Path) -> None:
+    tokenizer = Tokenizer(path, max_length=8)
+    for texts in ([*TEXTS, "guitar " * 50, ""], ["guitar " * 5000, *TEXTS], []):
+        assert tokenizer.tokenise_all(texts) == [tokenizer.tokenise(text) for text in texts]
+
+
+def test_a_long_text_is_not_tokenised_beside_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, alone = Tokenizer(path, max_length=8), []
+    tokenise = tokenizer.tokenise
+    monkeypatch.setattr(tokenizer, "tokenise", lambda text: (alone.append(text), tokenise(text))[1])
+    tokenizer.tokenise_all(TEXTS)
+    assert not alone
+    texts = ["\ufdfa" * 400] * 2  # each is 7,200 characters when it is normalised
+    tokenizer.tokenise_all(texts)
+    assert alone == texts
+
+
 def test_truncation_written_in_the_file_is_not_trusted(path: Path, tmp_path: Path) -> None:
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
     tokenizer.enable_truncation(4)
