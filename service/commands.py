@@ -20,6 +20,9 @@ from service.logs import configure_logging
 from service.settings import Settings, unknown_settings
 
 MALLOC_ARENAS = 2  # each keeps its own peak; see "Memory" in docs/service.md
+# How long a worker that comes back from the model may wait for the event loop to let it have the interpreter. Python's
+# own 5 ms is a pass or two.
+SWITCH_INTERVAL_S = 0.0002
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model, the documents or a setting is refused.
     """
     gc.disable()  # what a start makes stays; `settle` collects what does not, and turns it on again
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     from service.encoder import choose_encoder  # `info` must not pay for ONNX Runtime
     from service.memory import limit_arenas
 
@@ -43,12 +47,20 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     with bound_socket(settings.host, settings.port) as listener:
         with ThreadPoolExecutor(1) as importer:
             if usable_cpus() > 1:  # loading leaves the interpreter half of its time; on one core both would wait
-                importer.submit(import_module, "service.server")
+                importer.submit(_import_server)
             choice = choose_encoder(settings.model, settings.fallback_model)
+        _import_server()
         from service.runtime import load_runtime
         from service.server import serve as serve_runtime
 
         serve_runtime(load_runtime(settings, choice), listener)
+
+
+def _import_server() -> None:
+    from service.framework import import_framework
+
+    import_framework()
+    import_module("service.server")
 
 
 def embed(options: argparse.Namespace, settings: Settings) -> None:

@@ -5,7 +5,6 @@ noticed), then listening ends, accepted requests finish, and the process exits w
 """
 
 import socket
-import sys
 import time
 from types import FrameType
 
@@ -16,10 +15,6 @@ from service.connection import Connection
 from service.listener import listen
 from service.memory import settle
 from service.runtime import Runtime
-
-# How long a worker that comes back from the model may wait for the event loop to let it have the interpreter. Python's
-# own 5 ms is a pass or two.
-SWITCH_INTERVAL_S = 0.0002
 
 
 class Server(uvicorn.Server):
@@ -52,7 +47,6 @@ def serve(runtime: Runtime, listener: socket.socket) -> None:
 
     Raises: StartError: another process has come to listen on the port meanwhile.
     """
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     settings = runtime.settings
     app = create_app(runtime)
     settle()

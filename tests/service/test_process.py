@@ -87,6 +87,14 @@ def search(service: Service) -> Any:
     return response.json()["results"]
 
 
+def test_the_description_of_the_api_is_made_when_it_is_asked_for(tiny_model: Path, tmp_path: Path) -> None:
+    with running(tiny_model, tmp_path / "data") as service:
+        described = service.client.get("/openapi.json").json()
+        assert described["paths"]["/embed"]["post"]["requestBody"]
+        assert "EmbedRequest" in described["components"]["schemas"]
+        assert service.client.get("/docs").status_code == 200
+
+
 def test_documents_survive_kill_9_with_the_same_answer(tiny_model: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(tiny_model, data) as service:
