@@ -4,7 +4,7 @@ import pydantic
 
 
 def import_framework() -> None:
-    """Import FastAPI, but not make what its models of OpenAPI validate with: a quarter of its time, and /docs alone asks.
+    """Import FastAPI, but do not make what its models of OpenAPI validate with: a quarter of its time, for /docs alone.
 
     Models that are declared meanwhile inherit pydantic's `defer_build`; they are made complete when first used.
     """
