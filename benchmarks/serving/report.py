@@ -27,6 +27,8 @@ weights of all-MiniLM-L6-v2. int8 is one file for all: the artifact of `python -
 themselves get its graph without the pooling. sentence-transformers and fastembed are libraries: they run in the same
 small FastAPI server (`benchmarks/serving/servers/library.py`), one request at a time on all cores. The 25-line server
 is `benchmarks/serving/servers/plain.py`. Ours logs each request; the others' request logs are off.
+Search beside FAISS, milvus-lite and txtai, as documents grow: [benchmarks-search.md](benchmarks-search.md). All servers
+alive at once: [benchmarks-together.md](benchmarks-together.md).
 """
 LOADS_NOTE = """A client has one connection and one request under way. A request of one text has one sentence; the
 others have texts of mixed length. No two texts in flight are the same. In brackets: times ours."""
