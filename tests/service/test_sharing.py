@@ -12,8 +12,9 @@ import pytest
 from service.artifact import load_parity
 from service.cache import VectorCache
 from service.encoder import PASS_TOKENS, Encoded, Encoder, load_encoder
-from service.errors import InferenceFailed, TextTooLong
-from service.fair_queue import LONG_TEXT, InputError
+from service.errors import InferenceFailed, InvalidInput, TextTooLong
+from service.fair_queue import LONG_TEXT, InputError, Work
+from service.passes import tokenise_all
 from service.pool import EncoderPool
 from service.settings import BUNDLED_MODEL
 from service.tokenizer import TokenisedText
@@ -107,6 +108,13 @@ def test_a_text_that_may_not_be_cut_fails_before_its_pass(encoder: Watched) -> N
         await asyncio.to_thread(pool.close)
 
     asyncio.run(scenario())
+
+
+def test_of_texts_that_are_tokenised_together_those_that_fail_fail_alone(encoder: Watched) -> None:
+    works = [Work("first", True), Work("word " * 400, False), Work((10**9,), True), Work("last", False)]
+    prepared, failed = tokenise_all(works, encoder)
+    assert [one.work.text for one in prepared] == ["first", "last"]
+    assert [type(one.result) for one in failed] == [TextTooLong, InvalidInput]
 
 
 def test_a_lone_text_beside_a_large_request_waits_for_some_passes_at_most(encoder: Watched) -> None:
