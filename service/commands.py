@@ -7,13 +7,13 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import orjson
 
 from service.artifact import load_manifest
 from service.cpus import usable_cpus
 from service.errors import InvalidInput, StartError
+from service.framework import import_server
 from service.index.milvus_address import EMBEDDED
 from service.listener import bound_socket
 from service.logs import configure_logging
@@ -47,20 +47,13 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
     with bound_socket(settings.host, settings.port) as listener:
         with ThreadPoolExecutor(1) as importer:
             if usable_cpus() > 1:  # loading leaves the interpreter half of its time; on one core both would wait
-                importer.submit(_import_server)
+                importer.submit(import_server)
             choice = choose_encoder(settings.model, settings.fallback_model)
-        _import_server()
+        import_server()
         from service.runtime import load_runtime
         from service.server import serve as serve_runtime
 
         serve_runtime(load_runtime(settings, choice), listener)
-
-
-def _import_server() -> None:
-    from service.framework import import_framework
-
-    import_framework()
-    import_module("service.server")
 
 
 def embed(options: argparse.Namespace, settings: Settings) -> None:
