@@ -27,18 +27,12 @@ from transformers import PreTrainedTokenizerFast
 from training.config import TokenizerConfig
 from training.corpora.corpus import Corpus
 from training.corpora.plan import language_shares
+from training.scripts import JOINED, SPELLINGS
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_START = "▁"
 # Chinese and Japanese run words together: a mark before a sentence's first character would only split its statistics.
 UNSPACED_SCRIPT = r"\p{Han}\p{Hiragana}\p{Katakana}"
-# Arabic writes its article, and the particles before it, onto the noun: cut off, "the dog" and "a dog" share a piece.
-ARABIC_ARTICLE = r"(?:^|(?<=[^\p{Arabic}\s])|\s)(?:[وف]?(?:[بك]?ال|لل))(?=\p{Arabic}{3})"
-ARABIC_SPELLING = {
-    "[\u064b-\u065f\u0670\u0640]": "",  # vowel signs, tatweel
-    "[\u0623\u0625\u0622\u0671]": "\u0627",  # forms of alef
-    "\u0649": "\u064a",  # alef maqsura
-}
 
 
 def train_tokenizer(
@@ -49,13 +43,13 @@ def train_tokenizer(
     steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
     if config.lowercase:
         steps += [normalizers.Lowercase(), normalizers.Replace("i\u0307", "i")]  # lower("İ") carries a stray dot
-    steps += [normalizers.Replace(Regex(found), written) for found, written in ARABIC_SPELLING.items()]
+    steps += [normalizers.Replace(Regex(found), written) for found, written in SPELLINGS.items()]
     steps.append(normalizers.Replace(Regex(r"\s+"), " "))
     steps.append(normalizers.Strip())
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(ARABIC_ARTICLE), "isolated"),
+            pre_tokenizers.Split(Regex("|".join(JOINED)), "isolated"),
             pre_tokenizers.WhitespaceSplit(),
             pre_tokenizers.Punctuation(),
             pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always"),

@@ -7,10 +7,11 @@ import pytest
 
 from tests.training.files import write
 from training.config import RunConfig
-from training.corpora import glosses
+from training.corpora import dictionary as dictionaries
 from training.corpora.config import CorpusConfig, SourceConfig
 from training.corpora.corpus import Corpus
-from training.corpora.glosses import NULL, Dictionary, model_one
+from training.corpora.dictionary import NULL, Dictionary, model_one, stemmer
+from training.corpora.glosses import gloss
 from training.corpora.mix import build_corpus
 from training.corpora.plan import sampling_plan
 from training.errors import ConfigError
@@ -31,25 +32,40 @@ def generator() -> np.random.Generator:
 
 def test_a_gloss_has_the_words_of_a_translation() -> None:
     """Word by word, in English order, without the article, which Czech lacks."""
-    dictionary = Dictionary(PAIRS)
+    dictionary = Dictionary(PAIRS, "cs")
     assert len(dictionary) == len(NOUNS) + len(VERBS) + 2  # . and !
-    assert dictionary.gloss("The horse drinks.", generator()) == "kůň pije ."
-    assert dictionary.gloss("sleeps the DOG", generator()) == "spí pes"
+    assert gloss("The horse drinks.", dictionary, generator()) == "kůň pije ."
+    assert gloss("sleeps the DOG", dictionary, generator()) == "spí pes"
 
 
 def test_an_unknown_word_stays_and_too_many_make_no_gloss() -> None:
-    dictionary = Dictionary(PAIRS)
-    assert dictionary.gloss("The zebra sleeps.", generator()) == "zebra spí ."
-    assert dictionary.gloss("Zebras and lions never sleep.", generator()) is None
-    assert dictionary.gloss("The", generator()) is None
+    dictionary = Dictionary(PAIRS, "cs")
+    assert gloss("The zebra sleeps.", dictionary, generator()) == "zebra spí ."
+    assert gloss("Zebras and lions never sleep.", dictionary, generator()) is None
+    assert gloss("The", dictionary, generator()) is None
 
 
 def test_candidates_are_drawn_by_probability() -> None:
-    dictionary = Dictionary([("bank", "banka")] * 12 + [("bank", "břeh")] * 3)
+    dictionary = Dictionary([("bank", "banka")] * 12 + [("bank", "břeh")] * 3, "cs")
     drawn = generator()
-    glosses = [dictionary.gloss("bank", drawn) for _ in range(200)]
+    glosses = [gloss("bank", dictionary, drawn) for _ in range(200)]
     assert set(glosses) == {"banka", "břeh"}
     assert 130 < glosses.count("banka") < 190  # 0.8 of them
+
+
+def test_a_form_that_was_never_seen_is_found_by_its_stem() -> None:
+    """In the form that the language writes most often."""
+    dictionary = Dictionary([("Horses", "Pferde")] * 3 + [("Horses", "Pferden")] * 2, "de")
+    assert {gloss("horses", dictionary, generator()) for _ in range(9)} <= {"pferde", "pferden"}
+    assert gloss("horse", dictionary, generator()) == "pferde"
+    assert gloss("zebra", dictionary, generator()) is None
+
+
+def test_a_language_without_a_stemmer_keeps_its_words_as_they_are() -> None:
+    assert stemmer("cs")("kočkami") == stemmer("cs")("kočky")
+    assert stemmer("ko")("친구를") == "친구를"
+    dictionary = Dictionary([("Friends", "친구를")] * 5, "ko")
+    assert gloss("friend", dictionary, generator()) == "친구를"
 
 
 def test_translation_probabilities_of_a_source_word_add_up_to_one() -> None:
@@ -63,15 +79,15 @@ def test_translation_probabilities_of_a_source_word_add_up_to_one() -> None:
 
 
 def test_only_so_many_cells_are_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glosses, "MAX_CELLS", 12 * 18)  # the dogs and the cats, of 12 to 20 cells each
-    dictionary = Dictionary(PAIRS)
-    assert "kočka" in str(dictionary.gloss("cat sleeps", generator()))
-    assert "child" in str(dictionary.gloss("child sleeps", generator()))
+    monkeypatch.setattr(dictionaries, "MAX_CELLS", 12 * 18)  # the dogs and the cats, of 12 to 20 cells each
+    dictionary = Dictionary(PAIRS, "cs")
+    assert "kočka" in str(gloss("cat sleeps", dictionary, generator()))
+    assert "child" in str(gloss("child sleeps", dictionary, generator()))
 
 
 def test_a_dictionary_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="needs pairs"):
-        Dictionary([])
+        Dictionary([], "cs")
 
 
 CONFIG = CorpusConfig(

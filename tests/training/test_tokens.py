@@ -56,32 +56,82 @@ def test_case_width_and_spacing_do_not_change_the_ids(tokenizer) -> None:
     assert tokenizer.encode("ｉｓｔａｎｂｕｌ'da bir adam").ids == plain
 
 
-ARABIC = ["رجل يعزف", "كلب يركض في حديقة", "ذهب إلى آخر"]
+JOINED = [
+    "رجل يعزف",
+    "كلب يركض في حديقة",
+    "ذهب إلى آخر",
+    "мальчик играет",
+    "개가 뛴다",
+    "ギターをひく",
+    "हिन्दी ज़रा हाँ।",
+]
 
 
 @pytest.fixture(scope="module")
-def arabic_tokenizer():
-    index = np.arange(3, dtype=np.int32)
-    corpus = Corpus([*ENGLISH, *ARABIC], 3, index, index + 3, ["ar"], ["news"], np.zeros_like(index), index * 0)
-    return train_tokenizer(corpus, TokenizerConfig(vocab_size=120), seed=1)
+def joined_tokenizer():
+    """Of text whose scripts join words, or spell them in several ways."""
+    index = np.arange(len(JOINED), dtype=np.int32)
+    english = (ENGLISH * len(JOINED))[: len(JOINED)]
+    codes = np.zeros_like(index)
+    corpus = Corpus([*english, *JOINED], len(JOINED), index, index + len(JOINED), ["ar"], ["news"], codes, codes)
+    return train_tokenizer(corpus, TokenizerConfig(vocab_size=200), seed=1)
+
+
+def pieces(tokenizer, text: str) -> list[str]:
+    return tokenizer.encode(text, add_special_tokens=False).tokens
+
+
+def words(tokenizer, text: str) -> list[str]:
+    """Where BPE may join pieces: what the text is cut into before it."""
+    text = tokenizer.normalizer.normalize_str(text)
+    return [word.removeprefix("▁") for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
 
 
 @pytest.mark.parametrize("joined", ["الرجل", "والرجل", "بالرجل", "للرجل"])
-def test_an_arabic_noun_has_the_same_pieces_with_and_without_its_article(arabic_tokenizer, joined: str) -> None:
-    encode = arabic_tokenizer.encode
-    noun, pieces = encode("رجل", add_special_tokens=False).tokens, encode(joined, add_special_tokens=False).tokens
-    assert pieces[-len(noun) :] == noun
-    assert len(pieces) > len(noun)
-    assert encode(f"كلب {joined}").tokens[-len(noun) - 1 : -1] == noun
+def test_an_arabic_noun_has_the_same_pieces_with_and_without_its_article(joined_tokenizer, joined: str) -> None:
+    noun, found = pieces(joined_tokenizer, "رجل"), pieces(joined_tokenizer, joined)
+    assert found[-len(noun) :] == noun
+    assert len(found) > len(noun)
+    assert pieces(joined_tokenizer, f"كلب {joined}")[-len(noun) :] == noun
 
 
-def test_arabic_spelling_variants_have_the_same_ids(arabic_tokenizer) -> None:
-    assert arabic_tokenizer.encode("ذَهَبَ إِلَى آخـــر").ids == arabic_tokenizer.encode("ذهب الى اخر").ids
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("حديقتها مدينة", ["حديقت", "ها", "مدين", "ة"]),  # her garden, town
+        ("المعلمون", ["ال", "معلم", "ون"]),  # the teachers
+        ("في كرة", ["في", "كرة"]),  # too short to be cut
+        ("большими городами", ["больш", "ими", "город", "ами"]),  # by large cities
+        ("학교에서 친구들을", ["학교", "에서", "친구", "들을"]),  # at school, friends
+        ("나는 가", ["나는", "가"]),
+        ("ギターを弾いている男性", ["ギター", "を", "弾", "いている", "男性"]),  # a man who plays the guitar
+        ("这个男人在弹吉他", ["这个男人在弹吉他"]),
+        ("Die Gitarre", ["die", "gitarre"]),
+    ],
+)
+def test_words_are_cut_where_their_script_joins_them(joined_tokenizer, text: str, expected: list[str]) -> None:
+    assert words(joined_tokenizer, text) == expected
 
 
-def test_a_short_arabic_word_and_another_script_keep_their_al(arabic_tokenizer) -> None:
-    assert "".join(arabic_tokenizer.encode("الى", add_special_tokens=False).tokens) == "▁الي"
-    assert "".join(arabic_tokenizer.encode("album", add_special_tokens=False).tokens).startswith("▁a")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ذَهَبَ إِلَى آخـــر", "ذهب الى اخر"),
+        ("हिन्दी ज़रा हाँ।", "हिंदी जरा हां."),
+        ("\u0915\u094d\u200d\u0937", "\u0915\u094d\u0937"),  # a joiner between two letters
+    ],
+)
+def test_spelling_variants_have_the_same_ids(joined_tokenizer, one: str, other: str) -> None:
+    assert joined_tokenizer.encode(one).ids == joined_tokenizer.encode(other).ids
+
+
+def test_a_joiner_outside_devanagari_stays(joined_tokenizer) -> None:
+    assert joined_tokenizer.normalizer.normalize_str("👨\u200d👩") == "👨\u200d👩"
+
+
+def test_a_short_arabic_word_and_another_script_keep_their_al(joined_tokenizer) -> None:
+    assert "".join(pieces(joined_tokenizer, "الى")) == "▁الي"
+    assert "".join(pieces(joined_tokenizer, "album")).startswith("▁a")
 
 
 def test_the_transformers_wrapper_gives_the_same_ids(tokenizer, tmp_path) -> None:

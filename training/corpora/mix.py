@@ -22,8 +22,9 @@ from tqdm import tqdm
 
 from training.corpora.config import CorpusConfig
 from training.corpora.corpus import Corpus
+from training.corpora.dictionary import MAX_PAIRS
 from training.corpora.filters import PairFilter
-from training.corpora.glosses import MAX_PAIRS, GlossSource
+from training.corpora.glosses import GlossSource
 from training.corpora.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.readers import find_pair_file, read_pairs
 from training.corpora.report import CorpusReport

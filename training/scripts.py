@@ -1,0 +1,36 @@
+"""What some scripts write together, and what they spell in more ways than one. Regular expressions; no vocabulary.
+
+A piece is learnt from the sentences that hold it. Where a language has few, a noun should not be one piece bare,
+another with its article and a third in the plural: what is written onto words is cut off, and spellings are folded. By
+script, for a text does not say its language. What it is worth: docs/experiments.md, "Words cut where they are joined".
+
+A cut costs tokens: these are of the scripts in which it bought more than it cost.
+"""
+
+from __future__ import annotations
+
+# Each match becomes a word of its own, and so does what is left on its either side.
+JOINED = [
+    # Arabic: the article, the particles before it; endings of gender, number and possession.
+    r"(?:^|(?<=[^\p{Arabic}\s])|\s)(?:[وف]?(?:[بك]?ال|لل))(?=\p{Arabic}{3})",
+    r"(?<=\p{Arabic}{3})(?:هما|ها|هم|هن|نا|كم|ات|ون|ين|ان|يه|ية|ه|ة|ي)(?=$|[^\p{Arabic}])",
+    # Russian: endings of case, gender and number, and of verbs that look like them.
+    r"(?<=\p{Cyrillic}{3})(?:ями|ами|ого|его|ому|ему|ыми|ими|ых|их|ов|ев|ах|ях|ой|ей|ый|ий|ая|яя|ое|ее|ые|ие"
+    r"|ам|ям|ом|ем|ую|юю|[аяоеыиуюь])(?=$|[^\p{Cyrillic}])",
+    # Korean: the particles after a noun.
+    r"(?<=\p{Hangul}{2})(?:은|는|이|가|을|를|의|에|에서|에게|으로|로|와|과|도|들|들이|들은|들을|들의)(?=$|[^\p{Hangul}])",
+    # Japanese: loanwords are in katakana, particles and endings in hiragana; a change of script ends a word.
+    r"[\p{Katakana}ー]+",
+    r"\p{Hiragana}+",
+]
+
+# What is written in place of each match, in this order.
+SPELLINGS = {
+    "[\u064b-\u065f\u0670\u0640]": "",  # Arabic vowel signs, tatweel
+    "[\u0623\u0625\u0622\u0671]": "\u0627",  # forms of alef
+    "\u0649": "\u064a",  # alef maqsura
+    r"\u093c|(?<=\p{Devanagari})[\u200c\u200d]": "",  # the dot of Devanagari's borrowed sounds; joiners
+    "\u0901": "\u0902",  # candrabindu, as anusvara
+    "[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[\u0915-\u092e])": "\u0902",  # a nasal before a stop, as anusvara
+    "\u0964": ".",  # danda
+}
