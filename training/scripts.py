@@ -9,10 +9,12 @@ A cut costs tokens: these are of the scripts in which it bought more than it cos
 
 from __future__ import annotations
 
+# Arabic's article and the particles before it: cut first, so that endings are found in what is left.
+ARTICLES = r"(?:^|(?<=[^\p{Arabic}\s])|\s)(?:[وف]?(?:[بك]?ال|لل))(?=\p{Arabic}{3})"
+
 # Each match becomes a word of its own, and so does what is left on its either side.
 JOINED = [
-    # Arabic: the article, the particles before it; endings of gender, number and possession.
-    r"(?:^|(?<=[^\p{Arabic}\s])|\s)(?:[وف]?(?:[بك]?ال|لل))(?=\p{Arabic}{3})",
+    # Arabic: endings of gender, number and possession.
     r"(?<=\p{Arabic}{3})(?:هما|ها|هم|هن|نا|كم|ات|ون|ين|ان|يه|ية|ه|ة|ي)(?=$|[^\p{Arabic}])",
     # Russian: endings of case, gender and number, and of verbs that look like them.
     r"(?<=\p{Cyrillic}{3})(?:ями|ами|ого|его|ому|ему|ыми|ими|ых|их|ов|ев|ах|ях|ой|ей|ый|ий|ая|яя|ое|ее|ые|ие"
@@ -20,9 +22,11 @@ JOINED = [
     # Korean: the particles after a noun.
     r"(?<=\p{Hangul}{2})(?:은|는|이|가|을|를|의|에|에서|에게|으로|로|와|과|도|들|들이|들은|들을|들의)(?=$|[^\p{Hangul}])",
     # Japanese: loanwords are in katakana, particles and endings in hiragana; a change of script ends a word.
-    r"[\p{Katakana}ー]+",
-    r"\p{Hiragana}+",
+    r"\p{Katakana}[\p{Katakana}ー]*",
+    r"\p{Hiragana}[\p{Hiragana}ー]*",
 ]
+
+DEVANAGARI_STOPS = "\u0915-\u0918\u091a-\u091d\u091f-\u0922\u0924-\u0927\u092a-\u092d"  # k to gh, c to jh, ..
 
 # What is written in place of each match, in this order.
 SPELLINGS = {
@@ -31,6 +35,7 @@ SPELLINGS = {
     "\u0649": "\u064a",  # alef maqsura
     r"\u093c|(?<=\p{Devanagari})[\u200c\u200d]": "",  # the dot of Devanagari's borrowed sounds; joiners
     "\u0901": "\u0902",  # candrabindu, as anusvara
-    "[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[\u0915-\u092e])": "\u0902",  # a nasal before a stop, as anusvara
+    f"[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[{DEVANAGARI_STOPS}])": "\u0902",  # a nasal before a stop, as anusvara
     "\u0964": ".",  # danda
+    r"(?<=\p{Cyrillic})\u0301": "",  # the stress mark of dictionaries
 }

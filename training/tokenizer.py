@@ -27,12 +27,12 @@ from transformers import PreTrainedTokenizerFast
 from training.config import TokenizerConfig
 from training.corpora.corpus import Corpus
 from training.corpora.plan import language_shares
-from training.scripts import JOINED, SPELLINGS
+from training.scripts import ARTICLES, JOINED, SPELLINGS
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_START = "▁"
 # Chinese and Japanese run words together: a mark before a sentence's first character would only split its statistics.
-UNSPACED_SCRIPT = r"\p{Han}\p{Hiragana}\p{Katakana}"
+UNSPACED_SCRIPT = r"\p{Han}\p{Hiragana}\p{Katakana}ー"
 
 
 def train_tokenizer(
@@ -49,6 +49,7 @@ def train_tokenizer(
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
+            pre_tokenizers.Split(Regex(ARTICLES), "isolated"),
             pre_tokenizers.Split(Regex("|".join(JOINED)), "isolated"),
             pre_tokenizers.WhitespaceSplit(),
             pre_tokenizers.Punctuation(),

@@ -100,11 +100,13 @@ def test_an_arabic_noun_has_the_same_pieces_with_and_without_its_article(joined_
     [
         ("حديقتها مدينة", ["حديقت", "ها", "مدين", "ة"]),  # her garden, town
         ("المعلمون", ["ال", "معلم", "ون"]),  # the teachers
+        ("السنة العين", ["ال", "سنة", "ال", "عين"]),  # the article's letters do not make a short noun long
         ("في كرة", ["في", "كرة"]),  # too short to be cut
         ("большими городами", ["больш", "ими", "город", "ами"]),  # by large cities
         ("학교에서 친구들을", ["학교", "에서", "친구", "들을"]),  # at school, friends
         ("나는 가", ["나는", "가"]),
         ("ギターを弾いている男性", ["ギター", "を", "弾", "いている", "男性"]),  # a man who plays the guitar
+        ("らーめんとコーヒー", ["らーめんと", "コーヒー"]),
         ("这个男人在弹吉他", ["这个男人在弹吉他"]),
         ("Die Gitarre", ["die", "gitarre"]),
     ],
@@ -118,11 +120,16 @@ def test_words_are_cut_where_their_script_joins_them(joined_tokenizer, text: str
     [
         ("ذَهَبَ إِلَى آخـــر", "ذهب الى اخر"),
         ("हिन्दी ज़रा हाँ।", "हिंदी जरा हां."),
+        ("госуда́рство", "государство"),
         ("\u0915\u094d\u200d\u0937", "\u0915\u094d\u0937"),  # a joiner between two letters
     ],
 )
 def test_spelling_variants_have_the_same_ids(joined_tokenizer, one: str, other: str) -> None:
     assert joined_tokenizer.encode(one).ids == joined_tokenizer.encode(other).ids
+
+
+def test_a_nasal_before_a_nasal_is_another_word(joined_tokenizer) -> None:
+    assert joined_tokenizer.normalizer.normalize_str("जन्म") == "जन्म"
 
 
 def test_a_joiner_outside_devanagari_stays(joined_tokenizer) -> None:

@@ -24,13 +24,14 @@ from training.corpora.tsv import Pair
 
 MAX_PAIRS = 60_000  # that a dictionary is learnt from; more changes frequent words little
 MAX_CELLS = 10_000_000  # of these pairs, the first: 90 bytes each while it is learnt
-MAX_WORDS = 40  # of a sentence
+MAX_WORDS = 40  # of a sentence, that are learnt from
 ITERATIONS = 6  # of EM
 NULL = 0  # the source word that stands for none
 MIN_SCORE = 0.02  # of t(other | English) t(English | other)
 MIN_COUNT = 1.5  # expected occurrences of the two words as each other's translation
 CANDIDATES = 3  # of an English word
 FREQUENT = 0.02  # of all sentences: so frequent a word without a counterpart is one the language lacks ("the")
+FREQUENT_COUNT = 30  # sentences, at least
 STEMMERS = {  # Snowball's, by language code; without one, words of the other side stay as they are
     "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
     "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian", "fi": "finnish", "fr": "french", "ga": "irish",
@@ -54,7 +55,7 @@ class Dictionary:
     def __init__(self, pairs: Sequence[Pair], language: str) -> None:
         if not pairs:
             raise ValueError("a dictionary needs pairs to learn from")
-        sides = [(words_of(english), words_of(other)) for english, other in pairs[:MAX_PAIRS]]
+        sides = [(words_of(english)[:MAX_WORDS], words_of(other)[:MAX_WORDS]) for english, other in pairs[:MAX_PAIRS]]
         cells = np.cumsum([(len(left) + 1) * (len(right) + 1) for left, right in sides])
         sides = sides[: np.searchsorted(cells, MAX_CELLS)]
         self._by_word = _Candidates(sides)
@@ -74,12 +75,10 @@ class Dictionary:
 
         None: neither has one.  "": a frequent word that the language lacks.
         """
-        if self._by_word.is_lacking(word):
-            return ""
         found = self._by_word.draw(word, generator)
-        if found is None and (found := self._by_stem.draw(self._stem_english(word), generator)) is not None:
-            found = self._usual[found]
-        return found
+        if found is None and (stem := self._by_stem.draw(self._stem_english(word), generator)) is not None:
+            found = self._usual[stem]
+        return "" if found is None and self._by_word.is_lacking(word) else found
 
 
 class _Candidates:
@@ -98,7 +97,7 @@ class _Candidates:
             if len(best):
                 score = row.data[best]
                 self._found[word] = [other.words[i] for i in row.indices[best]], score / score.sum()
-        frequent = english.sentence_counts() >= FREQUENT * len(sides)
+        frequent = english.sentence_counts() >= max(FREQUENT * len(sides), FREQUENT_COUNT)
         self._lacking = {word for word, i in english.numbers.items() if frequent[i] and word not in self._found}
 
     def __len__(self) -> int:
@@ -133,8 +132,8 @@ class _Side:
 
 
 def words_of(text: str) -> list[str]:
-    """Lower-case words and punctuation marks, the first `MAX_WORDS`."""
-    return [word for word, _ in WORDS.pre_tokenize_str(text.lower())][:MAX_WORDS]
+    """Lower-case words and punctuation marks."""
+    return [word for word, _ in WORDS.pre_tokenize_str(text.lower())]
 
 
 def stemmer(language: str) -> Callable[[str], str]:
