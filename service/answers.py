@@ -99,14 +99,9 @@ def internal_error_response(path: str) -> Response:
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """('body', 'inputs', 'list[str]', 3) -> inputs[3]; the tags of a union's members say nothing to a client.
-
-    ('body', 'inputs', 'pairs', 'pairs', 0) -> inputs.pairs[0]: a tag that is its member's first field.
-    """
+    """('body', 'inputs', 'list[str]', 3) -> inputs[3]; the tags of a union's members say nothing to a client."""
     place = ""
-    for part, before in zip(location[1:], location, strict=False):
-        if part == before and isinstance(part, str):
-            continue
+    for part in location[1:]:
         if isinstance(part, int):
             place += f"[{part}]"
         elif part.isidentifier() and part not in {"str", "int"}:

@@ -14,7 +14,7 @@ from service.artifact import load_manifest
 from service.cpus import usable_cpus
 from service.errors import InvalidInput, StartError
 from service.framework import import_server
-from service.index.milvus_address import EMBEDDED
+from service.index.milvus_address import EMBEDDED, milvus_address
 from service.listener import bound_socket
 from service.logs import configure_logging
 from service.settings import Settings, unknown_settings
@@ -39,6 +39,8 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 
     limit_arenas(MALLOC_ARENAS)
     configure_logging(settings.log_level)
+    if settings.index != EMBEDDED:
+        milvus_address(settings.index)  # before it is logged: refuses one with a password
     logger.info("settings", extra=settings.model_dump(mode="json"))
     for name, meant in unknown_settings().items():
         logger.warning("no such setting: it does nothing", extra={"variable": name, "meant": meant})

@@ -1,4 +1,4 @@
-"""One client's connection: uvicorn's, with bounds on what comes before a body. Knows HTTP/1.1; knows no route."""
+"""One client's connection: uvicorn's, with bounds on how long it waits for heads, bodies, readers. Knows no route."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,6 +9,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 1024  # a URL and headers; what the system gives at once, 256 KiB at most, is read all the same
 HEAD_TIMEOUT_S = 30.0  # until the first request, or the end of a head that has begun
+REST_TIMEOUT_S = 30.0  # until the end of a body whose request is answered already: it is refused, and thrown away
+READ_TIMEOUT_S = 60.0  # for a client to read of its answers, as the system tells: a megabyte or so at a time
 TOO_LARGE = b'{"error":"the URL and the headers have more than %d bytes","error_type":"Validation"}' % MAX_HEAD_BYTES
 REFUSAL = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
@@ -17,7 +19,10 @@ REFUSAL = (
 
 
 class Connection(HttpToolsProtocol):
-    """Ends a connection whose head is too long or does not come: what bounds bodies and requests sees neither.
+    """Ends a connection that keeps the service waiting where what bounds bodies and requests does not see it.
+
+    That is one whose head is too long or does not come, whose refused body does not end, or whose client does not read:
+    answers that nobody reads would stay in memory.
 
     A request that asks for another protocol is answered in this one (RFC 9110, section 7.8), as Java's client expects,
     which asks for HTTP/2. The parser stops at such a head, so another one goes on with the body.
@@ -28,16 +33,18 @@ class Connection(HttpToolsProtocol):
         self.parser = _Parser(self, self._go_on)
         self._is_in_head = True
         self._head_bytes = 0
-        self._patience: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None  # with what the client has to send
+        self._reader_patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request, not for ever."""
         super().connection_made(transport)
-        self._wait_for_head()
+        self._wait(HEAD_TIMEOUT_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._stop_waiting()
+        self._stop_waiting_for_reader()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -49,7 +56,7 @@ class Connection(HttpToolsProtocol):
                 self.transport.write(REFUSAL)
                 self.transport.close()
             elif self._patience is None and self._head_bytes:
-                self._wait_for_head()
+                self._wait(HEAD_TIMEOUT_S)
 
     def on_headers_complete(self) -> None:
         """A request begins."""
@@ -63,7 +70,26 @@ class Connection(HttpToolsProtocol):
             return
         self._is_in_head = True
         self._head_bytes = 0
+        self._stop_waiting()
         super().on_message_complete()
+        if self.cycle.response_complete:  # uvicorn has stopped counting when the rest of the body came
+            self._wait(HEAD_TIMEOUT_S)
+
+    def on_response_complete(self) -> None:
+        """A request is answered; one that was refused may have a body to come still."""
+        super().on_response_complete()
+        if not self._is_in_head and not self.transport.is_closing():
+            self._wait(REST_TIMEOUT_S)
+
+    def pause_writing(self) -> None:
+        """The client has more to read than it reads."""
+        super().pause_writing()
+        self._wait_for_reader()
+
+    def resume_writing(self) -> None:
+        """It has read most of it."""
+        super().resume_writing()
+        self._stop_waiting_for_reader()
 
     def _go_on(self, data: bytes) -> None:
         """Parse what follows the head of a request that asked for another protocol."""
@@ -72,13 +98,28 @@ class Connection(HttpToolsProtocol):
         self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(b"%b: %b\r\n" % header for header in framing))
         self.parser.feed_data(data)
 
-    def _wait_for_head(self) -> None:
-        self._patience = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
+    def _wait(self, timeout_s: float) -> None:
+        self._patience = self.loop.call_later(timeout_s, self.transport.close)
 
     def _stop_waiting(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+
+    def _wait_for_reader(self) -> None:
+        unread_bytes = self.transport.get_write_buffer_size()
+        self._reader_patience = self.loop.call_later(READ_TIMEOUT_S, self._end_unless_read, unread_bytes)
+
+    def _end_unless_read(self, unread_bytes: int) -> None:
+        if self.transport.get_write_buffer_size() < unread_bytes:
+            self._wait_for_reader()
+        else:
+            self.transport.abort()  # `close` would wait for the reader
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._reader_patience is not None:
+            self._reader_patience.cancel()
+            self._reader_patience = None
 
 
 class _Parser(httptools.HttpRequestParser):

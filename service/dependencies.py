@@ -42,15 +42,26 @@ class Embedder:
         self._facts: RequestFacts = request.state.facts
 
     async def embed(
-        self, texts: Sequence[TextInput], *, name: str, place: Place | None = None, truncate: bool = True
+        self,
+        texts: Sequence[TextInput],
+        *,
+        name: str,
+        place: Place | None = None,
+        truncate: bool = True,
+        dimensions: int | None = None,
     ) -> EncodedBatch:
         """Embed texts in their order. name, place: what a message calls all of them, and one; default: name[position].
 
-        Raises: InvalidInput: none, too many, or an empty one.  TextTooLong: over the limit, or `truncate` is off.
+        Args:   dimensions: how many of each vector will be kept; refused before anything is computed.
+        Raises: InvalidInput: no text, too many, an empty one, too many dimensions.  TextTooLong: over the limit, or
+                `truncate` is off.
                 TooLarge, Overloaded, NotReady, InferenceFailed: as pool and memory budget say.  ClientGone: it left.
         """
         place = place or one_or_listed(name, texts)
         self._check(texts, name, place)
+        dim = self._runtime.manifest.dim
+        if dimensions is not None and dimensions > dim:
+            raise InvalidInput(f"dimensions is {dimensions}; the model has {dim}")
         pool = self._runtime.pool
         if self._runtime.settings.memory_budget:
             self._runtime.memory.check_texts(
@@ -105,15 +116,9 @@ def cost_headers(batch: EncodedBatch) -> dict[str, str]:
 
 
 def cut_dimensions(embedding_BD: npt.NDArray[np.float32], dimensions: int | None) -> npt.NDArray[np.float32]:
-    """Keep the first dimensions of each vector and scale it back to norm 1.
-
-    Raises: InvalidInput: the model has fewer.
-    """
-    dim = embedding_BD.shape[1]
-    if dimensions is None or dimensions == dim:
+    """Keep the first dimensions of each vector, of those that it has, and scale it back to norm 1."""
+    if dimensions is None or dimensions == embedding_BD.shape[1]:
         return embedding_BD
-    if dimensions > dim:
-        raise InvalidInput(f"dimensions is {dimensions}; the model has {dim}")
     kept_BD = embedding_BD[:, :dimensions]
     norm_B1 = np.linalg.norm(kept_BD, axis=1, keepdims=True)
     kept: npt.NDArray[np.float32] = kept_BD / np.maximum(norm_B1, np.finfo(np.float32).tiny)

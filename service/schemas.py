@@ -111,9 +111,10 @@ class MatrixSimilarity(Strict):
     right: Listed[str] = Field(description="The columns of the answer.", examples=[GUITAR[1:]])
 
 
+# Tags are no identifiers: messages leave them out of a field's place.
 def _similarity_shape(inputs: object) -> str | None:
-    keys = ("source_sentence", "pairs", "left")
-    return next((key for key in keys if isinstance(inputs, dict) and key in inputs), None)
+    tags = {"source_sentence": "of-source", "pairs": "of-pairs", "left": "of-left"}
+    return next((tag for key, tag in tags.items() if isinstance(inputs, dict) and key in inputs), None)
 
 
 class SimilarityRequest(BaseModel):
@@ -122,9 +123,9 @@ class SimilarityRequest(BaseModel):
     model_config = IGNORE
 
     inputs: Annotated[
-        Annotated[SourceSimilarity, Tag("source_sentence")]
-        | Annotated[PairSimilarity, Tag("pairs")]
-        | Annotated[MatrixSimilarity, Tag("left")],
+        Annotated[SourceSimilarity, Tag("of-source")]
+        | Annotated[PairSimilarity, Tag("of-pairs")]
+        | Annotated[MatrixSimilarity, Tag("of-left")],
         Discriminator(
             _similarity_shape,
             custom_error_type="similarity_shape",
@@ -144,7 +145,7 @@ def _task(body: object) -> str:
     return "to-compare" if isinstance(inputs, dict | BaseModel) else "to-embed"
 
 
-# Of POST /. The tags are no identifiers: messages leave them out of a field's place.
+# Of POST /. Here, too, the tags are no identifiers.
 RootRequest = Annotated[
     Annotated[EmbedRequest, Tag("to-embed")] | Annotated[SimilarityRequest, Tag("to-compare")], Discriminator(_task)
 ]

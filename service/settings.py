@@ -135,7 +135,7 @@ class Settings(BaseSettings):
         full = _listed(self.api_keys, "CROSSLET_API_KEYS")
         if self.api_keys_file is not None:
             try:
-                from_file = _split(self.api_keys_file.read_text(encoding="utf-8"), "\n")
+                from_file = _split(self.api_keys_file.read_text(encoding="utf-8-sig"), "\n")
             except (OSError, UnicodeDecodeError) as exc:
                 raise StartError(f"key file {self.api_keys_file} cannot be read (CROSSLET_API_KEYS_FILE)") from exc
             if not from_file:  # whoever names a file wants a closed service

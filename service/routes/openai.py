@@ -33,7 +33,8 @@ async def create_embeddings(
     body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
     """Drop-in for OpenAI clients: change the base URL. Longer texts are cut, as `x-truncated` says."""
-    batch = await embedder.embed(_inputs(body.input), name="input", place=_place(body.input))
+    inputs, place = _inputs(body.input), _place(body.input)
+    batch = await embedder.embed(inputs, name="input", place=place, dimensions=body.dimensions)
     vectors = cut_dimensions(batch.embeddings, body.dimensions)
     encoded = _base64(vectors) if body.encoding_format == "base64" else np.ascontiguousarray(vectors)
     data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(encoded)]

@@ -1,7 +1,7 @@
 """POST /search: the documents nearest to a query. Knows the route; the collection searches."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fastapi import APIRouter, Request, Response
 
@@ -16,6 +16,8 @@ from service.index.filters import to_condition
 from service.routes.described import inference
 from service.runtime import Runtime
 from service.strict_json import JsonRoute
+
+MAX_ANSWER_BYTES = 8_000_000
 
 router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
@@ -52,10 +54,24 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
 
 def _answer(collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, *, started_at: float) -> bytes:
     found = collection.search_all(query_BD, top_k=body.offset + body.top_k, filter_=body.filter)
-    pages = [matches[body.offset :] for matches in found]
-    results = [[_shown(match, body) for match in _above(matches, body.min_score)] for matches in pages]
+    pages = [_above(matches[body.offset :], body.min_score) for matches in found]
+    results = _within_limit(dump_json([_shown(match, body) for match in matches]) for matches in pages)
+    shown = results[0] if body.query is not None else b"[%b]" % b",".join(results)
     took_ms = round((time.monotonic() - started_at) * 1000, 2)
-    return dump_json({"results": results[0] if body.query is not None else results, "took_ms": took_ms})
+    return b'{"results":%b,"took_ms":%b}' % (shown, dump_json(took_ms))
+
+
+def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
+    """The answers of all queries; a document that several find is in each, so a few long ones can be many bytes."""
+    kept: list[bytes] = []
+    for answer in answers:
+        kept.append(answer)
+        if sum(map(len, kept)) > MAX_ANSWER_BYTES:
+            raise InvalidInput(
+                f"the answer would have more than {MAX_ANSWER_BYTES} bytes; send fewer queries, a smaller top_k, or "
+                "leave text out of include and ask for it by id"
+            )
+    return kept
 
 
 def _above(matches: Sequence[Match], min_score: float | None) -> list[Match]:

@@ -66,6 +66,18 @@ def test_one_string_still_gives_a_nested_list(client: TestClient) -> None:
     assert np.shape(client.post("/embed", json={"inputs": "hallo"}).json()) == (1, DIM)
 
 
+def test_more_dimensions_than_the_model_has_are_refused_before_anything_is_computed(client: TestClient) -> None:
+    def texts_computed() -> str:
+        lines = client.get("/metrics").text.splitlines()
+        return next(line for line in lines if line.startswith("crosslet_inference_duration_seconds_count"))
+
+    before = texts_computed()
+    for path, key in (("/embed", "inputs"), ("/v1/embeddings", "input")):
+        response = client.post(path, json={key: "a text that no other test sends", "dimensions": DIM + 1})
+        assert response.status_code == 422
+    assert texts_computed() == before
+
+
 def test_fewer_dimensions_are_the_first_ones_scaled_to_norm_1(client: TestClient) -> None:
     whole = np.asarray(client.post("/embed", json={"inputs": "hallo"}).json()[0])
     cut = client.post("/embed", json={"inputs": "hallo", "dimensions": 5}).json()[0]
@@ -290,6 +302,8 @@ def test_malformed_similarity_requests_are_422(client: TestClient, inputs: objec
         ({"left": ["a"], "right": ["b", ""]}, "inputs.right[1] is empty"),
         ({"left": ["a", ""], "right": ["b"]}, "inputs.left[1] is empty"),
         ({"left": [1], "right": ["b"]}, "inputs.left[0]: "),
+        ({"left": ["a"]}, "inputs.right: "),
+        ({"source_sentence": "a", "sentences": ["b", 3]}, "inputs.sentences[1]: "),
         ({"source_sentence": 1, "sentences": ["b"]}, "inputs.source_sentence: "),
     ],
 )
@@ -331,6 +345,19 @@ def test_several_queries_give_a_list_each(client: TestClient) -> None:
     put(client, {"id": "a", "text": TEXTS[1]}, {"id": "b", "text": TEXTS[8]})
     results = client.post("/search", json={"queries": [TEXTS[8], TEXTS[1]], "top_k": 1}).json()["results"]
     assert [[result["id"] for result in one] for one in results] == [["b"], ["a"]]
+
+
+def test_an_answer_of_many_long_documents_is_refused_before_it_is_written(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document is in the answer once for each query that finds it."""
+    monkeypatch.setattr("service.routes.search.MAX_ANSWER_BYTES", 50_000)
+    put(client, {"id": "long", "text": "so " * 5000})
+    wanted = {"queries": ["so so", "soso", "so", "oso"], "top_k": 1}
+    assert client.post("/search", json={**wanted, "queries": wanted["queries"][:3]}).status_code == 200
+    refused = client.post("/search", json=wanted)
+    assert_refused(refused, 422, "Validation", "50000 bytes", "include")
+    assert len(client.post("/search", json={**wanted, "include": ["metadata"]}).json()["results"]) == 4
 
 
 def test_a_filter_is_applied_inside_the_search(client: TestClient) -> None:

@@ -1,10 +1,12 @@
-"""What comes on a connection before a body: bounded in size and in time."""
+"""What a connection waits for: bounded in size and in time."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import connection
 from service.connection import MAX_HEAD_BYTES, Connection
@@ -20,22 +22,29 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def answers(*parts: bytes, pause_s: float = 0.0) -> bytes:
-    """All that a server says to a client that sends the parts and then waits for the end of the connection."""
-    config = uvicorn.Config(echo, http=Connection, lifespan="off", timeout_keep_alive=1, log_config=None)
+@asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncIterator[tuple[str, int]]:
+    """The address of a server of connections."""
+    config = uvicorn.Config(app, http=Connection, lifespan="off", timeout_keep_alive=1, log_config=None)
     config.load()
     state = uvicorn.server.ServerState()
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    for part in parts:
-        writer.write(part)
-        await asyncio.sleep(pause_s)
-    said = await asyncio.wait_for(reader.read(), 30)
-    writer.close()
+    yield server.sockets[0].getsockname()
     server.close()
-    return said
+
+
+async def answers(*parts: bytes, pause_s: float = 0.0, app: ASGIApp = echo) -> bytes:
+    """All that a server says to a client that sends the parts and then waits for the end of the connection."""
+    async with serving(app) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        for part in parts:
+            writer.write(part)
+            await asyncio.sleep(pause_s)
+        said = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+        return said
 
 
 def test_several_requests_are_answered_on_one_connection_however_they_are_cut() -> None:
@@ -81,3 +90,56 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(framing: str, ste
 def test_a_body_that_does_not_fit_its_framing_is_refused_after_an_upgrade_too() -> None:
     said = asyncio.run(answers(b"POST / HTTP/1.1\r\n" + UPGRADE + b"transfer-encoding: chunked\r\n\r\nzz\r\n"))
     assert said.startswith(b"HTTP/1.1 400 ")
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body"})
+
+
+@pytest.mark.parametrize("rest", [b"", b"c", b"cde", b"cdePOST / HTTP/1.1\r\ncontent-length: 9\r\n\r\na"])
+def test_a_refused_body_that_does_not_end_ends_the_connection(rest: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of it comes after the answer, and though uvicorn stops its own clock at every byte."""
+    monkeypatch.setattr(connection, "REST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.3)
+    head = b"POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nab"
+    said = asyncio.run(asyncio.wait_for(answers(head, rest, pause_s=0.1, app=refuse), 5))
+    assert said.count(b"HTTP/1.1 413 ") == 1 + rest.count(b"POST")
+
+
+def test_a_request_after_a_refused_one_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\nab"
+    assert asyncio.run(answers(request[:-1], request[-1:] + request, pause_s=0.1, app=refuse)).count(b" 413 ") == 2
+
+
+async def much(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % MUCH_BYTES)]})
+    await send({"type": "http.response.body", "body": bytes(MUCH_BYTES)})
+
+
+MUCH_BYTES = 20_000_000  # more than the system takes from the service
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_client_that_does_not_read_loses_its_connection_and_a_slow_one_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, is_read: bool
+) -> None:
+    monkeypatch.setattr(connection, "READ_TIMEOUT_S", 0.5)
+
+    async def received_bytes() -> int:
+        async with serving(much) as address:
+            reader, writer = await asyncio.open_connection(*address, limit=2**22)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            received = 0
+            for _ in range(8):  # 1.6 s: three times what a client has that reads nothing
+                received += len(await reader.readexactly(2**21)) if is_read else 0
+                await asyncio.sleep(0.2)
+            try:
+                while data := await reader.read(2**21):
+                    received += len(data)
+            except ConnectionError:
+                pass
+            writer.close()
+            return received
+
+    assert (asyncio.run(asyncio.wait_for(received_bytes(), 30)) >= MUCH_BYTES) == is_read

@@ -224,6 +224,13 @@ def test_a_broken_model_folder_is_one_sentence_and_exit_code_2(tmp_path: Path) -
     assert "Traceback" not in result.stderr
 
 
+def test_a_password_in_the_address_of_an_index_is_refused_before_it_is_logged(tiny_model: Path, tmp_path: Path) -> None:
+    result = run("service", model=tiny_model, data=tmp_path, port=free_port(), index="milvus://root:hunter2@host:1")
+    assert result.returncode == 2
+    assert "CROSSLET_INDEX_TOKEN" in result.stderr
+    assert "hunter2" not in result.stderr + result.stdout
+
+
 def test_an_invalid_setting_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_path: Path) -> None:
     result = run("service", model=tiny_model, data=tmp_path, port="many")
     assert result.returncode == 2

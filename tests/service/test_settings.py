@@ -27,6 +27,11 @@ def test_keys_come_from_the_list_and_from_the_file(tmp_path: Path) -> None:
     assert settings.keys() == ({"one", "two", "three"}, {"four"})
 
 
+def test_a_key_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("secret\n", encoding="utf-8-sig")
+    assert Settings(api_keys_file=tmp_path / "keys").keys() == ({"secret"}, set())
+
+
 def test_a_key_cannot_be_both_full_and_read_only() -> None:
     with pytest.raises(StartError, match="both"):
         Settings(api_keys="same", read_api_keys="same").keys()
