@@ -118,7 +118,7 @@ def teach_assistant(run: Run, folder: Path) -> None:
 def shrink(run: Run, folder: Path) -> None:
     """The student before training."""
     assistant = run.load(run.assistant)
-    frequency_V = np.bincount(run.tokens.ids, minlength=assistant.encoder.config.vocab_size)
+    frequency_V = run.tokens.counts(assistant.encoder.config.vocab_size)
     run.save(student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed), folder)
 
 

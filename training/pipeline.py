@@ -106,8 +106,11 @@ def _prepare(steps: list[Step], config: RunConfig, out: Path, marks: dict[str, M
         if step.name not in discarded:
             _check_same_step(out / step.name, step.name, marks[step.name])
     for name in discarded:
-        if (out / name).exists():
-            shutil.rmtree(out / name)
+        folder = out / name
+        if folder.exists():
+            shutil.rmtree(folder.resolve())
+        if folder.is_symlink():  # a step that cells of an ablation share
+            folder.resolve().mkdir()
     out.mkdir(parents=True, exist_ok=True)
     resolved = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
     write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))

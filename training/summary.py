@@ -11,7 +11,7 @@ import numpy as np
 
 from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
-from training.evaluation.sts import read_sts
+from training.evaluation.sts import read_sts, spread
 from training.files import write_json_atomically
 from training.run import Run
 
@@ -120,12 +120,12 @@ def calibration_texts(corpus: Corpus) -> list[str]:
 
 
 def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
-    """Rows of STSb dev, English and cross-lingual."""
+    """Rows of STSb dev, English and cross-lingual; captions, forums and news are all among them."""
     rows: list[tuple[float, str, str]] = []
     for pair in ["en-en", *(f"en-{language}" for language in languages)]:
         path = data / "eval/stsb/dev" / f"{pair}.tsv"
         if path.is_file():
-            rows += list(zip(*read_sts(path), strict=True))[:GATE_ROWS]
+            rows += zip(*spread(read_sts(path), GATE_ROWS), strict=True)
     return rows
 
 

@@ -18,6 +18,7 @@ from training.arrays import ArrayWriter, map_array
 from training.files import write_json_atomically
 
 ENCODE_BATCH = 10_000  # texts
+COUNT_CHUNK = 1_000_000  # tokens
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,13 @@ class TokenStore:
     def lengths_of(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
         """Tokens of these texts."""
         return self.offsets[texts + 1] - self.offsets[texts]
+
+    def counts(self, vocab_size: int) -> NDArray[np.int64]:
+        """How often each token occurs, (V,): 8 bytes a token of `COUNT_CHUNK`, however many there are."""
+        counts_V = np.zeros(vocab_size, dtype=np.int64)
+        for start in range(0, len(self.ids), COUNT_CHUNK):
+            counts_V += np.bincount(self.ids[start : start + COUNT_CHUNK], minlength=vocab_size)
+        return counts_V
 
     def batch(self, texts: NDArray[np.int32], *, max_length: int) -> tuple[Tensor, Tensor]:
         """Padded ids and mask of these texts: two (B, L) int64 tensors, L the longest of them or `max_length`.

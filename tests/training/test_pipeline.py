@@ -88,6 +88,17 @@ def test_a_change_of_a_late_step_keeps_the_early_ones(tmp_path: Path) -> None:
     assert work.ran == ["first", "second", "third", "second", "third"]
 
 
+def test_a_step_that_is_shared_is_made_anew_where_it_is(tmp_path: Path) -> None:
+    """In the store that a cell of an ablation links to: other cells have it too."""
+    work = Work()
+    share_steps(work.steps(), config(), tmp_path / "cell", tmp_path / "store", data_fingerprint="d")
+    run_steps(work.steps(), config(), tmp_path / "cell", data_fingerprint="d")
+    run_steps(work.steps(), config(), tmp_path / "cell", data_fingerprint="d", restart_from="third")
+    assert work.ran == ["first", "second", "third", "third"]
+    assert (tmp_path / "cell/third").is_symlink()
+    assert (tmp_path / "cell/third/result").exists()
+
+
 def test_other_data_is_refused(tmp_path: Path) -> None:
     work = Work()
     run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")

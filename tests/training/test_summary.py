@@ -62,6 +62,13 @@ def test_the_gate_takes_english_and_cross_lingual_rows(data: Path) -> None:
     assert all(0 <= score <= 5 for score, _, _ in rows)
 
 
+def test_the_gate_is_spread_over_a_file(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first rows are all captions."""
+    every = sts_gate(data, [])
+    monkeypatch.setattr("training.summary.GATE_ROWS", 3)
+    assert sts_gate(data, []) == [every[0], every[len(every) // 2], every[-1]]
+
+
 def test_weaknesses_name_the_worst_pairs_and_what_training_made_worse() -> None:
     start = {"stsb_test": {"en-ar": 30.0, "en-de": 50.0, "en-fr": 51.0, "en-hi": 20.0, "average": 37.8}}
     scores = {"stsb_test": {"en-ar": 29.0, "en-de": 60.0, "en-fr": 61.0, "en-hi": 25.0, "average": 43.8}}

@@ -157,6 +157,16 @@ def test_the_token_store_gives_back_every_text(tokenizer, tmp_path) -> None:
         assert input_ids[row][attention_mask[row].bool()].tolist() == expected[text]
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 10_000])
+def test_tokens_are_counted_however_many_are_looked_at_once(
+    tokenizer, tmp_path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    build_token_store(ENGLISH, tokenizer, tmp_path, max_length=64, pad_id=0)
+    monkeypatch.setattr("training.tokens.COUNT_CHUNK", chunk)
+    store = TokenStore.load(tmp_path)
+    assert store.counts(500).tolist() == np.bincount(store.ids, minlength=500).tolist()
+
+
 @pytest.mark.parametrize("batch", [1, 2, 100])
 def test_a_store_is_the_same_whatever_is_tokenised_at_once_and_pads_with_the_tokenizers_own_id(
     tokenizer, tmp_path, monkeypatch: pytest.MonkeyPatch, batch: int

@@ -21,10 +21,17 @@ from training.evaluation.vectors import Encode, cosine_chunks
 
 # ISO 639-1 as we name languages -> the code of LASER's Tatoeba files
 TATOEBA_CODES = {
-    "ar": "ara", "bg": "bul", "cs": "ces", "da": "dan", "de": "deu", "el": "ell", "en": "eng", "es": "spa", "et": "est",
-    "fa": "pes", "fi": "fin", "fr": "fra", "he": "heb", "hi": "hin", "hu": "hun", "id": "ind", "it": "ita", "ja": "jpn",
-    "ko": "kor", "lt": "lit", "nb": "nob", "nl": "nld", "pl": "pol", "pt": "por", "ro": "ron", "ru": "rus", "sv": "swe",
-    "th": "tha", "tr": "tur", "uk": "ukr", "vi": "vie", "zh": "cmn",
+    "af": "afr", "am": "amh", "ar": "ara", "az": "aze", "be": "bel", "bg": "bul", "bn": "ben", "br": "bre",
+    "bs": "bos", "ca": "cat", "cs": "ces", "cy": "cym", "da": "dan", "de": "deu", "el": "ell", "en": "eng",
+    "eo": "epo", "es": "spa", "et": "est", "eu": "eus", "fa": "pes", "fi": "fin", "fo": "fao", "fr": "fra",
+    "fy": "fry", "ga": "gle", "gd": "gla", "gl": "glg", "he": "heb", "hi": "hin", "hr": "hrv", "hu": "hun",
+    "hy": "hye", "ia": "ina", "id": "ind", "io": "ido", "is": "isl", "it": "ita", "ja": "jpn", "jv": "jav",
+    "ka": "kat", "kk": "kaz", "km": "khm", "ko": "kor", "ku": "kur", "la": "lat", "lt": "lit", "lv": "lvs",
+    "mk": "mkd", "ml": "mal", "mn": "mon", "mr": "mar", "ms": "zsm", "nb": "nob", "nl": "nld", "nn": "nno",
+    "oc": "oci", "pl": "pol", "pt": "por", "ro": "ron", "ru": "rus", "sk": "slk", "sl": "slv", "sq": "sqi",
+    "sr": "srp", "sv": "swe", "sw": "swh", "ta": "tam", "te": "tel", "th": "tha", "tk": "tuk", "tl": "tgl",
+    "tr": "tur", "tt": "tat", "ug": "uig", "uk": "ukr", "ur": "urd", "uz": "uzb", "vi": "vie", "xh": "xho",
+    "yi": "yid", "zh": "cmn",
 }  # fmt: skip
 OUR_CODES = {theirs: ours for ours, theirs in TATOEBA_CODES.items()}
 
