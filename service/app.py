@@ -10,6 +10,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import RedirectResponse
+from starlette.routing import Route
 
 from service.answers import on_http_error, on_service_error, on_validation_error
 from service.bodies import BodyLimit
@@ -62,7 +63,8 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     settings = runtime.settings
     full, read = settings.keys()
     # Last added, first reached: log -> gzip -> key -> body -> routes. A body is read only for a known key.
-    app.add_middleware(DirectRoutes, routes=[route for router in ROUTERS for route in router.routes])
+    routes = [route for router in [*ROUTERS, health.router] for route in router.routes if isinstance(route, Route)]
+    app.add_middleware(DirectRoutes, routes=routes)
     app.add_middleware(
         BodyLimit,
         max_body_bytes=settings.max_body_bytes,
@@ -73,7 +75,8 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     if settings.gzip_min_bytes:
         # Level 1: vectors are random decimals; a higher level takes much more time and hardly makes them smaller.
         app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
-    app.add_middleware(RequestLog, metrics=runtime.metrics)
+    paths = frozenset(route.path for route in routes if not route.param_convertors)
+    app.add_middleware(RequestLog, metrics=runtime.metrics, paths=paths)
 
 
 async def _to_docs() -> Response:

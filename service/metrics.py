@@ -51,7 +51,11 @@ class Metrics:
             buckets=BUCKETS_S,
             registry=registry,
         )
-        self.tokens = Counter("crosslet_tokens", "Tokens read by the model.", registry=registry)
+        self.tokens = Counter(
+            "crosslet_tokens",
+            "Tokens of answered texts, those that came from the cache or from an equal text too.",
+            registry=registry,
+        )
         self.truncated_inputs = Counter(
             "crosslet_truncated_inputs", "Texts cut to the model's length.", registry=registry
         )

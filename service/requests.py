@@ -38,9 +38,11 @@ class RequestFacts:
 class RequestLog:
     """The outermost layer: nothing is answered without an id, a metric and a line."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: frozenset[str]) -> None:
+        """paths: of the routes, to count what is refused before it comes to one."""
         self._app = app
         self._metrics = metrics
+        self._paths = paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; answer 500 for what nobody caught."""
@@ -73,7 +75,8 @@ class RequestLog:
     def _record(self, scope: Scope, facts: RequestFacts) -> None:
         took_s = time.monotonic() - facts.started_at
         # The template, so that ids stay out of the labels. A mount has none, but it leaves its path as the root.
-        route = getattr(scope.get("route"), "path", None) or scope.get("root_path") or "unmatched"
+        route = getattr(scope.get("route"), "path", None) or scope.get("root_path")
+        route = route or (scope["path"] if scope["path"] in self._paths else "unmatched")
         self._metrics.requests.labels(route, str(facts.status)).inc()
         self._metrics.request_duration.labels(route).observe(took_s)
         level = logging.DEBUG if route in QUIET_ROUTES and facts.status < 500 else logging.INFO

@@ -66,3 +66,13 @@ def test_a_key_may_hold_any_letters(serve: Serve) -> None:
     given = {b"authorization": "Bearer schlüssel".encode()}  # as curl sends it
     assert client.post("/embed", json={"inputs": "a"}, headers=given).status_code == 200
     assert client.post("/embed", json={"inputs": "a"}, headers=bearer("schlussel")).status_code == 401
+
+
+def test_what_is_refused_before_it_comes_to_a_route_counts_there(serve: Serve) -> None:
+    client = serve(api_keys="full", metrics_open=True, max_body_bytes=100)
+    assert client.post("/embed", json={"inputs": "a"}).status_code == 401
+    assert client.post("/embed", json={"inputs": "a" * 100}, headers=bearer("full")).status_code == 413
+    assert client.post("/nowhere").status_code == 401
+    lines = client.get("/metrics").text.splitlines()
+    for route, status in (("/embed", 401), ("/embed", 413), ("unmatched", 401)):
+        assert f'crosslet_requests_total{{route="{route}",status="{status}"}} 1.0' in lines
