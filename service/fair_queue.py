@@ -120,6 +120,11 @@ class FairQueue:
         """The jobs with texts that no worker has taken."""
         return self._turns.keys()
 
+    def added_by(self, job: Job) -> list[TextInput]:
+        """The distinct texts that nobody computes yet: what a job would add to the work."""
+        missing = dict.fromkeys(job.texts[position] for position in job.missing)
+        return [text for text in missing if (text, job.truncate) not in self._works]
+
     def push(self, job: Job) -> None:
         """Append a job with at least one text without a result."""
         for position in job.missing:

@@ -127,12 +127,10 @@ class EncoderPool:
         return job.batch()
 
     def _admit(self, job: Job) -> None:
-        missing = [job.texts[position] for position in job.missing]
-        count = len(missing)
         with self._wake:
             if self._is_closing:
                 raise NotReady("the service is shutting down")
-            if not count:
+            if not job.missing:
                 return
             if self.depth >= self._max_queue_texts:  # not depth + count: the small would keep the large out
                 raise Overloaded(
@@ -140,11 +138,12 @@ class EncoderPool:
                     f"{self._max_queue_texts} do (CROSSLET_MAX_QUEUE_TEXTS)",
                     retry_after_s=self.retry_after_s,
                 )
-            drain_s = self._drain_s(missing) if self.depth else 0.0
+            added = self._queue.added_by(job) if self.depth else []
+            drain_s = self._drain_s(added) if added else 0.0
             longest_s = self._request_timeout_s * LONGEST_WAIT
             if drain_s > longest_s:
                 raise Overloaded(
-                    f"the texts that wait and the {count} of the request would take about {drain_s:.2g} s; at most "
+                    f"the texts that wait and {len(added)} of the request would take about {drain_s:.2g} s; at most "
                     f"{longest_s:g} s of work may wait, half of CROSSLET_REQUEST_TIMEOUT_S: send fewer, or later",
                     retry_after_s=min(LONGEST_RETRY_S, math.ceil(drain_s - longest_s)),
                 )

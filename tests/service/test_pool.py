@@ -375,13 +375,31 @@ def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
         alone = asyncio.create_task(pool.encode([f"long {number}" for number in range(40)]))  # nobody else's time
         await until(lambda: pool.depth == 40)
         with pytest.raises(
-            Overloaded, match=r"the 5 of the request .* most 0\.05 s .* half of CROSSLET_REQUEST_TIMEOUT_S"
+            Overloaded, match=r"and 5 of the request .* most 0\.05 s .* half of CROSSLET_REQUEST_TIMEOUT_S"
         ):
             await pool.encode([f"late {number}" for number in range(5)])
         assert pool.depth == 40
         alone.cancel()
         await asyncio.gather(alone, return_exceptions=True)
         assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
+def test_texts_that_are_computed_already_or_come_twice_take_no_more_time() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = EncoderPool(gate.encode, workers=1, max_queue_texts=1000, request_timeout_s=0.1)  # 25 texts may wait
+        texts = [f"a {number}" for number in range(20)]
+        calls = [asyncio.create_task(pool.encode(one)) for one in (texts, texts, ["b"] * 50, [*texts, "c", *["d"] * 9])]
+        await until(lambda: pool.depth == 120)
+        with pytest.raises(Overloaded, match=r"and 9 of the request"):
+            await pool.encode([*texts, *(f"e {number}" for number in range(9))])
+        gate.opened.set()
+        pool.start()
+        assert [len(batch.embeddings) for batch in await asyncio.gather(*calls)] == [20, 20, 50, 30]
+        pool.close()
+        assert len(gate.seen) == 23
 
     asyncio.run(scenario())
 
