@@ -23,7 +23,9 @@ REFUSED = 2
 
 
 def _texts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help="texts; none: one a line from standard input")
+    parser.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="texts; none: one a line from standard input, blank lines left out"
+    )
 
 
 def _query(parser: argparse.ArgumentParser) -> None:

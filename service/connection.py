@@ -11,11 +11,11 @@ MAX_HEAD_BYTES = 64 * 1024  # a URL and headers; what the system gives at once, 
 HEAD_TIMEOUT_S = 30.0  # until the first request, or the end of a head that has begun
 REST_TIMEOUT_S = 30.0  # until the end of a body whose request is answered already: it is refused, and thrown away
 READ_TIMEOUT_S = 60.0  # for a client to read of its answers, as the system tells: a megabyte or so at a time
-TOO_LARGE = b'{"error":"the URL and the headers have more than %d bytes","error_type":"Validation"}' % MAX_HEAD_BYTES
 REFUSAL = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(TOO_LARGE), TOO_LARGE)
+    b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+    b'{"error":"%b","error_type":"Validation"}'
 )
+REFUSAL_BYTES = len('{"error":"","error_type":"Validation"}')
 
 
 class Connection(HttpToolsProtocol):
@@ -53,8 +53,8 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._is_in_head and not self.transport.is_closing():
             if self._head_bytes > MAX_HEAD_BYTES:
-                self.transport.write(REFUSAL)
-                self.transport.close()
+                sentence = b"the URL and the headers have more than %d bytes" % MAX_HEAD_BYTES
+                self._refuse(b"431 Request Header Fields Too Large", sentence)
             elif self._patience is None and self._head_bytes:
                 self._wait(HEAD_TIMEOUT_S)
 
@@ -90,6 +90,14 @@ class Connection(HttpToolsProtocol):
         """It has read most of it."""
         super().resume_writing()
         self._stop_waiting_for_reader()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP."""
+        self._refuse(b"400 Bad Request", b"what came is not an HTTP/1.1 request")
+
+    def _refuse(self, status: bytes, sentence: bytes) -> None:
+        self.transport.write(REFUSAL % (status, REFUSAL_BYTES + len(sentence), sentence))
+        self.transport.close()
 
     def _go_on(self, data: bytes) -> None:
         """Parse what follows the head of a request that asked for another protocol."""

@@ -1,6 +1,7 @@
 """What a connection waits for: bounded in size and in time."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -59,6 +60,16 @@ def test_a_head_without_an_end_is_refused(begin: bytes) -> None:
     said = asyncio.run(answers(begin, *[filler * 100] * (MAX_HEAD_BYTES // 12_000 + 2), pause_s=0.001))
     assert said.startswith(b"HTTP/1.1 431 ")
     assert f"more than {MAX_HEAD_BYTES} bytes".encode() in said
+
+
+@pytest.mark.parametrize(
+    "parts", [[b"no HTTP\r\n\r\n"], [b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", b"x"]]
+)
+def test_what_is_no_http_is_refused_in_json(parts: list[bytes]) -> None:
+    head, body = asyncio.run(answers(*parts)).split(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert f"content-length: {len(body)}".encode() in head
+    assert json.loads(body)["error_type"] == "Validation"
 
 
 @pytest.mark.parametrize("parts", [[], [b"GET / HTTP/1.1\r\nx"], [b"GET / HTTP/1.1\r\n\r\n", b"GET"]])
