@@ -12,6 +12,7 @@ from training.config import load_config
 from training.corpora.fetch import ensure_sources
 from training.device import check_compiler
 from training.errors import PeerError, TrainingError
+from training.evaluation.report import check_sets
 from training.pipeline import run_alone, run_steps
 from training.processes import is_main_process, join_processes, on_main_process
 from training.run import Run
@@ -67,6 +68,7 @@ def run_job(options: argparse.Namespace) -> None:
     with run_alone(run.out):
         # before the data's fingerprint is taken
         on_main_process(lambda: ensure_sources(config.corpus, config.languages, run.data))
+        on_main_process(lambda: check_sets(run.data, config.evaluation.languages or config.languages))
         run_steps(
             steps[: names.index(options.until) + 1] if options.until else steps,
             run.config,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.files import write
 from training.__main__ import main
 from training.config import RunConfig
 from training.errors import CorpusError, StepMismatchError
@@ -222,6 +223,19 @@ def test_a_run_that_cannot_start_says_why_in_one_line(
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert complaint in errors[0]
+
+
+def test_a_malformed_evaluation_line_is_found_before_any_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scores come last: hours later, and a mended file would be other data."""
+    shipped = Path(__file__).parents[2] / "training/configs/smoke.yaml"
+    write(tmp_path / "data/parallel/sentences/en-de.tsv", "A cat\tEine Katze")
+    write(tmp_path / "data/eval/stsb/test/en-de.tsv", "1.0\tone\teins", "2.0\ttwo")
+    arguments = ["--config", str(shipped), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    assert main(arguments) == 2
+    assert "en-de.tsv line 2 has 2 columns" in capsys.readouterr().err
+    assert not (tmp_path / "out/corpus").exists()
 
 
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

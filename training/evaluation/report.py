@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
+
 from training.evaluation.bitext import evaluate_tatoeba
 from training.evaluation.sts import evaluate_sts
 from training.evaluation.vectors import Encode, each_text_once
@@ -39,6 +41,14 @@ def evaluate(
         "tatoeba_p1": evaluate_tatoeba(encode, data / "eval/tatoeba", languages, rows=tatoeba_rows),
     }
     return {name: with_average(values) for name, values in scores.items() if values}
+
+
+def check_sets(data: Path, languages: list[str]) -> None:
+    """Read all that `evaluate` scores, so that a malformed line is found before a model is trained and not after.
+
+    Raises: EvaluationError: names the file and the line.
+    """
+    evaluate(lambda texts: np.ones((len(texts), 1), dtype=np.float32), data, languages)
 
 
 def with_average(values: dict[str, float]) -> dict[str, float]:
