@@ -78,7 +78,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """A request is answered; one that was refused may have a body to come still."""
         super().on_response_complete()
-        if not self._is_in_head and not self.transport.is_closing():
+        is_last = self.cycle.response_complete  # else another request has begun behind it
+        if is_last and not self._is_in_head and not self.transport.is_closing():
             self._wait(REST_TIMEOUT_S)
 
     def pause_writing(self) -> None:

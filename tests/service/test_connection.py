@@ -123,6 +123,12 @@ def test_a_request_after_a_refused_one_is_answered(monkeypatch: pytest.MonkeyPat
     assert asyncio.run(answers(request[:-1], request[-1:] + request, pause_s=0.1, app=refuse)).count(b" 413 ") == 2
 
 
+def test_a_body_behind_an_answered_request_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "REST_TIMEOUT_S", 0.1)
+    head = b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n"
+    assert asyncio.run(answers(head + b"ab" + head + b"a", b"b", pause_s=0.4)).count(b" 200 ") == 2
+
+
 async def much(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % MUCH_BYTES)]})
     await send({"type": "http.response.body", "body": bytes(MUCH_BYTES)})
