@@ -68,6 +68,14 @@ def test_labels_are_languages_pairs_and_names_of_tables(tmp_path: Path) -> None:
     assert (table.languages, table.read()) == (("zh", "vi"), (["你好"], ["xin chao"]))
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [("ben", "bn"), ("zsm", "ms"), ("lvs", "lv"), ("kab", "kab")])
+def test_a_tatoeba_file_is_found_under_the_code_of_our_pairs(tmp_path: Path, theirs: str, ours: str) -> None:
+    """One without a two-letter code keeps its own."""
+    for side in (theirs, "eng"):
+        write_lines(tmp_path / f"tatoeba.{theirs}-eng.{side}", ["a"])
+    assert list(find_bitext(tmp_path)) == [ours]
+
+
 def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "t.deu-eng.deu", ["eins", "zwei"])
     write_lines(tmp_path / "t.deu-eng.eng", ["one"])

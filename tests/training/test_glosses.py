@@ -56,7 +56,7 @@ def test_candidates_are_drawn_by_probability() -> None:
 def test_a_form_that_was_never_seen_is_found_by_its_stem() -> None:
     """In the form that the language writes most often."""
     dictionary = Dictionary([("Horses", "Pferde")] * 3 + [("Horses", "Pferden")] * 2, "de")
-    assert {gloss("horses", dictionary, generator()) for _ in range(9)} <= {"pferde", "pferden"}
+    assert gloss("horses", dictionary, generator()) == "pferde"  # as it is written; too few have "pferden"
     assert gloss("horse", dictionary, generator()) == "pferde"
     assert gloss("zebra", dictionary, generator()) is None
 
