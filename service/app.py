@@ -20,6 +20,7 @@ from service.requests import RequestLog
 from service.routes import documents, embed, health, openai, root, search, similarity
 from service.runtime import Runtime
 from service.security import BEARER, KeyCheck
+from service.unread import AnswerLimit
 from service.version import VERSION
 
 ROUTERS = [module.router for module in (embed, similarity, search, documents, openai, root)]
@@ -62,7 +63,7 @@ def create_app(runtime: Runtime) -> FastAPI:
 def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     settings = runtime.settings
     full, read = settings.keys()
-    # Last added, first reached: log -> gzip -> key -> body -> routes. A body is read only for a known key.
+    # Last added, first reached: log -> answer -> gzip -> key -> body -> routes. A body is read only for a known key.
     routes = [route for router in [*ROUTERS, health.router] for route in router.routes if isinstance(route, Route)]
     app.add_middleware(DirectRoutes, routes=routes)
     app.add_middleware(
@@ -75,6 +76,7 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     if settings.gzip_min_bytes:
         # Level 1: vectors are random decimals; a higher level takes much more time and hardly makes them smaller.
         app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
+    app.add_middleware(AnswerLimit, max_unread_bytes=settings.max_unread_bytes)
     paths = frozenset(route.path for route in routes if not route.param_convertors)
     app.add_middleware(RequestLog, metrics=runtime.metrics, paths=paths)
 

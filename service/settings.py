@@ -73,6 +73,11 @@ class Settings(BaseSettings):
         ge=1,
         description="Most request bytes held in memory at once, over all requests; above it: 429.",
     )
+    max_unread_bytes: int = Field(
+        default=64_000_000,
+        ge=1,
+        description="Most bytes of large answers (over 64 KiB) that clients have not read, over all; above it: 429.",
+    )
     body_timeout_s: float = Field(
         default=30.0, gt=0, description="Most seconds for a body to arrive whole; after it: 408."
     )

@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import connection
-from service.connection import MAX_HEAD_BYTES, Connection
+from service.connection import MAX_HEAD_BYTES
+from tests.service.connections import MUCH_BYTES, much, serving
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -21,19 +19,6 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     size = str(len(body)).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", size)]})
     await send({"type": "http.response.body", "body": body})
-
-
-@asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[tuple[str, int]]:
-    """The address of a server of connections."""
-    config = uvicorn.Config(app, http=Connection, lifespan="off", timeout_keep_alive=1, log_config=None)
-    config.load()
-    state = uvicorn.server.ServerState()
-    server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(config=config, server_state=state, app_state={}), "127.0.0.1", 0
-    )
-    yield server.sockets[0].getsockname()
-    server.close()
 
 
 async def answers(*parts: bytes, pause_s: float = 0.0, app: ASGIApp = echo) -> bytes:
@@ -127,14 +112,6 @@ def test_a_body_behind_an_answered_request_has_its_own_time(monkeypatch: pytest.
     monkeypatch.setattr(connection, "REST_TIMEOUT_S", 0.1)
     head = b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n"
     assert asyncio.run(answers(head + b"ab" + head + b"a", b"b", pause_s=0.4)).count(b" 200 ") == 2
-
-
-async def much(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % MUCH_BYTES)]})
-    await send({"type": "http.response.body", "body": bytes(MUCH_BYTES)})
-
-
-MUCH_BYTES = 20_000_000  # more than the system takes from the service
 
 
 @pytest.mark.parametrize("is_read", [False, True])

@@ -1,0 +1,68 @@
+"""Bounds what clients have not read of their answers, over all of them. Knows bytes; knows no route."""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.answers import error_response
+from service.errors import Overloaded
+from service.headers import header
+
+LARGE_BYTES = 64 * 1024  # of an answer; as much of one the server keeps without waiting for the client
+RETRY_AFTER_S = 1  # who reads does so in less
+
+
+class AnswerLimit:
+    """Counts each large answer until its client has read it; one that would go over `max_unread_bytes` is refused.
+
+    By itself the server takes an answer whole and calls the request done, so clients that ask and do not read would
+    fill the memory. Small answers, those of all writes among them, are sent whatever waits; so is a large one alone.
+    """
+
+    def __init__(self, app: ASGIApp, *, max_unread_bytes: int) -> None:
+        self._app = app
+        self._max_unread_bytes = max_unread_bytes
+        self._unread_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on. It ends when its answer is read, or the connection lost."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        counted_bytes = 0
+        is_refused = False
+
+        async def counted_send(message: Message) -> None:
+            nonlocal counted_bytes, is_refused
+            if is_refused:
+                return
+            if message["type"] == "http.response.start":
+                size_bytes = _size_bytes(message)
+                if size_bytes > LARGE_BYTES:
+                    is_refused = 0 < self._unread_bytes > self._max_unread_bytes - size_bytes
+                    if is_refused:
+                        await error_response(scope["path"], self._overloaded(size_bytes))(scope, receive, send)
+                        return
+                    counted_bytes = size_bytes
+                    self._unread_bytes += size_bytes
+            elif counted_bytes and not message.get("more_body", False):
+                await send({**message, "more_body": True})
+                message = {
+                    "type": "http.response.body"
+                }  # the server takes this when the client has read what was before
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counted_send)
+        finally:
+            self._unread_bytes -= counted_bytes
+
+    def _overloaded(self, size_bytes: int) -> Overloaded:
+        return Overloaded(
+            f"clients have not read {self._unread_bytes} bytes of their answers, and this one has {size_bytes}; "
+            f"the limit is {self._max_unread_bytes} (CROSSLET_MAX_UNREAD_BYTES)",
+            retry_after_s=RETRY_AFTER_S,
+        )
+
+
+def _size_bytes(start: Message) -> int:
+    """The length that an answer's head tells; 0 where it tells none: that one is made as it is read."""
+    return int(header(start, b"content-length") or 0)
