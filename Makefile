@@ -43,7 +43,7 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
 	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh $(ARGS)
 
-model: $(DEV)/.installed  ## the bundled model anew, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
+model: $(DEV)/.installed  ## train and export what default.yaml says, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
 	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)"
 	$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4
 

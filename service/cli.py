@@ -37,7 +37,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
 SUBCOMMANDS = {
     "serve": Subcommand(commands.serve, "answer over HTTP"),
     "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts),
-    "search": Subcommand(commands.search, "search the local documents, without a server", _query),
+    "search": Subcommand(commands.search, "search the documents, without a server", _query),
     "info": Subcommand(commands.info, "print what the model is"),
     **INDEX_SUBCOMMANDS,
     **TEXT_SUBCOMMANDS,

@@ -17,7 +17,7 @@ SEPARATORS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # what r
 
 
 def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, settings: Settings) -> list[Mined]:
-    """Margin, left row, right row, best first: 2 x (N + M) x dim bytes of vectors, and 24 x k bytes a line.
+    """Margin, left row, right row, best first: 2 x (N + M) x dim bytes of vectors, and 12 x k bytes a line.
 
     Raises: InvalidInput: a file has no line with a text.
     """

@@ -14,10 +14,10 @@ DESCRIPTIONS: dict[int | str, str] = {
     403: "A read-only key may not change documents.",
     404: "No such document.",
     408: "The body did not arrive within CROSSLET_BODY_TIMEOUT_S.",
-    413: "The body is over CROSSLET_MAX_BODY_BYTES.",
+    413: "The body is over CROSSLET_MAX_BODY_BYTES, has over 250,000 values, or would never fit the memory.",
     415: "The body is compressed in another way than gzip.",
     422: "A field is invalid, or a text is too long and `truncate` is false.",
-    429: "The queue is full; Retry-After says when to come back.",
+    429: "There is no room or no time for it now; Retry-After says when to come back.",
     500: "A bug, or the model raised; the log has the request id.",
     503: "Not ready, or shutting down, or what keeps the documents does not answer.",
     507: "The disk or the index's memory budget is full.",
@@ -35,7 +35,7 @@ COST_HEADERS = {
     "x-tokens": "Tokens read by the model, over all texts.",
     "x-truncated": "How many texts were cut, and their positions when few: `2; indices=0,3`.",
     "x-queue-ms": "Milliseconds until a worker took the first text.",
-    "x-inference-ms": "Milliseconds of worker time, summed over the texts.",
+    "x-inference-ms": "Milliseconds of worker time, summed over the distinct texts.",
 }
 
 

@@ -44,7 +44,7 @@ async def put_documents(
     return json_response({"upserted": len(documents), "revision": revision}, headers=cost_headers(batch))
 
 
-@router.get("", response_model=DocumentsPage, responses=answers(401, 422, 503), summary="List documents")
+@router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")
 async def list_documents(
     runtime: RuntimeDependency,
     cursor: Annotated[
@@ -76,7 +76,7 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
 @router.get(
     "/{document_id:path}",
     response_model=DocumentOut,
-    responses=answers(401, 404, 503),
+    responses=answers(401, 404, 429, 503),
     summary="Read a document",
 )
 async def get_document(document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:

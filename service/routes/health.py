@@ -48,7 +48,11 @@ async def metrics(runtime: RuntimeDependency) -> Response:
 
 
 @router.get(
-    "/info", response_model=InfoResponse, responses=answers(401, 503), dependencies=[BEARER], summary="What runs here?"
+    "/info",
+    response_model=InfoResponse,
+    responses=answers(401, 429, 503),
+    dependencies=[BEARER],
+    summary="What runs here?",
 )
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
