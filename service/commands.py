@@ -12,7 +12,7 @@ import orjson
 
 from service.artifact import load_manifest
 from service.cpus import usable_cpus
-from service.errors import InvalidInput, StartError
+from service.errors import InvalidInput
 from service.framework import import_server
 from service.index.milvus_address import EMBEDDED, milvus_address
 from service.listener import bound_socket
@@ -75,11 +75,12 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: the store is missing, unreadable, or of another model.  InvalidInput: the query is not UTF-8.
     """
+    from service.bulk.store_file import check_there
     from service.encoder import choose_encoder
     from service.runtime import load_collection
 
-    if settings.index == EMBEDDED and not settings.documents_path.is_file():
-        raise StartError(f"there is no document store {settings.documents_path} (CROSSLET_DATA)")
+    if settings.index == EMBEDDED:
+        check_there(settings.documents_path)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     collection = load_collection(settings, encoder.manifest, read_only=True)
     try:

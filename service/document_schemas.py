@@ -8,12 +8,19 @@ from service.schemas import GUITAR, Listed, Strict, whole_example
 
 FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
 MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
+MAX_LISTED_KEY_CHARS = 100_000  # a filter looks each element of a list up by its key, so the store has the key as often
 
 
 def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
     depth = _depth(metadata)
     if depth > MAX_METADATA_DEPTH:
         raise ValueError(f"nested too deeply: {depth} levels; the limit is {MAX_METADATA_DEPTH}")
+    listed = sum(len(key) * len(value) for key, value in metadata.items() if isinstance(value, list))
+    if listed > MAX_LISTED_KEY_CHARS:
+        raise ValueError(
+            f"the elements of its lists times the characters of their keys are {listed}; the limit is "
+            f"{MAX_LISTED_KEY_CHARS}: shorter keys, or fewer elements"
+        )
     return metadata
 
 
@@ -28,7 +35,7 @@ def _depth(value: object) -> int:
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
 # No control characters: an id must survive a URL, a log and a terminal.
-DocumentId = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+DocumentId = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 
 
 class DocumentIn(Strict):

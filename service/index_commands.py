@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.build import Build
     from service.bulk.engines import engine_of
     from service.bulk.progress import progress
+    from service.bulk.records import to_document
     from service.bulk.sources import format_of, open_source
     from service.encoder import choose_encoder
     from service.runtime import load_collection
@@ -47,7 +49,7 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
 
                 work = Build(
                     collection,
-                    max_text_chars=settings.max_text_chars,
+                    read=functools.partial(to_document, max_text_chars=settings.max_text_chars),
                     on_bad_line=skip if options.on_bad_line == "skip" else _stop,
                     advance=advance,
                 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from service.bulk.engine import Embedded, Engine
-from service.bulk.records import Record, is_same, to_document
+from service.bulk.records import Record, is_same
 from service.errors import Damaged, InferenceFailed, InvalidInput
 from service.index.base import Vectors
 from service.index.documents import Document, StoredDocument
@@ -69,19 +69,23 @@ class _Batch:
 
 
 class Build:
-    """One load.  on_bad_line: told why, with the line; raises to stop.  advance: told what of the source is done."""
+    """One load.
+
+    read: the document of a record; raises InvalidInput where it is none.  on_bad_line: told why, with the line; raises
+    to stop.  advance: told what of the source is done.
+    """
 
     def __init__(
         self,
         store: Keeps,
         *,
-        max_text_chars: int,
+        read: Callable[[Record], Document],
         on_bad_line: Callable[[str], None],
         advance: Callable[[int, Outcome], None] = lambda read, outcome: None,
     ) -> None:
         self.outcome = Outcome()
         self._store = store
-        self._max_text_chars = max_text_chars
+        self._read = read
         self._on_bad_line = on_bad_line
         self._advance = advance
         self._pending: deque[_Batch] = deque()  # with the engine, in order
@@ -114,7 +118,7 @@ class Build:
         batch = _Batch()
         for record in records:
             try:
-                document = to_document(record, max_text_chars=self._max_text_chars)
+                document = self._read(record)
             except InvalidInput as exc:
                 self._on_bad_line(f"line {record.line}: {exc}")
                 batch.skipped += 1

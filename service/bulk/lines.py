@@ -42,9 +42,9 @@ class Lines:
         """
         self.path = path
         self._is_json = path.suffix == ".jsonl"
-        if path.exists() and not path.is_file():
-            raise StartError(f"{path} is not a plain file; it is read twice")
         try:
+            if path.exists() and not path.is_file():
+                raise StartError(f"{path} is not a plain file; it is read twice")
             self._file = path.open("rb")
         except OSError as exc:
             raise StartError(f"{path} cannot be read ({exc.strerror})") from exc

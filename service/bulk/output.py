@@ -1,11 +1,12 @@
 """Where a command writes: standard output, or a file that is there whole or not at all. Knows bytes only."""
 
+import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from service.errors import StartError, StorageFull
 
@@ -24,7 +25,7 @@ def writing(path: Path | None) -> Iterator[BinaryIO]:
         target = path.resolve()
         is_replaced = target.is_file() or not target.exists()
         partial = target.with_name(f"{target.name}.part") if is_replaced else target
-        file = partial.open("wb")
+        file = io.BufferedWriter(_Destination(partial, named=path))
     except (OSError, RuntimeError) as exc:  # RuntimeError: links in a circle
         raise StartError(f"{path} cannot be written ({getattr(exc, 'strerror', exc)})") from exc
     try:
@@ -32,14 +33,33 @@ def writing(path: Path | None) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             if is_replaced:
-                os.fsync(file.fileno())
-        if is_replaced:
-            partial.replace(target)
-    except OSError as exc:
-        raise StorageFull(f"{path} cannot be written to its end ({exc.strerror})") from exc
+                with _to_its_end(path):
+                    os.fsync(file.fileno())
+                    partial.replace(target)
     finally:
         if is_replaced:
             partial.unlink(missing_ok=True)
+
+
+class _Destination(io.FileIO):
+    """A file that says itself that it takes no more: what is read meanwhile may fail, too."""
+
+    def __init__(self, path: Path, *, named: Path) -> None:
+        super().__init__(path, "wb")
+        self._named = named
+
+    def write(self, data: Any) -> int:  # whatever has a buffer, which has no name before Python 3.12
+        """Raises: StorageFull."""
+        with _to_its_end(self._named):
+            return super().write(data)
+
+
+@contextmanager
+def _to_its_end(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise StorageFull(f"{path} cannot be written to its end ({exc.strerror})") from exc
 
 
 def give_up_standard_output() -> None:

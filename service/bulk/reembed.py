@@ -6,6 +6,7 @@ documents.next.sqlite3  what takes its place; grows with every run of the comman
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -15,9 +16,10 @@ from service.bulk.engine import Engine
 from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
 from service.errors import StoreError
-from service.index.access import lock_for_this_process
+from service.index.access import connect, lock_for_this_process
 from service.index.base import Vectors
 from service.index.documents import WITNESS, Document, DocumentStore, StoredDocument
+from service.index.schema import is_blank
 from service.index.snapshots import flush
 
 NEXT = "documents.next.sqlite3"
@@ -48,7 +50,7 @@ class Reembedding:
             try:
                 _raise_revision(store, old.revision)
                 _delete_moved(store, old)
-                work = Build(_Writer(store), max_text_chars=sys.maxsize, on_bad_line=_refuse, advance=advance)
+                work = Build(_Writer(store), read=_as_it_is, on_bad_line=_refuse, advance=advance)
                 outcome = work.run(_records(old), engine)
                 _delete_gone(store, old)
             finally:
@@ -71,6 +73,11 @@ class Reembedding:
             old.disconnect()  # its log must not be left for the file that comes: the last to disconnect removes it
             if _log_of(self._path).exists():
                 raise StoreError(f"another process reads document store {self._path}; {self._stop_and_go_on}")
+            if _log_of(self._next).exists():  # the next store is not whole without it
+                raise StoreError(
+                    f"the log of {self._next} could not be folded into it: another process reads it, or the disk has "
+                    f"no room; document store {self._path} is as it was: run the same command again"
+                )
             self._next.replace(self._path)
             flush(self._path.parent)
         finally:
@@ -84,6 +91,8 @@ class Reembedding:
 
     def _discard_another_models(self) -> None:
         if self._next.is_file():
+            if _is_blank(self._next):  # cut off before its tables were there
+                return
             with open_store_file(self._next) as begun:
                 if begun.fingerprint == self._fingerprint:
                     return
@@ -111,6 +120,11 @@ class _Writer:
 
 def _log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
+
+
+def _is_blank(path: Path) -> bool:
+    with closing(connect(path, "ro")) as connection:
+        return is_blank(connection)
 
 
 def _raise_revision(store: DocumentStore, revision: int) -> None:
@@ -150,6 +164,11 @@ def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
         with store.transaction() as transaction:
             transaction.delete(moved)
             transaction.commit()
+
+
+def _as_it_is(record: Record) -> Document:
+    """What was stored stays, whatever a new document must be by now."""
+    return Document(**record.fields)
 
 
 def _refuse(sentence: str) -> None:

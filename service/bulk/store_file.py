@@ -173,14 +173,23 @@ def _batched(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
         yield batch
 
 
+def check_there(path: Path) -> None:
+    """Raises: StartError: there is no store, or nobody lets us look."""
+    try:
+        is_there = path.is_file()
+    except OSError as exc:
+        raise StartError(f"document store {path} cannot be read ({exc.strerror}); set CROSSLET_DATA") from exc
+    if not is_there:
+        raise StartError(f"there is no document store {path} (CROSSLET_DATA)")
+
+
 @contextmanager
 def open_store_file(path: Path) -> Iterator[StoreFile]:
     """Open a store for reading, beside whoever has it.
 
     Raises: StartError: there is none.  StoreError: it is no store, or damaged where it is read.
     """
-    if not path.is_file():
-        raise StartError(f"there is no document store {path} (CROSSLET_DATA)")
+    check_there(path)
     try:
         with closing(connect(path, read_mode(path))) as connection:
             connection.execute("BEGIN")  # one moment, until the end

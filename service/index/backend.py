@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from service.index.base import Vectors
-from service.index.collection import Match
 from service.index.documents import Document, Page, StoredDocument
+from service.index.reads import EVERYTHING, Match, Shown
 
 
 class DocumentIndex(Protocol):
@@ -55,9 +55,14 @@ class DocumentIndex(Protocol):
         """The `top_k` nearest documents that the filter selects: by score, ties by id."""
 
     def search_all(
-        self, vectors_BD: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None
+        self,
+        vectors_BD: Vectors,
+        *,
+        top_k: int,
+        filter_: Mapping[str, object] | None = None,
+        shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
-        """One search a vector."""
+        """One search a vector; gives what is wanted of the documents that they find."""
 
     def close(self) -> None:
         """Let go of files and connections."""

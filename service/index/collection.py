@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,46 +16,18 @@ from service.errors import StorageFull
 from service.index.base import Rows, VectorIndex, Vectors, candidates
 from service.index.building import BuildStoppedError
 from service.index.documents import Document, DocumentStore, Page, StoredDocument
-from service.index.filters import Condition, to_condition
+from service.index.filters import to_condition
 from service.index.keeper import IndexKeeper
 from service.index.locks import ReadWriteLock
+from service.index.reads import EVERYTHING, Match, Reads, Shown
 from service.index.transaction import Transaction
 
 RETRY_S = 0.0005  # until a reader looks again whether the index has the last change
 PATIENCE = 5  # tries
+RELOAD_S = 5.0  # until an index that could not be loaded anew is tried again
+CHUNK_ROWS = 4096  # whose vectors are read at a time: of equal texts there may be very many
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Match:
-    """A document found by a search; score is the cosine with the query."""
-
-    score: float
-    document: StoredDocument
-
-
-class _Reads:
-    """What the searches of one request read of the store: each thing once, as long as nothing changes."""
-
-    def __init__(self, store: DocumentStore, condition: Condition | None) -> None:
-        self._store = store
-        self._condition = condition
-        self._revision: int | None = None
-        self._selected: Rows | None = None
-        self._documents: dict[int, StoredDocument] = {}
-
-    def selected(self, revision: int) -> Rows | None:
-        """The rows that the filter selects, if there is one. revision: of the snapshot that this thread has open."""
-        if self._revision != revision:
-            self._revision, self._documents = revision, {}
-            self._selected = None if self._condition is None else self._store.matching(self._condition)
-        return self._selected
-
-    def matches(self, best: Sequence[tuple[float, int]]) -> list[Match]:
-        """Scores and rows with their documents, in the snapshot of `selected`."""
-        self._documents |= self._store.fetch([row for _, row in best if row not in self._documents])
-        return [Match(score, self._documents[row]) for score, row in best]
 
 
 class Collection:
@@ -168,22 +139,32 @@ class Collection:
         return self.search_all(vector_D[None], top_k=top_k, filter_=filter_)[0]
 
     def search_all(
-        self, vectors_BD: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None
+        self,
+        vectors_BD: Vectors,
+        *,
+        top_k: int,
+        filter_: Mapping[str, object] | None = None,
+        shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
         """One search a vector, each over one revision: writers need not wait for all of them.
 
-        Raises: InvalidInput: the filter is malformed.
-        """
-        reads = _Reads(self._store, to_condition(filter_) if filter_ else None)  # {} selects everything
-        return [self._matches(vector_D, top_k, reads) for vector_D in vectors_BD]
-
-    def _matches(self, vector_D: Vectors, top_k: int, reads: _Reads) -> list[Match]:
-        """One search, with the index locked for as long as it is searched.
-
         A change is on the disk before the index has it, so that nobody waits for the disk: where the two differ, a
-        reader tries again; after some tries it keeps writers waiting while it looks up its filter, which takes longer
-        than they leave it.
+        reader tries again. After some tries, in which its filter took longer to look up than writers leave it, it keeps
+        them waiting while it looks it up once more, and makes the searches that are left over that one revision.
+
+        Raises: InvalidInput: the filter is malformed, or what is found has too many characters.
         """
+        reads = Reads(self._store, to_condition(filter_) if filter_ else None, shown)  # {} selects everything
+        found: list[list[Match]] = []
+        for vector_D in vectors_BD:
+            matches = self._beside_writers(vector_D, top_k, reads)
+            if matches is None:
+                return found + self._before_writers(vectors_BD[len(found) :], top_k, reads)
+            found.append(matches)
+        return found
+
+    def _beside_writers(self, vector_D: Vectors, top_k: int, reads: Reads) -> list[Match] | None:
+        """One search, with the index locked for as long as it is searched; None: out of patience."""
         for _ in range(PATIENCE):
             with self._store.snapshot() as revision:
                 among = reads.selected(revision)
@@ -192,10 +173,14 @@ class Collection:
                 if best is not None:
                     return reads.matches(best)
             time.sleep(RETRY_S)
+        return None
+
+    def _before_writers(self, vectors_BD: Vectors, top_k: int, reads: Reads) -> list[list[Match]]:
         while True:
             with self._in_step.shared(), self._store.snapshot() as revision:
                 if self._is_at(revision):
-                    return reads.matches(self._best(vector_D, top_k, reads.selected(revision)))
+                    among = reads.selected(revision)
+                    return [reads.matches(self._best(vector_D, top_k, among)) for vector_D in vectors_BD]
             time.sleep(RETRY_S)
 
     def _is_at(self, revision: int) -> bool:
@@ -208,8 +193,7 @@ class Collection:
             rows, scores_N = hits.rows.tolist(), hits.scores
         else:
             hits = self._index.search(vector_D, top_k=candidates(top_k), among=among)
-            rows, vectors_ND = self._store.vectors_of(hits.rows.tolist())
-            scores_N = vectors_ND @ vector_D
+            rows, scores_N = self._scored(hits.rows.tolist(), vector_D)
         scores = np.clip(scores_N, -1, 1).tolist()  # rounding may leave a cosine just above 1
         best = sorted(zip(scores, rows, strict=True), reverse=True)
         best = [hit for hit in best if hit[0] >= best[:top_k][-1][0]]
@@ -217,6 +201,16 @@ class Collection:
             ids = self._store.ids_of([row for _, row in best])
             best.sort(key=lambda hit: (-hit[0], ids[hit[1]]))
         return best[:top_k]
+
+    def _scored(self, rows: Sequence[int], vector_D: Vectors) -> tuple[list[int], Vectors]:
+        """The rows that there are, with the inner products of their own vectors."""
+        known: list[int] = []
+        scores: list[Vectors] = [np.empty(0, np.float32)]
+        for start in range(0, len(rows), CHUNK_ROWS):
+            found, vectors_ND = self._store.vectors_of(rows[start : start + CHUNK_ROWS])
+            known += found
+            scores.append(vectors_ND @ vector_D)
+        return known, np.concatenate(scores)
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
         if rows:
@@ -245,7 +239,7 @@ class Collection:
 
     def _maintain(self) -> None:
         while not self._is_closing:
-            self._changed.wait()
+            self._changed.wait(RELOAD_S if self._is_behind else None)
             self._changed.clear()
             try:
                 if self._is_behind:

@@ -4,14 +4,12 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from service.errors import StoreError
 from service.index.access import connect, lock_for_this_process, read_mode
@@ -19,33 +17,17 @@ from service.index.base import Rows, Vectors
 from service.index.damage import damaged_document, undamaged, unless_full
 from service.index.filters import Condition
 from service.index.schema import CHECKSUMS_SINCE, SCHEMA_VERSION, bring_up_to_date, checksum, facts, is_readable
+from service.index.stored import Page, StoredDocument, columns, to_document
 from service.index.transaction import Document, Transaction, rows_of
 from service.index.witness import Witness
 
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
-COLUMNS = "row, id, text, metadata, revision"
 VECTOR_COLUMNS = "row, id, vector"
 WITNESS = ".revision"  # suffix of the file beside the store
 FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class StoredDocument(Document):
-    """A document with its row number and the revision of its last change."""
-
-    row: int
-    revision: int
-
-
-@dataclass(frozen=True)
-class Page:
-    """Documents in the order of first arrival.  next_row: the row to go on after; None: this was the last page."""
-
-    documents: list[StoredDocument]
-    next_row: int | None
 
 
 class DocumentStore:
@@ -103,7 +85,7 @@ class DocumentStore:
 
     @property
     def _columns(self) -> str:
-        return f"{COLUMNS}, text_checksum" if self._has_checksums else f"{COLUMNS}, NULL"
+        return columns(has_checksums=self._has_checksums)
 
     @property
     def _vector_columns(self) -> str:
@@ -172,17 +154,25 @@ class DocumentStore:
         Raises, as every method that reads documents: Damaged: the disk gives another than was stored.
         """
         found = self._all(f"SELECT {self._columns} FROM documents WHERE id = ?", (id_,))  # noqa: S608
-        return _document(found[0]) if found else None
+        return to_document(found[0]) if found else None
 
     def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Ids by row number, without reading texts; unknown rows are left out."""
         query = "SELECT row, id FROM documents WHERE row IN (SELECT value FROM json_each(?))"
         return dict(self._all(query, (json.dumps(list(rows)),)))
 
-    def fetch(self, rows: Sequence[int]) -> dict[int, StoredDocument]:
-        """Documents by row number; unknown rows are left out."""
-        query = f"SELECT {self._columns} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
-        return {found[0]: _document(found) for found in self._all(query, (json.dumps(list(rows)),))}
+    def fetch(
+        self, rows: Sequence[int], *, text: bool = True, metadata: bool = True
+    ) -> Generator[tuple[StoredDocument, int]]:
+        """Documents by row number, one after the other, each with the characters read; unknown rows are left out.
+
+        Without text or metadata those are empty, and nobody looks whether they are sound.
+        """
+        selected = columns(text=text, metadata=metadata, has_checksums=self._has_checksums)
+        query = f"SELECT {selected} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
+        with undamaged(self._path):
+            for found in self._reader().execute(query, (json.dumps(list(rows)),)):
+                yield to_document(found), len(found[2]) + len(found[3])
 
     def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
         """The next documents: `limit`, or fewer when one more would pass `max_chars`; at least one if any is left."""
@@ -195,7 +185,7 @@ class DocumentStore:
                 chars += len(text) + len(metadata)
                 if len(documents) == limit or (documents and chars > max_chars):
                     return Page(documents, next_row=documents[-1].row)
-                documents.append(_document(found))
+                documents.append(to_document(found))
         return Page(documents, next_row=None)
 
     def matching(self, condition: Condition) -> Rows:
@@ -291,10 +281,3 @@ class DocumentStore:
 def _revision_of(reader: sqlite3.Connection) -> int:
     """The revision of what a connection reads."""
     return int(reader.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
-
-
-def _document(found: tuple[int, str, str, str, int, int | None]) -> StoredDocument:
-    row, id_, text, metadata, revision, expected = found
-    if expected is not None and checksum(id_, text, metadata) != expected:
-        raise damaged_document(id_, "text or metadata")
-    return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)

@@ -7,13 +7,14 @@ import numpy as np
 from service.index.base import Hits, Rows, Vectors
 
 SMALL = 1000  # rows: a hash set of so many is quicker made than a bitmap over all
+ROWS_A_MEMBER = 40  # of a bitmap, and a byte each while it is made: beyond, a hash set takes less
 
 
 def selector_of(rows: Rows) -> Any:
     """Selects the given rows inside a search. Any: the library's stubs describe its C++ classes."""
     import faiss  # loaded by now: there are rows
 
-    if len(rows) <= SMALL:
+    if len(rows) <= max(SMALL, int(rows.max()) // ROWS_A_MEMBER):
         return faiss.IDSelectorBatch(np.ascontiguousarray(rows, np.int64))
     members = np.zeros(int(rows.max()) + 1, np.bool_)
     members[rows] = True

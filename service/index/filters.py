@@ -5,7 +5,7 @@
 does; null matches a field that is null or absent. Kinds never mix: 1 is not "1", and true is not 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.errors import InvalidInput
@@ -32,9 +32,7 @@ def to_condition(filter_: Mapping[str, object]) -> Condition:
 
     Raises: InvalidInput: the filter is not one; the message names the place, never a value.
     """
-    terms = _count_terms(filter_, depth=1)
-    if terms > MAX_TERMS:
-        raise InvalidInput(f"filter has {terms} operators and values; the limit is {MAX_TERMS}")
+    _check_size(filter_)
     return _all_of(filter_, "filter")
 
 
@@ -56,14 +54,25 @@ def stored_kinds(value: object) -> set[tuple[str, SqlValue]]:
     return kinds or {("other", 0)}  # an empty list is present, and matches nothing
 
 
-def _count_terms(node: object, *, depth: int) -> int:
-    if depth > MAX_DEPTH:
-        raise InvalidInput(f"filter is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(node, Mapping):
-        return sum(1 + _count_terms(value, depth=depth + 1) for value in node.values())
-    if isinstance(node, list):
-        return sum(_count_terms(value, depth=depth + 1) for value in node)
-    return 1
+def _check_size(filter_: Mapping[str, object]) -> None:
+    """Refuse a filter with too many operators and values, without looking at all of them, or nested too deeply."""
+    terms = 0
+    waiting: list[tuple[object, int]] = [(filter_, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise InvalidInput(f"filter is nested deeper than {MAX_DEPTH} levels")
+        inner: Collection[object] = ()
+        if isinstance(node, Mapping):
+            terms += len(node)
+            inner = node.values()
+        elif isinstance(node, list):
+            inner = node
+        else:
+            terms += 1
+        if max(terms, len(inner), len(waiting)) > MAX_TERMS:
+            raise InvalidInput(f"filter has more than {MAX_TERMS} operators and values, which is the limit")
+        waiting += [(value, depth + 1) for value in inner]
 
 
 def _all_of(node: object, where: str) -> Condition:

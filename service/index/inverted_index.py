@@ -105,8 +105,9 @@ class InvertedIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Vectors, row numbers, each row's list, and centroids, without room to spare."""
-        return len(self) * self.row_bytes + self.lists * int(self._index.d) * 4
+        """Vectors, row numbers, the list of every row number that was ever used, and centroids; no room to spare."""
+        placed_bytes = (self._largest_row + 1) * self._list_of_row.itemsize
+        return len(self) * (int(self._index.code_size) + 8) + placed_bytes + self.lists * int(self._index.d) * 4
 
     @property
     def row_bytes(self) -> int:
@@ -219,5 +220,5 @@ class InvertedIndex:
 
 
 def lists_for(rows: int) -> int:
-    """The power of two nearest to twice the square root of the rows."""
-    return int(2 ** np.round(np.log2(2 * np.sqrt(max(1, rows)))))
+    """The power of two nearest to twice the square root of the rows, where there are so many rows."""
+    return int(min(max(1, rows), 2 ** np.round(np.log2(2 * np.sqrt(max(1, rows))))))

@@ -47,6 +47,7 @@ class IndexKeeper:
         self._exact_rows = exact_rows
         self._tried_rows = 0
         self._unsaved = 0
+        self._unsaved_at_failure = 0  # a snapshot that had no room is tried again after as many changes more
 
     def load(self) -> VectorIndex:
         """The index to start with, in step with the store; nothing else may be writing it."""
@@ -75,7 +76,8 @@ class IndexKeeper:
 
     def is_stale(self, index: VectorIndex) -> bool:
         """Whether the snapshot should be renewed."""
-        return isinstance(index, InvertedIndex) and self._unsaved > max(SAVED_ROWS, len(index) // SAVED_SHARE)
+        changed = self._unsaved - self._unsaved_at_failure
+        return isinstance(index, InvertedIndex) and changed > max(SAVED_ROWS, len(index) // SAVED_SHARE)
 
     def build(
         self, should_stop: Callable[[], bool], check_memory: Callable[[int], None] = lambda growth_bytes: None
@@ -125,8 +127,9 @@ class IndexKeeper:
             )
         except (OSError, StorageFull) as exc:
             logger.warning("index snapshot not written", extra={"reason": getattr(exc, "strerror", None) or str(exc)})
+            self._unsaved_at_failure = self._unsaved
             return None
-        self._unsaved = 0
+        self._unsaved = self._unsaved_at_failure = 0
         return path
 
     def _load_snapshot(self) -> InvertedIndex | None:

@@ -6,7 +6,7 @@ N documents, D dims, B queries
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import TypeVar
 
 import numpy as np
@@ -14,11 +14,11 @@ import orjson
 
 from service.errors import InvalidInput
 from service.index.base import Vectors
-from service.index.collection import Match
 from service.index.documents import Document, Page, StoredDocument
 from service.index.milvus_connection import Hits, MilvusConnection
 from service.index.milvus_filters import to_expression
 from service.index.milvus_rows import FIELDS, Row, ids_expression, is_storable_id, to_document, to_row
+from service.index.reads import EVERYTHING, Match, Shown
 
 MAX_ROWS = 16_384  # Milvus gives no more in one answer
 # Rows a call, so that no message comes near Milvus' 64 MB: ids alone, whole documents, and what is written of them.
@@ -101,17 +101,17 @@ class MilvusIndex:
 
         Documents that arrived in the same microsecond, at two service processes, are on the same page.
         """
-        limit = min(limit, MAX_ROWS // 10)
-        heads, is_last = self._next(after_row, limit + 1)
+        limit = min(limit, MAX_ROWS // 10 - 1)
+        heads, last_arrival = self._next(after_row, limit + 1)
         documents: list[StoredDocument] = []
         chars = 0
         for _, group in groupby(self._in_order(heads), key=lambda document: document.row):
             together = list(group)
-            chars += sum(len(one.text) + len(orjson.dumps(one.metadata)) for one in together)
+            chars += sum(map(_chars_of, together))
             if documents and (len(documents) + len(together) > limit or chars > max_chars):
                 return Page(documents, next_row=documents[-1].row)
             documents += together
-        return Page(documents, next_row=None if is_last or not documents else documents[-1].row)
+        return Page(documents, next_row=last_arrival)
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
         """The `top_k` nearest documents that the filter selects: by score, ties by id.
@@ -121,11 +121,17 @@ class MilvusIndex:
         return self.search_all(vector_D[None], top_k=top_k, filter_=filter_)[0]
 
     def search_all(
-        self, vectors_BD: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None
+        self,
+        vectors_BD: Vectors,
+        *,
+        top_k: int,
+        filter_: Mapping[str, object] | None = None,
+        shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
         """One search a vector; of many results, a document deleted before its text was read is left out.
 
-        Raises: InvalidInput: the filter is malformed, or `top_k` is more than Milvus gives.
+        Raises: InvalidInput: the filter is malformed, `top_k` is more than Milvus gives, or what is found has too many
+                characters.
         """
         if top_k > MAX_ROWS:
             raise InvalidInput(
@@ -134,17 +140,22 @@ class MilvusIndex:
         expression = to_expression(filter_) if filter_ else ""  # {} selects everything
         asked = min(top_k + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
         # A strong read waits for Milvus' clock: one call where the texts fit into its answer, two where they may not.
-        fields = FIELDS if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
+        wanted = [name for name in FIELDS if getattr(shown, name, True)]
+        fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
         vectors_BD = np.asarray(vectors_BD, np.float32)
         found_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
         best_B = [
-            self._best(hits, vector_D, top_k, expression) for hits, vector_D in zip(found_B, vectors_BD, strict=True)
+            shown.cut(self._best(hits, vector_D, top_k, expression))
+            for hits, vector_D in zip(found_B, vectors_BD, strict=True)
         ]
         rows = {row["id"]: row for best in best_B for _, row in best}
-        rows |= {
-            row["id"]: row for row in self._rows_of([id_ for id_, row in rows.items() if "text" not in row], FIELDS)
-        }
-        documents = {id_: to_document(row) for id_, row in rows.items() if "text" in row}
+        heads = [id_ for id_, row in rows.items() if "arrival" not in row]
+        documents: dict[str, StoredDocument] = {}
+        chars = 0
+        for row in chain((row for row in rows.values() if "arrival" in row), self._rows_of(heads, wanted)):
+            document = documents[row["id"]] = to_document(row)
+            chars += _chars_of(document)
+            shown.check(chars)
         return [
             [Match(score, documents[row["id"]]) for score, row in best if row["id"] in documents] for best in best_B
         ]
@@ -166,7 +177,7 @@ class MilvusIndex:
     def _rows_of(self, ids: Sequence[str], fields: Sequence[str]) -> Iterator[Row]:
         """The rows of the ids that exist, each once, in no particular order."""
         storable = [id_ for id_ in dict.fromkeys(ids) if is_storable_id(id_)]
-        for part in _parts(storable, DOCUMENTS_A_CALL if "text" in fields else IDS_A_CALL):
+        for part in _parts(storable, DOCUMENTS_A_CALL if {"text", "metadata"} & {*fields} else IDS_A_CALL):
             yield from self._milvus.rows(ids_expression(part), fields, limit=len(part))
 
     def _in_order(self, ids: Sequence[str]) -> Iterator[StoredDocument]:
@@ -175,8 +186,10 @@ class MilvusIndex:
             found = {row["id"]: to_document(row) for row in self._rows_of(part, FIELDS)}
             yield from (found[id_] for id_ in part if id_ in found)
 
-    def _next(self, after: int, wanted: int) -> tuple[list[str], bool]:
-        """Ids of the documents that arrived next, at least `wanted` if so many are left, and whether they are the last.
+    def _next(self, after: int, wanted: int) -> tuple[list[str], int | None]:
+        """Ids of the documents that arrived next, at least `wanted` if so many are left, and the arrival of the last.
+
+        None for that: there are no others after them.
 
         Milvus orders no rows: the window of arrivals is narrowed until it holds few enough to be ordered here.
         """
@@ -185,13 +198,17 @@ class MilvusIndex:
             rows = self._milvus.rows(f"arrival > {after} and arrival <= {high}", ["id", "arrival"], limit=most)
             rows.sort(key=lambda row: (row["arrival"], row["id"]))
             if len(rows) < most or high - low <= 1:
-                return [row["id"] for row in rows], high == LATEST
+                return [row["id"] for row in rows], None if high == LATEST else high
             high = rows[wanted - 1]["arrival"]  # any rows show that `wanted` had arrived by then
             middle = (low + high) // 2
             if self._milvus.count(f"arrival > {after} and arrival <= {middle}") >= wanted:
                 high = middle
             else:
                 low = middle
+
+
+def _chars_of(document: StoredDocument) -> int:
+    return len(document.text) + len(orjson.dumps(document.metadata))
 
 
 def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:

@@ -45,10 +45,9 @@ def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int
 
 
 def to_document(row: Row) -> StoredDocument:
-    """The document of a row that was read with `FIELDS`."""
-    return StoredDocument(
-        id=row["id"], text=row["text"], metadata=row["metadata"], row=row["arrival"], revision=row["revision"]
-    )
+    """The document of a row that was read with `FIELDS`, or without its text or metadata: those are then empty."""
+    text, metadata = row.get("text", ""), row.get("metadata", {})
+    return StoredDocument(id=row["id"], text=text, metadata=metadata, row=row["arrival"], revision=row["revision"])
 
 
 def is_storable_id(id_: str) -> bool:

@@ -56,11 +56,16 @@ def facts(connection: sqlite3.Connection) -> dict[str, str]:
 
 def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
     """Make the tables of an empty file, or those of an older version today's."""
-    if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+    if is_blank(connection):
         create(connection, fingerprint=fingerprint, dim=dim)
     version = facts(connection).get("schema_version", "")
     if version.isdecimal() and int(version) in MIGRATIONS:
         migrate(connection, int(version))
+
+
+def is_blank(connection: sqlite3.Connection) -> bool:
+    """Whether a file has no table yet."""
+    return not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
 
 
 def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:

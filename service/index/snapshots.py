@@ -9,6 +9,7 @@ index-<revision>    the bytes that FAISS wrote
 import hashlib
 import logging
 import os
+import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ import orjson
 
 FORMAT = 2
 POINTER = "index.json"
-FILES = "index-[0-9]*"
+FILE = re.compile(r"index-[0-9]+")
 
 logger = logging.getLogger(__name__)
 
@@ -122,8 +123,8 @@ class SnapshotFolder:
         return None
 
     def _forget_all_but(self, name: str) -> None:
-        for path in self._folder.glob(FILES):
-            if path.name != name:
+        for path in self._folder.iterdir():
+            if FILE.fullmatch(path.name) and path.name != name:
                 path.unlink(missing_ok=True)
 
 

@@ -12,10 +12,9 @@ from service.index.filters import stored_kinds
 from service.index.schema import checksum
 
 COLUMNS = ("id", "text", "metadata", "vector", "revision", "text_checksum", "vector_checksum")
-UPSERT = (
-    f"INSERT INTO documents ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "  # noqa: S608 - constants
-    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in COLUMNS[1:])} RETURNING row"
-)
+# Two statements: an upsert in one uses up a row number each time it replaces, and indexes grow with the largest.
+UPDATE = f"UPDATE documents SET {', '.join(f'{name} = ?' for name in COLUMNS[1:])} WHERE id = ? RETURNING row"  # noqa: S608 - constants
+INSERT = f"INSERT INTO documents ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) RETURNING row"  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class Transaction:
     def _upsert_one(self, document: Document, vector: bytes) -> int:
         metadata = orjson.dumps(document.metadata).decode()
         checksums = checksum(document.id, document.text, metadata), checksum(vector)
-        (row,) = self._connection.execute(
-            UPSERT, (document.id, document.text, metadata, vector, self.revision, *checksums)
-        ).fetchone()
+        values = (document.text, metadata, vector, self.revision, *checksums)
+        found = self._connection.execute(UPDATE, (*values, document.id)).fetchone()
+        (row,) = found or self._connection.execute(INSERT, (document.id, *values)).fetchone()
         self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
         self._connection.executemany(
             "INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)",

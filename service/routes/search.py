@@ -1,7 +1,7 @@
 """POST /search: the documents nearest to a query. Knows the route; the collection searches."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from fastapi import APIRouter, Request, Response
 
@@ -11,8 +11,8 @@ from service.document_schemas import SearchRequest, SearchResponse
 from service.errors import InvalidInput
 from service.index.backend import DocumentIndex
 from service.index.base import Vectors
-from service.index.collection import Match
 from service.index.filters import to_condition
+from service.index.reads import Match, Shown
 from service.routes.described import inference
 from service.runtime import Runtime
 from service.strict_json import JsonRoute
@@ -53,12 +53,18 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
 
 
 def _answer(collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, *, started_at: float) -> bytes:
-    found = collection.search_all(query_BD, top_k=body.offset + body.top_k, filter_=body.filter)
-    pages = [_above(matches[body.offset :], body.min_score) for matches in found]
-    results = _within_limit(dump_json([_shown(match, body) for match in matches]) for matches in pages)
-    shown = results[0] if body.query is not None else b"[%b]" % b",".join(results)
+    shown = Shown(
+        offset=body.offset,
+        min_score=body.min_score,
+        text="text" in body.include,
+        metadata="metadata" in body.include,
+        max_chars=MAX_ANSWER_BYTES,
+    )
+    found = collection.search_all(query_BD, top_k=body.offset + body.top_k, filter_=body.filter, shown=shown)
+    results = _within_limit(dump_json([_result(match, shown) for match in matches]) for matches in found)
+    lists = results[0] if body.query is not None else b"[%b]" % b",".join(results)
     took_ms = round((time.monotonic() - started_at) * 1000, 2)
-    return b'{"results":%b,"took_ms":%b}' % (shown, dump_json(took_ms))
+    return b'{"results":%b,"took_ms":%b}' % (lists, dump_json(took_ms))
 
 
 def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
@@ -74,14 +80,10 @@ def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
     return kept
 
 
-def _above(matches: Sequence[Match], min_score: float | None) -> list[Match]:
-    return [match for match in matches if min_score is None or match.score >= min_score]
-
-
-def _shown(match: Match, body: SearchRequest) -> dict[str, object]:
-    shown: dict[str, object] = {"id": match.document.id, "score": match.score}
-    if "text" in body.include:
-        shown["text"] = match.document.text
-    if "metadata" in body.include:
-        shown["metadata"] = match.document.metadata
-    return shown
+def _result(match: Match, shown: Shown) -> dict[str, object]:
+    result: dict[str, object] = {"id": match.document.id, "score": match.score}
+    if shown.text:
+        result["text"] = match.document.text
+    if shown.metadata:
+        result["metadata"] = match.document.metadata
+    return result

@@ -459,6 +459,8 @@ def nested(depth: int) -> dict[str, Any]:
         ([{"id": "a\nb", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a\x00", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a", "text": "a", "metadata": nested(400)}], ["nested too deeply"]),
+        ([{"id": "a", "text": "a", "metadata": {"k" * 101: [1] * 1000}}], ["101000", "100000"]),
+        ([{"id": "a\x9b", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a", "text": "a", "metadata": []}], ["documents[0].metadata"]),
         ([{"id": str(n), "text": "a"} for n in range(513)], ["513", "512", "CROSSLET_MAX_TEXTS"]),
     ],

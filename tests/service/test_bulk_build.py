@@ -1,6 +1,7 @@
+import functools
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from service.bulk import build as build_module
 from service.bulk.build import Build, Outcome
 from service.bulk.engine import Embedded, Vectors, threads_engine
-from service.bulk.records import Record
+from service.bulk.records import Record, to_document
 from service.encoder import Encoded, load_encoder
 from service.errors import InferenceFailed, InvalidInput, StorageFull
 from service.index.documents import Document, StoredDocument
@@ -43,6 +44,10 @@ def records(*documents: tuple[str, str]) -> list[Record]:
     return [Record(line, line, {"id": id_, "text": text}) for line, (id_, text) in enumerate(documents, start=1)]
 
 
+def up_to(chars: int) -> Callable[[Record], Document]:
+    return functools.partial(to_document, max_text_chars=chars)
+
+
 def stop(sentence: str) -> None:
     raise InvalidInput(sentence)
 
@@ -58,7 +63,7 @@ def length_engine(batches: Iterable[Sequence[str]], *, ahead: int = 3) -> Vector
 
 
 def load(shelf: Shelf, given: Iterable[Record]) -> Outcome:
-    return Build(shelf, max_text_chars=1000, on_bad_line=stop).run(given, length_engine)
+    return Build(shelf, read=up_to(1000), on_bad_line=stop).run(given, length_engine)
 
 
 def test_new_replaced_and_unchanged_documents_are_told_apart() -> None:
@@ -76,7 +81,7 @@ def test_a_document_that_is_there_is_not_embedded_again() -> None:
         yield from length_engine(seen.append(texts) or texts for texts in batches)  # type: ignore[func-returns-value]
 
     load(shelf, records(("1", "a"), ("2", "bb")))
-    Build(shelf, max_text_chars=9, on_bad_line=stop).run(records(("1", "a"), ("2", "bb"), ("3", "c")), engine)
+    Build(shelf, read=up_to(9), on_bad_line=stop).run(records(("1", "a"), ("2", "bb"), ("3", "c")), engine)
     assert [text for texts in seen for text in texts] == ["c"]
 
 
@@ -105,7 +110,7 @@ def test_a_bad_line_stops_with_its_number_or_is_counted() -> None:
     with pytest.raises(InvalidInput, match=r"^line 2: is not valid JSON$"):
         load(shelf, given)
     said: list[str] = []
-    outcome = Build(shelf, max_text_chars=9, on_bad_line=said.append).run(given, length_engine)
+    outcome = Build(shelf, read=up_to(9), on_bad_line=said.append).run(given, length_engine)
     assert outcome.skipped == 1
     assert said == ["line 2: is not valid JSON"]
     assert set(shelf.documents) == {"1", "3"}
@@ -121,7 +126,7 @@ def test_what_was_committed_stays_when_the_store_is_full(monkeypatch: pytest.Mon
             return super().put(documents, vectors_ND)
 
     shelf = Full()
-    work = Build(shelf, max_text_chars=9, on_bad_line=stop)
+    work = Build(shelf, read=up_to(9), on_bad_line=stop)
     with pytest.raises(StorageFull):
         work.run(records(*((str(n), "x") for n in range(10))), length_engine)
     assert work.outcome.new == len(shelf.documents) == 4
@@ -131,7 +136,7 @@ def test_progress_reaches_the_end_of_the_source_also_where_nothing_changed() -> 
     shelf, reached = Shelf(), []
     given = records(*((str(n), "x") for n in range(1000)))
     for _ in range(2):
-        Build(shelf, max_text_chars=9, on_bad_line=stop, advance=lambda read, _: reached.append(read)).run(
+        Build(shelf, read=up_to(9), on_bad_line=stop, advance=lambda read, _: reached.append(read)).run(
             given, length_engine
         )
         assert reached[-1] == 1000
@@ -183,7 +188,7 @@ def test_a_text_that_the_model_fails_on_is_named_by_its_lines() -> None:
         return [Encoded(np.ones(DIM, np.float32), 1, 1) for _ in texts]
 
     shelf = Shelf()
-    work = Build(shelf, max_text_chars=9, on_bad_line=stop)
+    work = Build(shelf, read=up_to(9), on_bad_line=stop)
     given = records(*((str(n), "x") for n in range(256)), ("300", "y"), ("301", "bad"))
     with pytest.raises(InferenceFailed, match=r"^lines 257 to 258: the model failed on a text of 3 tokens$"):
         work.run(given, threads_engine(encode_all, workers=1, dim=DIM))
@@ -208,4 +213,4 @@ def test_an_engine_that_fails_before_any_text_is_one_sentence() -> None:
     shelf, given = Shelf(), records(*((str(n), "x") for n in range(300)))
     load(shelf, given)
     with pytest.raises(InferenceFailed, match=r"^an actor failed$"):
-        Build(shelf, max_text_chars=9, on_bad_line=stop).run(given, broken)
+        Build(shelf, read=up_to(9), on_bad_line=stop).run(given, broken)

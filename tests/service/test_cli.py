@@ -72,6 +72,18 @@ def test_search_without_a_store_is_one_sentence(capsys: pytest.CaptureFixture[st
     assert "there is no document store" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("arguments", [["search", "hallo"], ["index", "stats"], ["mine", "{}", "{}"]])
+def test_a_file_that_the_system_refuses_is_one_sentence(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "x" * 300  # no file system here has such
+    monkeypatch.setenv("CROSSLET_DATA", name)
+    assert cli.main([argument.format(name) for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("crosslet: ")
+    assert "cannot be read (File name too long)" in said
+
+
 def test_info_prints_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "tiny"

@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from service.bulk.store_file import open_store_file
 from service.bulk.upkeep import verify
 from service.errors import InvalidInput, StorageFull, StoreError
+from service.index import collection as collection_module
 from service.index.collection import Collection
 from service.index.documents import Document, DocumentStore
 from service.index.faiss_index import FaissIndex
 from service.index.filters import MAX_DEPTH, MAX_TERMS
 from service.index.keeper import IndexKeeper
+from service.index.reads import Shown
 from service.index.transaction import Transaction
 from tests.contract.filter_oracle import FILTERS, METADATA, matches
 
@@ -252,6 +254,8 @@ def nested(depth: int) -> dict[str, Any]:
         {"x": [1]},
         nested(MAX_DEPTH + 1),
         {"x": {"in": list(range(MAX_TERMS))}},
+        {"and": [{"or": [{"x": 1}] * 30}] * 30},
+        {"or": [[]] * 10**6},
     ],
 )
 def test_a_malformed_filter_is_invalid_input(collection: Collection, filter_: dict[str, Any]) -> None:
@@ -367,7 +371,9 @@ def test_several_searches_look_the_filter_up_once_and_read_only_the_texts_they_r
     lookups, fetched = [], []
     matching, fetch = DocumentStore.matching, DocumentStore.fetch
     monkeypatch.setattr(DocumentStore, "matching", lambda store, one: lookups.append(one) or matching(store, one))
-    monkeypatch.setattr(DocumentStore, "fetch", lambda store, rows: fetched.extend(rows) or fetch(store, rows))
+    monkeypatch.setattr(
+        DocumentStore, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
+    )
     queries_BD = np.stack([unit(1, 0, 0, 0), unit(1, 1, 0, 0)])
     found = collection.search_all(queries_BD, top_k=2, filter_={"x": 1})
     assert [[match.document.id for match in one] for one in found] == [["000", "001"]] * 2
@@ -490,3 +496,86 @@ def test_a_change_does_not_wait_for_all_the_searches_of_a_request(
     ended.append("change")
     thread.join()
     assert ended == ["change", "searches"]
+
+
+def test_what_is_not_wanted_of_a_document_is_not_read(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(collection, {"a": unit(3, 0, 0, 0), "b": unit(2, 1, 0, 0), "c": unit(0, 1, 0, 0)}, {"x": 1})
+    fetched: list[int] = []
+    fetch = DocumentStore.fetch
+    monkeypatch.setattr(
+        DocumentStore, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
+    )
+    query = unit(1, 0, 0, 0)[None]
+    ((match,),) = collection.search_all(query, top_k=3, shown=Shown(offset=1, min_score=0.5, metadata=False))
+    assert (match.document.id, match.document.text, match.document.metadata) == ("b", "text of b", {})
+    assert len(fetched) == 1
+    ((match,),) = collection.search_all(query, top_k=1, shown=Shown(text=False, max_chars=20))
+    assert (match.document.id, match.document.text, match.document.metadata) == ("a", "", {"x": 1})
+
+
+def test_documents_that_are_too_much_to_read_are_refused_before_all_are_read(collection: Collection) -> None:
+    put(collection, {str(number): unit(1, number, 0, 0) for number in range(9)})
+    queries = np.stack([unit(1, 0, 0, 0), unit(0, 1, 0, 0)])
+    few = Shown(max_chars=100)  # nine have 9 + 2 each
+    assert [len(found) for found in collection.search_all(queries, top_k=4, shown=few)] == [4, 4]
+    assert len(collection.search_all(queries[:1], top_k=9, shown=Shown(max_chars=99))[0]) == 9
+    with pytest.raises(InvalidInput, match="have more than 98 characters together"):
+        collection.search_all(queries[:1], top_k=9, shown=Shown(max_chars=98))
+    assert len(ids(collection, queries[0], 9)) == 9
+
+
+def test_a_filter_that_is_slower_than_writers_is_looked_up_a_few_times_a_request(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)}, {"x": 1})
+    lookups: list[object] = []
+    matching = DocumentStore.matching
+
+    def beside_a_change(store: DocumentStore, condition: Any) -> Any:
+        lookups.append(condition)
+        if len(lookups) <= collection_module.PATIENCE:  # then a writer has to wait
+            with ThreadPoolExecutor() as other:
+                other.submit(put, collection, {"a": unit(1, len(lookups), 0, 0)}, {"x": 1}).result()
+        return matching(store, condition)
+
+    monkeypatch.setattr(DocumentStore, "matching", beside_a_change)
+    found = collection.search_all(np.stack([unit(1, 0, 0, 0)] * 20), top_k=1, filter_={"x": 1})
+    assert [[match.document.id for match in one] for one in found] == [["a"]] * 20
+    assert len(lookups) == collection_module.PATIENCE + 1
+
+
+def test_an_index_that_cannot_be_loaded_is_tried_again_and_gives_nothing_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection_module, "RELOAD_S", 0.05)
+    collection = open_collection(tmp_path)
+    put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)})
+    with monkeypatch.context() as context:
+        context.setattr(FaissIndex, "remove", Mock(side_effect=MemoryError))
+        context.setattr(IndexKeeper, "load", Mock(side_effect=MemoryError))
+        with pytest.raises(MemoryError):
+            collection.delete(["a"])
+        assert ids(collection, unit(1, 0, 0, 0), 2) == ["b"]
+    until = time.monotonic() + 30
+    while len(collection) != 1:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    collection.close()
+
+
+def test_a_replaced_document_uses_up_no_row_number(collection: Collection) -> None:
+    rows = []
+    for id_ in ("a", *["b"] * 50, "c"):
+        put(collection, {id_: unit(1, 0, 0, 0)})
+        document = collection.get(id_)
+        assert document is not None
+        rows.append(document.row)
+    assert rows == [1, *[2] * 50, 3]
+
+
+def test_a_filter_over_rows_that_lie_far_apart_takes_little_memory() -> None:
+    rows = [10**12 * number for number in range(1, 3000)]
+    index = FaissIndex(DIM)
+    index.replace(index.prepare(rows, np.tile(unit(1, 0, 0, 0), (len(rows), 1))))
+    hits = index.search(unit(1, 0, 0, 0), top_k=1, among=np.asarray(rows[:2000]))
+    assert set(hits.rows) == set(rows[:2000])

@@ -280,3 +280,52 @@ def test_a_change_that_the_lists_could_not_follow_is_not_saved_as_if_they_had(
 def missed(collection: Collection, vectors_ND: np.ndarray, *, first: int = 0) -> list[int]:
     """The documents that a search for their own vector does not find."""
     return [row for row, vector_D in enumerate(vectors_ND) if f"d{first + row}" not in found(collection, vector_D)]
+
+
+def test_a_snapshot_without_room_is_tried_again_after_as_many_changes_not_after_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.index.keeper.SAVED_ROWS", 40)
+    collection = open_collection(tmp_path)
+    put(collection, vectors(600))
+    wait_for(lambda: collection.backend == INVERTED)
+    tried = Mock(side_effect=OSError(28, "no room"))
+    with monkeypatch.context() as context:
+        context.setattr(SnapshotFolder, "write", tried)
+        put(collection, vectors(70, seed=1))
+        wait_for(lambda: tried.call_count == 1)
+        for number in range(60):
+            put(collection, vectors(1, seed=number), first=number)
+        time.sleep(0.2)
+        assert tried.call_count == 1
+        put(collection, vectors(10, seed=2))
+        wait_for(lambda: tried.call_count == 2)
+    collection.close()
+    collection = open_collection(tmp_path)
+    assert not missed(collection, vectors(10, seed=2))
+    collection.close()
+
+
+def test_of_very_many_equal_texts_few_vectors_are_read_at_a_time(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(collection, np.tile(vectors(1), (600, 1)))
+    wait_for(lambda: collection.backend == INVERTED)
+    monkeypatch.setattr("service.index.collection.CHUNK_ROWS", 50)
+    read: list[int] = []
+    vectors_of = DocumentStore.vectors_of
+    monkeypatch.setattr(
+        DocumentStore, "vectors_of", lambda store, rows: read.append(len(rows)) or vectors_of(store, rows)
+    )
+    assert sorted(found(collection, vectors(1)[0])) == sorted(f"d{number}" for number in range(600))[:10]
+    assert sum(read) == 600
+    assert max(read) == 50
+
+
+def test_a_store_of_two_documents_may_have_lists(tmp_path: Path) -> None:
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    collection = Collection(store, IndexKeeper(store, dim=DIM, exact_rows=1))
+    put(collection, vectors(3))
+    wait_for(lambda: collection.backend == INVERTED)
+    assert not missed(collection, vectors(3))
+    collection.close()

@@ -192,3 +192,47 @@ def test_the_old_store_stays_while_another_process_reads_it(tmp_path: Path) -> N
     made = open_collection(tmp_path, "new", NEW_DIM)
     assert {one.document.text for one in made.search(vector_of("x", NEW_DIM), top_k=9)} == {"Hund", "chat", "köpek"}
     made.close()
+
+
+def test_a_next_store_that_is_not_whole_does_not_take_over(tmp_path: Path) -> None:
+    """Its last changes are in its log as long as somebody reads it."""
+    collection = open_collection(tmp_path, "old", OLD_DIM)
+    put(collection, a="Hund")
+    work = conversion(tmp_path)
+    work.copy(engine([]))
+    put(collection, b="chat", c="gato")
+    collection.close()
+    with open_store_file(tmp_path / NEXT):
+        with pytest.raises(
+            StoreError, match=r"could not be folded into it: .* is as it was: run the same command again"
+        ):
+            work.take_over(engine([]))
+        unchanged = open_collection(tmp_path, "old", OLD_DIM)
+        assert len(unchanged) == 3
+        unchanged.close()
+    work.take_over(engine([]))
+    made = open_collection(tmp_path, "new", NEW_DIM)
+    assert len(made) == 3
+    made.close()
+
+
+def test_a_next_store_that_was_cut_off_before_its_tables_is_gone_on_with(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path, "old", OLD_DIM)
+    put(collection, a="Hund")
+    collection.close()
+    (tmp_path / NEXT).touch()
+    assert conversion(tmp_path).copy(engine([])).new == 1
+
+
+def test_what_was_stored_is_made_over_though_it_could_not_be_put_today(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path, "old", OLD_DIM)
+    document = Document("a\x85", "Hund", {"k" * 1000: [0] * 1000})
+    collection.put([document], vector_of("Hund", OLD_DIM)[None])
+    collection.close()
+    work = conversion(tmp_path)
+    work.take_over(engine([]))
+    made = open_collection(tmp_path, "new", NEW_DIM)
+    found = made.get(document.id)
+    assert found is not None
+    assert found.metadata == document.metadata
+    made.close()

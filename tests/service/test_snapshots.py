@@ -109,8 +109,9 @@ def test_the_one_before_is_found_where_the_pointer_was_not_replaced(tmp_path: Pa
 
 
 def test_other_files_of_the_folder_are_left_alone(tmp_path: Path, known: list[str]) -> None:
-    notes = tmp_path / "index-of-my-notes.txt"
-    notes.write_text("mine")
+    others = [tmp_path / name for name in ("index-of-my-notes.txt", "index-2024-01-sales.csv", "index-7.bak")]
+    for other in others:
+        other.write_text("mine")
     write(tmp_path, known)
     write(tmp_path, known, revision=9)
-    assert notes.read_text() == "mine"
+    assert [other.read_text() for other in others] == ["mine"] * 3

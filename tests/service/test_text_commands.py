@@ -10,7 +10,8 @@ import pytest
 
 from service import cli
 from service.bulk.lines import Lines
-from service.errors import InvalidInput
+from service.bulk.output import writing
+from service.errors import InvalidInput, StorageFull
 from service.settings import BUNDLED_MODEL
 from tests.artifacts import TEXTS
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
@@ -180,6 +181,17 @@ def test_an_output_file_is_whole_or_not_there(capsys: Capture, tmp_path: Path) -
     crosslet(capsys, "dedup", path, "--out", out)
     assert json.loads(out.read_text())["lines"] == [1, 2]
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_what_fails_to_be_read_is_not_said_of_the_output(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="the disk"), writing(tmp_path / "out"):
+        raise OSError(5, "the disk")
+    assert not list(tmp_path.iterdir())
+    with (
+        pytest.raises(StorageFull, match="full cannot be written to its end"),
+        writing(Path("/dev/full")) as file,
+    ):
+        file.write(b"x")
 
 
 def test_where_the_output_cannot_go_is_said_before_any_work(capsys: Capture, tmp_path: Path) -> None:

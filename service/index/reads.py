@@ -1,0 +1,87 @@
+"""What a search gives of the documents that it finds, and what it reads of the store for that. Knows no index."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeVar
+
+from service.errors import InvalidInput
+from service.index.base import Rows
+from service.index.documents import DocumentStore, StoredDocument
+from service.index.filters import Condition
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Match:
+    """A document found by a search; score is the cosine with the query."""
+
+    score: float
+    document: StoredDocument
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is wanted of the `top_k` nearest; nothing else of them is read.
+
+    offset: so many of the best are passed over.  min_score: those with a lower cosine are left out.  text, metadata:
+    whether documents come with them.  max_chars: of all that is read for one request; None: any number.
+    """
+
+    offset: int = 0
+    min_score: float | None = None
+    text: bool = True
+    metadata: bool = True
+    max_chars: int | None = None
+
+    def cut(self, best: Sequence[tuple[float, T]]) -> list[tuple[float, T]]:
+        """What is left of scores and what has them, best first."""
+        return [hit for hit in best[self.offset :] if self.min_score is None or hit[0] >= self.min_score]
+
+    def check(self, chars: int) -> None:
+        """Raises: InvalidInput: more characters than wanted."""
+        if self.max_chars is not None and chars > self.max_chars:
+            raise InvalidInput(
+                f"the documents found have more than {self.max_chars} characters together; send fewer queries, a "
+                "smaller top_k, or leave text out of include and ask for it by id"
+            )
+
+
+EVERYTHING = Shown()
+
+
+class Reads:
+    """What the searches of one request read of the store: each thing once, as long as nothing changes."""
+
+    def __init__(self, store: DocumentStore, condition: Condition | None, shown: Shown) -> None:
+        self._store = store
+        self._condition = condition
+        self._shown = shown
+        self._revision: int | None = None
+        self._selected: Rows | None = None
+        self._documents: dict[int, StoredDocument] = {}
+        self._chars = 0
+
+    def selected(self, revision: int) -> Rows | None:
+        """The rows that the filter selects, if there is one. revision: of the snapshot that this thread has open."""
+        if self._revision != revision:
+            self._revision, self._documents = revision, {}
+            self._selected = None if self._condition is None else self._store.matching(self._condition)
+        return self._selected
+
+    def matches(self, best: Sequence[tuple[float, int]]) -> list[Match]:
+        """What is wanted of scores and rows, with their documents, in the snapshot of `selected`.
+
+        A row that the store does not have is left out: an index that could not follow a change may find it.
+
+        Raises: InvalidInput: they have too many characters.
+        """
+        wanted = self._shown.cut(best)
+        missing = [row for _, row in wanted if row not in self._documents]
+        with closing(self._store.fetch(missing, text=self._shown.text, metadata=self._shown.metadata)) as found:
+            for document, chars in found:
+                self._chars += chars
+                self._shown.check(self._chars)
+                self._documents[document.row] = document
+        return [Match(score, self._documents[row]) for score, row in wanted if row in self._documents]
