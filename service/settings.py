@@ -62,7 +62,9 @@ class Settings(BaseSettings):
         default=1024, ge=1, description="Most look-ups of documents waiting, searches too; above it: 429."
     )
     request_timeout_s: float = Field(
-        default=30.0, gt=0, description="Most seconds a request's texts wait for a worker; after it: 429."
+        default=30.0,
+        gt=0,
+        description="Most seconds a request's texts wait for a worker (429), or its filter is looked up (422).",
     )
     cache_bytes: int = Field(
         default=0, ge=0, description="Most memory for the vectors of recent texts, kept by hash; 0 = none is kept."

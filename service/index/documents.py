@@ -2,8 +2,10 @@
 
 import json
 import logging
+import math
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from service.index.witness import Witness
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
 VECTOR_COLUMNS = "row, id, vector"
 WITNESS = ".revision"  # suffix of the file beside the store
+STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
 FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
 
@@ -188,10 +191,21 @@ class DocumentStore:
                 documents.append(to_document(found))
         return Page(documents, next_row=None)
 
-    def matching(self, condition: Condition) -> Rows:
-        """The rows that a filter selects, in ascending order."""
+    def matching(self, condition: Condition, *, until: float = math.inf) -> Rows:
+        """The rows that a filter selects, in ascending order.
+
+        Raises: TimeoutError: it was not done at `until`, as `time.monotonic` counts.
+        """
         query = f"SELECT row FROM documents WHERE {condition.sql} ORDER BY row"  # noqa: S608 - built from constants
-        found = self._all(query, condition.values)
+        self._reader().set_progress_handler(lambda: time.monotonic() > until, STEPS_A_LOOK)
+        try:
+            found = self._all(query, condition.values)
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            raise TimeoutError from exc
+        finally:
+            self._reader().set_progress_handler(None, 0)
         return np.fromiter((row for (row,) in found), np.int64, len(found))
 
     def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:

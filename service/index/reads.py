@@ -1,5 +1,7 @@
 """What a search gives of the documents that it finds, and what it reads of the store for that. Knows no index."""
 
+import math
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,7 +28,8 @@ class Shown:
     """What is wanted of the `top_k` nearest; nothing else of them is read.
 
     offset: so many of the best are passed over.  min_score: those with a lower cosine are left out.  text, metadata:
-    whether documents come with them.  max_chars: of all that is read for one request; None: any number.
+    whether documents come with them.  max_chars: of all that is read for one request; None: any number.  filter_s: how
+    long all look-ups of a request's filter may take; None: as long as they do.
     """
 
     offset: int = 0
@@ -34,6 +37,7 @@ class Shown:
     text: bool = True
     metadata: bool = True
     max_chars: int | None = None
+    filter_s: float | None = None
 
     def cut(self, best: Sequence[tuple[float, T]]) -> list[tuple[float, T]]:
         """What is left of scores and what has them, best first."""
@@ -62,13 +66,26 @@ class Reads:
         self._selected: Rows | None = None
         self._documents: dict[int, StoredDocument] = {}
         self._chars = 0
+        self._until = math.inf if shown.filter_s is None else time.monotonic() + shown.filter_s
 
     def selected(self, revision: int) -> Rows | None:
-        """The rows that the filter selects, if there is one. revision: of the snapshot that this thread has open."""
+        """The rows that the filter selects, if there is one. revision: of the snapshot that this thread has open.
+
+        Raises: InvalidInput: that takes too long.
+        """
         if self._revision != revision:
             self._revision, self._documents = revision, {}
-            self._selected = None if self._condition is None else self._store.matching(self._condition)
+            self._selected = None if self._condition is None else self._matching(self._condition)
         return self._selected
+
+    def _matching(self, condition: Condition) -> Rows:
+        try:
+            return self._store.matching(condition, until=self._until)
+        except TimeoutError as exc:
+            raise InvalidInput(
+                f"the filter takes longer than {self._shown.filter_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer or "
+                "narrower ranges, or 'in' with their values"
+            ) from exc
 
     def matches(self, best: Sequence[tuple[float, int]]) -> list[Match]:
         """What is wanted of scores and rows, with their documents, in the snapshot of `selected`.

@@ -31,7 +31,15 @@ async def search(
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
     batch = await embedder.embed(queries, name=name, place=one_or_listed(name, body.query))
-    looking_up = runtime.read(_answer, runtime.collection, body, batch.embeddings, started_at=started_at)
+    shown = Shown(
+        offset=body.offset,
+        min_score=body.min_score,
+        text="text" in body.include,
+        metadata="metadata" in body.include,
+        max_chars=MAX_ANSWER_BYTES,
+        filter_s=runtime.settings.request_timeout_s,
+    )
+    looking_up = runtime.read(_answer, runtime.collection, body, batch.embeddings, shown, started_at=started_at)
     answer = await while_connected(request, looking_up)
     return dumped_response(answer, headers=cost_headers(batch))
 
@@ -52,14 +60,9 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
         to_condition(body.filter)  # a malformed filter is refused before the query costs anything
 
 
-def _answer(collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, *, started_at: float) -> bytes:
-    shown = Shown(
-        offset=body.offset,
-        min_score=body.min_score,
-        text="text" in body.include,
-        metadata="metadata" in body.include,
-        max_chars=MAX_ANSWER_BYTES,
-    )
+def _answer(
+    collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, shown: Shown, *, started_at: float
+) -> bytes:
     found = collection.search_all(query_BD, top_k=body.offset + body.top_k, filter_=body.filter, shown=shown)
     results = _within_limit(dump_json([_result(match, shown) for match in matches]) for matches in found)
     lists = results[0] if body.query is not None else b"[%b]" % b",".join(results)

@@ -370,7 +370,7 @@ def test_several_searches_look_the_filter_up_once_and_read_only_the_texts_they_r
     put(collection, tied, {"x": 1})
     lookups, fetched = [], []
     matching, fetch = DocumentStore.matching, DocumentStore.fetch
-    monkeypatch.setattr(DocumentStore, "matching", lambda store, one: lookups.append(one) or matching(store, one))
+    monkeypatch.setattr(DocumentStore, "matching", lambda store, one, **_: lookups.append(one) or matching(store, one))
     monkeypatch.setattr(
         DocumentStore, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
     )
@@ -531,7 +531,7 @@ def test_a_filter_that_is_slower_than_writers_is_looked_up_a_few_times_a_request
     lookups: list[object] = []
     matching = DocumentStore.matching
 
-    def beside_a_change(store: DocumentStore, condition: Any) -> Any:
+    def beside_a_change(store: DocumentStore, condition: Any, **_: Any) -> Any:
         lookups.append(condition)
         if len(lookups) <= collection_module.PATIENCE:  # then a writer has to wait
             with ThreadPoolExecutor() as other:
@@ -542,6 +542,15 @@ def test_a_filter_that_is_slower_than_writers_is_looked_up_a_few_times_a_request
     found = collection.search_all(np.stack([unit(1, 0, 0, 0)] * 20), top_k=1, filter_={"x": 1})
     assert [[match.document.id for match in one] for one in found] == [["a"]] * 20
     assert len(lookups) == collection_module.PATIENCE + 1
+
+
+def test_a_filter_that_takes_too_long_is_given_up_and_the_next_search_is_not(collection: Collection) -> None:
+    for number in range(20):
+        put(collection, {f"{number}-{other}": unit(1, 0, 0, 0) for other in range(50)}, {"x": number})
+    slow = {"or": [{"x": {"gte": -number}} for number in range(300)]}
+    with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s \(CROSSLET_REQUEST_TIMEOUT_S\)"):
+        collection.search_all(unit(1, 0, 0, 0)[None], top_k=1, filter_=slow, shown=Shown(filter_s=0.001))
+    assert len(ids(collection, unit(1, 0, 0, 0), 9, filter_=slow)) == 9
 
 
 def test_an_index_that_cannot_be_loaded_is_tried_again_and_gives_nothing_that_is_gone(
