@@ -7,7 +7,7 @@ import numpy as np
 from service.index.base import Hits, Rows, Vectors
 
 SMALL = 1000  # rows: a hash set of so many is quicker made than a bitmap over all
-ROWS_A_MEMBER = 40  # of a bitmap, and a byte each while it is made: beyond, a hash set takes less
+ROWS_A_MEMBER = 320  # and a larger one where row numbers lie farther apart: a bitmap takes a byte each while it is made
 
 
 def selector_of(rows: Rows) -> Any:
