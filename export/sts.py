@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,9 +16,10 @@ def read_sts(path: Path) -> tuple[StsPair, ...]:
     Raises: BadRequest: the file cannot be read, a line is malformed (names it), or the scores cannot be ranked.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise BadRequest(f"{path} cannot be read as UTF-8 text (--sts)") from exc
+    lines = text.removesuffix("\n").split("\n")  # and at nothing else that a sentence may hold
     pairs = tuple(_pair(line, where=f"{path}:{number}") for number, line in enumerate(lines, start=1))
     check_rankable(pairs, where=str(path))
     return pairs
@@ -33,9 +35,12 @@ def check_rankable(pairs: Sequence[StsPair], *, where: str) -> None:
 
 
 def _pair(line: str, *, where: str) -> StsPair:
-    columns = line.split("\t")
+    columns = line.removesuffix("\r").split("\t")
     try:
         score, left, right = columns
-        return float(score), left, right
+        value = float(score)
     except ValueError as exc:
         raise BadRequest(f"{where} is not score<TAB>sentence<TAB>sentence ({len(columns)} columns)") from exc
+    if not math.isfinite(value):
+        raise BadRequest(f"{where} has the score {score}, which is no number")
+    return value, left, right

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from training.config import load_config
 from training.corpora.fetch import ensure_sources
-from training.device import check_compiler
 from training.errors import PeerError, TrainingError
-from training.evaluation.report import check_sets
 from training.pipeline import run_alone, run_steps
+from training.preflight import check_evaluation, check_machine
 from training.processes import is_main_process, join_processes, on_main_process
 from training.run import Run
 from training.steps import steps_of
@@ -38,6 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
     level = logging.INFO if is_main_process() else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # `docker stop` ends a run like Ctrl-C
+    again = "run the same command"
+    if options.restart_from:
+        again += f", without --restart-from once {options.restart_from} has begun,"
     try:
         run_job(options)
     except PeerError:
@@ -46,10 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {exc}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; run the same command to go on", file=sys.stderr)
+        print(f"stopped; {again} to go on", file=sys.stderr)
         return 130
     except OSError as exc:
-        print(f"error: {exc} (finished steps are kept; run the same command to go on)", file=sys.stderr)
+        print(f"error: {exc} (finished steps are kept; {again} to go on)", file=sys.stderr)
         return 2
     return 0
 
@@ -57,24 +59,19 @@ def main(arguments: list[str] | None = None) -> int:
 def run_job(options: argparse.Namespace) -> None:
     """All steps, or those up to `--until`, with the output folder to itself."""
     config = load_config(options.config)
-    for name in config.stages:
-        if config.stage(name).compile:
-            check_compiler(name)  # now, not after the steps before it
+    check_machine(config)
     run = Run(config, options.data, options.out or Path("runs") / config.name)
-    steps = steps_of(run)
-    names = [step.name for step in steps]
-    if options.until and options.until not in names:
-        raise TrainingError(f"there is no step {options.until!r}; steps: {', '.join(names)}")
     with run_alone(run.out):
         # before the data's fingerprint is taken
         on_main_process(lambda: ensure_sources(config.corpus, config.languages, run.data))
-        on_main_process(lambda: check_sets(run.data, config.evaluation.languages or config.languages))
+        on_main_process(lambda: check_evaluation(config, run.data))
         run_steps(
-            steps[: names.index(options.until) + 1] if options.until else steps,
+            steps_of(run),
             run.config,
             run.out,
             data_fingerprint=run.data_fingerprint(),
             restart_from=options.restart_from,
+            until=options.until,
         )
 
 

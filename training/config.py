@@ -80,6 +80,11 @@ class RunConfig:
     seed: int = 1
     checkpoint_minutes: float = 3.0
 
+    @property
+    def scored_languages(self) -> list[str]:
+        """The languages in which models are scored, on the way too."""
+        return self.evaluation.languages or self.languages
+
     def stage(self, name: Stage) -> StageConfig:
         """The settings of a stage."""
         stages: dict[Stage, StageConfig] = {
@@ -111,7 +116,9 @@ def check(config: RunConfig, *, where: str) -> None:
         "student.recurrences": (config.student.recurrences, 1),
         "student.max_length": (config.student.max_length, 3),
         "student.bottleneck_size": (config.student.bottleneck_size or 1, 1),
+        "seed": (config.seed, 0),
         "lexical.pairs": (config.lexical.pairs, 1),
+        "corpus.max_pairs": (1 if config.corpus.max_pairs is None else config.corpus.max_pairs, 1),
         "tokenizer.vocab_size": (config.tokenizer.vocab_size, 10),
         "evaluation.sts_rows": (2 if config.evaluation.sts_rows is None else config.evaluation.sts_rows, 2),
         "evaluation.tatoeba_rows": (1 if config.evaluation.tatoeba_rows is None else config.evaluation.tatoeba_rows, 1),
@@ -134,6 +141,8 @@ def check(config: RunConfig, *, where: str) -> None:
         unknown = [text for text in source.glosses_of or [] if text not in config.corpus.texts]
         if unknown:
             raise ConfigError(f"{where}: corpus.sources.{name}.glosses_of has {unknown[0]!r}, no source that is read")
+        if source.max_pairs is not None and source.max_pairs < 1:
+            raise ConfigError(f"{where}: corpus.sources.{name}.max_pairs is {source.max_pairs}; it must be at least 1")
         if source.weight <= 0:
             raise ConfigError(f"{where}: corpus.sources.{name}.weight is {source.weight}; it must be above 0")
     for stage in (config.bottleneck, config.student_stage):
@@ -154,6 +163,10 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
             4 * stage.max_length,
         ),
         "accumulation": (stage.accumulation, 1),
+        "learning_rate": (stage.learning_rate, 0),
+        "embedding_learning_rate": (stage.embedding_learning_rate or 0, 0),
+        "weight_decay": (stage.weight_decay, 0),
+        "seed": (stage.seed or 0, 0),
         "cycles": (1 if stage.cycles is None else stage.cycles, 1),
         "average_cycles": (1 if stage.average_cycles is None else stage.average_cycles, 1),
         "validate_pairs": (1 if stage.validate_pairs is None else stage.validate_pairs, 1),

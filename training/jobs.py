@@ -158,7 +158,7 @@ def score(run: Run, step: str, folder: Path) -> None:
     scores = evaluate(
         encode,
         run.data,
-        config.languages or run.config.languages,
+        run.config.scored_languages,
         sts_rows=config.sts_rows,
         tatoeba_rows=config.tatoeba_rows,
     )

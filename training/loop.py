@@ -100,6 +100,8 @@ def train(
             if validate and (is_end or _crosses(before, progress.pairs, config.validate_pairs)):
                 progress = stage.judge(progress, validate, log)
                 if config.patience is not None and progress.stale >= config.patience:
+                    if log:
+                        log.write_line(progress.step, progress.pairs, stage.stepper.learning_rates())
                     break
             if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
                 stage.save(progress)

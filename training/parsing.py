@@ -33,7 +33,7 @@ def build(cls: type[ConfigT], raw: Any, *, where: str) -> ConfigT:
     if not isinstance(raw, dict):
         raise ConfigError(f"{where} must be a mapping of settings, not {type(raw).__name__}")
     hints = typing.get_type_hints(cls)
-    unknown = sorted(set(raw) - set(hints))
+    unknown = sorted(set(raw) - set(hints), key=str)
     if unknown:
         raise ConfigError(f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(hints))}")
     values = {key: _value(hints[key], value, where=f"{where}: {key}") for key, value in raw.items()}
@@ -63,6 +63,9 @@ def _value(hint: Any, value: Any, *, where: str) -> Any:
     if origin is list and isinstance(value, list):
         return [_value(arguments[0], item, where=where) for item in value]
     if origin is dict and isinstance(value, dict):
+        wrong = [key for key in value if not isinstance(key, arguments[0])]
+        if wrong:
+            raise ConfigError(f"{where} has the key {wrong[0]!r}, which YAML reads as no text: put it in quotes")
         return {key: _value(arguments[1], item, where=f"{where}.{key}") for key, item in value.items()}
     expected = origin or hint
     if expected is float and isinstance(value, int) and not isinstance(value, bool):

@@ -25,7 +25,14 @@ import yaml
 
 from training.checkpoints import remove_states
 from training.config import RunConfig
-from training.errors import ConfigError, CorpusError, LeakageError, StepMismatchError, TrainingError
+from training.errors import (
+    ConfigError,
+    CorpusError,
+    EvaluationError,
+    LeakageError,
+    StepMismatchError,
+    TrainingError,
+)
 from training.files import write_atomically, write_json_atomically
 from training.hardware import describe_hardware
 from training.processes import from_main_process, is_main_process, on_main_process
@@ -80,17 +87,26 @@ def run_alone(out: Path) -> Iterator[None]:
 
 
 def run_steps(
-    steps: list[Step], config: RunConfig, out: Path, *, data_fingerprint: str, restart_from: str | None = None
+    steps: list[Step],
+    config: RunConfig,
+    out: Path,
+    *,
+    data_fingerprint: str,
+    restart_from: str | None = None,
+    until: str | None = None,
 ) -> None:
-    """Run what is not done yet; first throw away `restart_from` and all that depends on it.
+    """Run what is not done yet, up to `until`; first throw away `restart_from` and all that depends on it.
 
     Nothing is discarded or written before every step that stays was found to be of this configuration.
 
     Raises: StepMismatchError: a step's folder was made with other settings or other data, or there is no such step.
     """
+    names = [step.name for step in steps]
+    if until is not None and until not in names:
+        raise StepMismatchError(f"there is no step {until!r}; steps: {', '.join(names)}")
     marks = _marks(steps, config, data_fingerprint)
     on_main_process(lambda: _prepare(steps, config, out, marks, restart_from))
-    for step in steps:
+    for step in steps if until is None else steps[: names.index(until) + 1]:
         if from_main_process((out / step.name / DONE).exists()):
             logger.info("%s: already done", step.name)
         elif step.together:
@@ -105,9 +121,12 @@ def _prepare(steps: list[Step], config: RunConfig, out: Path, marks: dict[str, M
     for step in steps:
         if step.name not in discarded:
             _check_same_step(out / step.name, step.name, marks[step.name])
-    for name in discarded:
-        folder = out / name
+    for step in reversed(steps):  # a kill in between must leave no step that is done though one before it is not
+        folder = out / step.name
+        if step.name not in discarded:
+            continue
         if folder.exists():
+            (folder / DONE).unlink(missing_ok=True)
             shutil.rmtree(folder.resolve())
         if folder.is_symlink():  # a step that cells of an ablation share
             folder.resolve().mkdir()
@@ -150,7 +169,7 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
     started = time.monotonic()
     try:
         step.work(folder)
-    except (ConfigError, CorpusError, LeakageError):
+    except (ConfigError, CorpusError, EvaluationError, LeakageError):
         (folder / STARTED).unlink()  # nothing to resume: the message asks for another setting or another file
         raise
     write_json_atomically(folder / DONE, {**record, "last_run_s": round(time.monotonic() - started, 1)})

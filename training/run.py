@@ -19,6 +19,7 @@ from training.corpora.plan import SamplingPlan
 from training.corpora.readers import files_of, find_pair_file
 from training.device import pick_device
 from training.embedding_store import EmbeddingStore
+from training.errors import ConfigError
 from training.evaluation.dev import DevScore
 from training.evaluation.encoders import TextEncoder
 from training.files import files_under, fingerprint_files
@@ -81,8 +82,19 @@ class Run:
         return tokenizer
 
     def load_base(self) -> SentenceTransformer:
-        """The encoder that the assistant starts from, on the CPU."""
-        return load_teacher(self.config.base or self.config.teacher, device=torch.device("cpu"))
+        """The encoder that the assistant starts from, on the CPU.
+
+        Raises: ConfigError: it has no transformer, or no tokenizer of which new ones can be made.
+        """
+        name = self.config.base or self.config.teacher
+        base = load_teacher(name, device=torch.device("cpu"))
+        if not hasattr(base[0], "auto_model"):
+            raise ConfigError(f"base {name} has no transformer to start from; name another one")
+        if not base.tokenizer.is_fast:
+            raise ConfigError(f"base {name} has a tokenizer without a tokenizer.json (it is not a fast one)")
+        if base.tokenizer.pad_token_id is None:
+            raise ConfigError(f"base {name} has a tokenizer without a padding token")
+        return base
 
     def load(self, step: str) -> SentenceEncoder:
         """The encoder that a step left, dropout off: runs are short, and noise only slows them."""
@@ -145,7 +157,7 @@ class Run:
     def validation(self, model: SentenceEncoder) -> Callable[[], float]:
         """Scores a model in training on the dev set."""
         encode = TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
-        score = DevScore(self.data, self.config.evaluation.languages or self.config.languages)
+        score = DevScore(self.data, self.config.scored_languages)
         return lambda: score(encode)
 
     def data_fingerprint(self) -> str:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from training import jobs
-from training.config import STAGES, RunConfig
+from training.config import STAGES, RunConfig, Stage
 from training.pipeline import Step
 from training.run import Run
-from training.stages.config import StageConfig
 from training.teacher import teacher_identity
 
 Settings = dict[str, Any]
@@ -24,11 +23,11 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
     ),
     "tokens": (jobs.tokenize, lambda c: {"max_length": c.student.max_length}),
     "start": (jobs.start, lambda c: {**_lexical(c), **_base(c), "teacher": teacher_identity(c.teacher)}),
-    "assistant": (jobs.teach_assistant, lambda c: stage_settings(c.assistant)),
+    "assistant": (jobs.teach_assistant, lambda c: stage_settings(c, "assistant")),
     "shrunk": (jobs.shrink, lambda c: asdict(c.student)),
-    "bottleneck": (jobs.align_bottleneck, lambda c: stage_settings(c.bottleneck)),
-    "student": (jobs.teach_student, lambda c: stage_settings(c.student_stage)),
-    "contrastive": (jobs.contrast, lambda c: stage_settings(c.contrastive)),
+    "bottleneck": (jobs.align_bottleneck, lambda c: stage_settings(c, "bottleneck")),
+    "student": (jobs.teach_student, lambda c: stage_settings(c, "student")),
+    "contrastive": (jobs.contrast, lambda c: stage_settings(c, "contrastive")),
 }
 
 
@@ -46,10 +45,13 @@ def steps_of(run: Run) -> list[Step]:
     return [*chain, Step("final", lambda c: {"name": c.name}, (last, *scored), partial(jobs.finish, run))]
 
 
-def stage_settings(config: StageConfig) -> Settings:
+def stage_settings(config: RunConfig, name: Stage) -> Settings:
     """What a stage's result depends on. Options left unset do not count: a new one leaves finished runs valid."""
-    unset = {name for name, value in asdict(config).items() if value is None}
-    return {name: value for name, value in asdict(config).items() if name not in {*unset, "keep_checkpoints"}}
+    settings = {key: value for key, value in asdict(config.stage(name)).items() if value is not None}
+    del settings["keep_checkpoints"]
+    if "patience" in settings:  # the dev score then chooses the weights
+        settings["scored_languages"] = config.scored_languages
+    return settings
 
 
 def _after(run: Run, name: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def write_summary(run: Run, folder: Path) -> None:
         "max_length": config.student.max_length,
         "config": asdict(config),
         "git_commit": training_commit(run.out / last),
-        "pairs_seen": {stage: run.stage_pairs(stage) for stage in config.stages},
+        "pairs_seen": {stage: pairs_seen(run.out / stage) for stage in config.stages},
         "weaknesses": weaknesses(final, scores.get("start") if last != "start" else None),
         "evaluation": {**final, "averages_by_step": _averages(scores)},
         "data": data_sources(run.corpus, config.corpus.glosses),
@@ -53,6 +53,13 @@ def training_commit(step: Path) -> str:
     """The commit that a step started at."""
     commit: str = json.loads((step / "done.json").read_text(encoding="utf-8"))["git_commit"]
     return commit
+
+
+def pairs_seen(stage: Path) -> int:
+    """How many pairs a finished stage has trained on: fewer than its plan had where it was stopped early."""
+    *_, last = (stage / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    pairs: int = json.loads(last)["pairs"]
+    return pairs
 
 
 def weaknesses(scores: Scores, start: Scores | None) -> list[str]:

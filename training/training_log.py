@@ -34,7 +34,12 @@ class TrainingLog:
         for part, value in losses.items():
             self._sums[part] = self._sums[part] + value if part in self._sums else value  # on the device: no waiting
         self._steps += 1
-        if step % LOG_STEPS and not is_end:
+        if step % LOG_STEPS == 0 or is_end:
+            self.write_line(step, pairs, learning_rates)
+
+    def write_line(self, step: int, pairs: int, learning_rates: list[float]) -> None:
+        """The line of the steps that none has yet, if there are such."""
+        if not self._steps:
             return
         means = {part: round(total.item() / self._steps, 5) for part, total in self._sums.items()}
         rate = round((pairs - self._pairs) / (time.monotonic() - self._since), 1)

@@ -8,7 +8,7 @@ from tests.parallel_text import write_data_folder
 from tests.training.ablations import finish, plan, write_spec
 from training.ablation.__main__ import main
 from training.ablation.runner import describe_plan, train_trials
-from training.errors import DivergedError
+from training.errors import ConfigError, DivergedError
 from training.pipeline import DONE, Step
 
 TINY = {
@@ -54,6 +54,14 @@ def test_what_cells_share_is_done_once(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out/cells/w-o-MCL/student/name").read_text() == "student"
     assert train_trials(trials, tmp_path / "out") == {}
     assert len(ran) == len(set(ran))  # the second time: nothing
+
+
+def test_a_repeat_that_would_be_the_same_training_is_refused(data: Path, tmp_path: Path) -> None:
+    path = write_spec(
+        tmp_path, seeds={"full": [7]}, seed_keys=["bottleneck.seed"], runs={"full": {"stages": ["student"]}}
+    )
+    with pytest.raises(ConfigError, match=r"seeds.full has 7, but seed_keys changes nothing that the cell trains"):
+        plan(path, data, tmp_path / "out")
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_trained(data: Path, tmp_path: Path) -> None:

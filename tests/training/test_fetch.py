@@ -179,6 +179,23 @@ def test_evaluation_sets_of_ones_own_are_left_alone(catalog: dict[str, Source], 
     assert files_in(tmp_path / "eval") == {"own.tsv"}
 
 
+def test_evaluation_sets_that_broke_off_are_completed(
+    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path
+) -> None:
+    """What came first would otherwise pass for all of them, and the rest would be trained on."""
+    config = CorpusConfig(sources={"moses": SourceConfig()}, fetch=True)
+    server.url(status(404), path="/tatoeba.deu-eng.eng")
+    with pytest.raises(FetchError, match="404"):
+        ensure_sources(config, ["de"], tmp_path)
+    assert languages_there("sts", catalog["sts"], tmp_path)
+    server.url(whole(b"Hi\n"), path="/tatoeba.deu-eng.eng")
+    ensure_sources(config, ["de"], tmp_path)
+    assert languages_there("tatoeba", catalog["tatoeba"], tmp_path) == ["de"]
+    (tmp_path / "eval/tatoeba/tatoeba.deu-eng.eng").unlink()
+    ensure_sources(config, ["de"], tmp_path)  # they were all there once: what is missing now is somebody's choice
+    assert languages_there("tatoeba", catalog["tatoeba"], tmp_path) == []
+
+
 def test_a_source_may_name_a_dataset(
     catalog: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,14 @@ def test_every_layout_of_the_evaluation_sets_is_read(tmp_path: Path) -> None:
     assert "not a sentence of any set" not in evaluation
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.json.gz", "sub.csv/a.XML"])
+def test_a_layout_that_is_not_read_may_hide_a_leak(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "b.tsv", "A cat sits\tUn gato")
+    write(tmp_path / name, '"A dog","Un perro",5')
+    with pytest.raises(LeakageError, match="has no layout that is read"):
+        EvaluationSentences.from_folder(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("a.tsv", b"T\xfcr"), ("a.tsv.gz", b"no gzip"), ("a.jsonl", b"{"), ("b.gz", gzip.compress(b"x")[:9])],

@@ -179,6 +179,7 @@ def test_early_stopping_ends_with_the_best_model(tmp_path: Path) -> None:
     objective = assistant_objective(model, teacher_labels(), PAIRS)
     run(objective, tmp_path, rounds=9, validate=validate, validate_pairs=40, patience=2)
     assert [line["score"] for line in lines(tmp_path, "dev.jsonl")] == [0.1, 0.5, 0.4, 0.3]
+    assert lines(tmp_path, "log.jsonl")[-1]["pairs"] == lines(tmp_path, "dev.jsonl")[-1]["pairs"]
     assert all(torch.equal(tensor, seen[1][name]) for name, tensor in model.state_dict().items())
 
 

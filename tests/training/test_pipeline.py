@@ -1,8 +1,10 @@
 import fcntl
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import yaml
 
 from tests.training.files import write
 from training.__main__ import main
@@ -98,6 +100,28 @@ def test_a_step_that_is_shared_is_made_anew_where_it_is(tmp_path: Path) -> None:
     assert work.ran == ["first", "second", "third", "third"]
     assert (tmp_path / "cell/third").is_symlink()
     assert (tmp_path / "cell/third/result").exists()
+
+
+def test_a_restart_discards_what_follows_also_beyond_the_step_it_stops_after(tmp_path: Path) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d", restart_from="first", until="first")
+    assert not (tmp_path / "second").exists()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    assert work.ran == ["first", "second", "third", "first", "second", "third"]
+
+
+def test_a_restart_that_is_cut_off_leaves_no_step_that_follows_a_discarded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    monkeypatch.setattr("shutil.rmtree", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d", restart_from="first")
+    monkeypatch.undo()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    assert work.ran == ["first", "second", "third", "third"]
 
 
 def test_other_data_is_refused(tmp_path: Path) -> None:
@@ -235,6 +259,21 @@ def test_a_malformed_evaluation_line_is_found_before_any_step(
     arguments = ["--config", str(shipped), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
     assert main(arguments) == 2
     assert "en-de.tsv line 2 has 2 columns" in capsys.readouterr().err
+    assert not (tmp_path / "out/corpus").exists()
+
+
+def test_a_dev_set_that_is_not_there_is_missed_before_any_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = Path(__file__).parents[2] / "training/configs/smoke.yaml"
+    settings = yaml.safe_load(shipped.read_text())
+    settings["contrastive"]["validate_pairs"] = 10
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    write(tmp_path / "data/parallel/sentences/en-de.tsv", "A cat\tEine Katze")
+    write(tmp_path / "data/eval/stsb/test/en-de.tsv", "1.0\tone\teins", "2.0\ttwo\tzwei")
+    assert main(["--config", str(path), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
+    assert "nothing to validate on" in capsys.readouterr().err
     assert not (tmp_path / "out/corpus").exists()
 
 

@@ -6,11 +6,20 @@ import pytest
 import yaml
 
 from tests.parallel_text import write_data_folder
+from tests.training.files import write
 from training.config import load_config
 from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
 from training.corpora.mix import build_corpus
-from training.summary import calibration_texts, data_sources, parity_texts, sts_gate, training_commit, weaknesses
+from training.summary import (
+    calibration_texts,
+    data_sources,
+    pairs_seen,
+    parity_texts,
+    sts_gate,
+    training_commit,
+    weaknesses,
+)
 
 CONFIGS = sorted((Path(__file__).parents[2] / "training/configs").glob("*.yaml"))
 
@@ -79,6 +88,11 @@ def test_weaknesses_name_the_worst_pairs_and_what_training_made_worse() -> None:
     assert worst.endswith("; the mean is 43.8.")
     assert below == "Below its untrained start on stsb_test: en-ar."
     assert weaknesses(scores, None) == [worst]
+
+
+def test_pairs_seen_are_those_that_the_stage_came_to(tmp_path: Path) -> None:
+    write(tmp_path / "log.jsonl", '{"step": 25, "pairs": 800}', '{"step": 30, "pairs": 960}')
+    assert pairs_seen(tmp_path) == 960
 
 
 def test_the_commit_is_the_one_the_last_stage_started_at(tmp_path: Path) -> None:

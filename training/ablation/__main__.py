@@ -15,9 +15,11 @@ from training.ablation.report import Report
 from training.ablation.results import Results
 from training.ablation.runner import describe_plan, plan_trials, train_trials
 from training.ablation.spec import load_spec
+from training.config import RunConfig
 from training.corpora.fetch import ensure_sources
 from training.errors import TrainingError
 from training.pipeline import run_alone
+from training.preflight import check_evaluation, check_machine
 
 REPORT = "report"
 FAILED_CELLS = 1
@@ -59,7 +61,12 @@ def ablate(options: argparse.Namespace) -> int:
     cells = read_cells(spec, options.spec)
     if not options.dry_run and not options.report_only:
         for cell in cells:
+            check_machine(cell.config)
             ensure_sources(cell.config.corpus, cell.config.languages, options.data)
+        for config in {
+            (*cell.config.scored_languages, _validates(cell.config)): cell.config for cell in cells
+        }.values():
+            check_evaluation(config, options.data)
     trials = plan_trials(cells, options.data, options.out)
     if options.dry_run:
         print("\n".join(describe_plan(trials)))
@@ -78,6 +85,10 @@ def ablate(options: argparse.Namespace) -> int:
     for name, reason in failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
     return FAILED_CELLS if failures else 0
+
+
+def _validates(config: RunConfig) -> bool:
+    return any(config.stage(name).validate_pairs for name in config.stages)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training.ablation.grid import Cell
+from training.errors import ConfigError
 from training.pipeline import DONE, Step, fingerprints, run_steps, share_steps
 from training.run import Run
 from training.steps import steps_of
@@ -39,7 +40,7 @@ class Trial:
 def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
     """What has to be done for each cell, and where; nothing is written.
 
-    Raises: CorpusError: a source that the cells read has no file.
+    Raises: CorpusError: a source that the cells read has no file.  ConfigError: a repeat would be the cell itself.
     """
     known: dict[str, str] = {}
     trials = []
@@ -52,6 +53,12 @@ def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
         identities = fingerprints(steps, cell.config, data_fingerprint=known[text])
         folders = {name: out / "steps" / f"{name}-{identity}" for name, identity in identities.items()}
         trials.append(Trial(cell, run, steps, known[text], folders))
+        same = [one for one in trials[:-1] if cell.seed is not None and one.cell.name == cell.name]
+        if any(one.folders == folders for one in same):
+            raise ConfigError(
+                f"seeds.{cell.name} has {cell.seed}, but seed_keys changes nothing that the cell trains: its repeat "
+                "would be the same training, and no measure of noise"
+            )
     return trials
 
 

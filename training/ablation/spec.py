@@ -61,6 +61,11 @@ def load_spec(path: Path) -> AblationSpec:
     empty = [key for key, values in spec.grid.items() if not values]
     if empty:
         raise ConfigError(f"{path.name}: grid.{empty[0]} has no value")
+    for claim, finding in spec.findings.items():
+        if not finding.order or not finding.metrics or any(len(names) < 2 for names in finding.order):
+            raise ConfigError(
+                f"{path.name}: findings.{claim} compares nothing: it needs a metric, and lists of at least two cells"
+            )
     if spec.margin < 0:
         raise ConfigError(f"{path.name}: margin is {spec.margin}; it must be at least 0")
     return spec

@@ -24,7 +24,10 @@ MIN_TRANSLATED = 0.5  # of a gloss's words
 
 @dataclass(frozen=True)
 class GlossSource:
-    """A source made of others' English, in the languages that they lack: 2 bytes a character of its sentences."""
+    """A source made of others' English, in the languages that they lack.
+
+    All its different sentences are in memory: some 50 bytes each beside their characters, twice while they are read.
+    """
 
     sentences: list[str]
     lacking: list[str]  # languages, those left out that have no words to look up

@@ -14,6 +14,7 @@ from training.errors import LeakageError
 from training.files import files_under
 
 NEAR_WORDS = 6  # the same bag of so many words or more is the same sentence reordered
+UNREAD = {".csv", ".json", ".xml"}  # text, but not a field a line
 _MARKS = re.compile(r"[^\w\s]|_")  # all but letters, digits and white space
 
 
@@ -63,7 +64,7 @@ class EvaluationSentences:
     def from_folder(cls, folder: Path) -> EvaluationSentences:
         """All tab-separated fields, or JSON strings, of all text files under `folder` but its READMEs; .gz is unpacked.
 
-        Raises: LeakageError: there is nothing to compare with, or a file is not UTF-8 text.
+        Raises: LeakageError: there is nothing to compare with, or a file is not UTF-8 text of a layout that is read.
         """
         found = cls(_fields(path for path in files_under(folder) if path.suffix != ".md"))
         if not len(found):
@@ -90,6 +91,10 @@ def _bag(words: list[str]) -> str:
 
 def _fields(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
+        if Path(path.name.removesuffix(".gz")).suffix.lower() in UNREAD:
+            raise LeakageError(
+                f"{path} has no layout that is read (docs/evaluation.md), so leakage cannot be ruled out"
+            )
         try:
             with open_text(path) as file:
                 for line in file:

@@ -4,7 +4,8 @@
 
 Memory: a hash of each distinct text and of each pair of the language at work, 24 bytes each at most (`HashIndex`), and
 9 bytes a pair of the file at work: not more than 81 bytes for each pair that passes the filters, however long its
-text, and less where languages share their English side. The evaluation sentences come on top.
+text, and less where languages share their English side. The evaluation sentences come on top, and the English sentences
+that are glossed.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ SPOOL = ".spool.tsv"  # what passed the filters of one source and language, befo
 def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Path, *, seed: int) -> None:
     """Write a corpus and its `report.json` under `out` from `data`/parallel, free of what `data`/eval holds.
 
-    An earlier source keeps a pair that a later one repeats; of a source over its cap, a sample is kept.
+    An earlier source keeps a pair that a later one repeats; of a source over its cap, a sample is kept, and what is not
+    in it comes from no later source either.
 
     Raises: CorpusError: no text for a language, or a malformed line.  LeakageError: the final check failed.
     """

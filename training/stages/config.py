@@ -26,7 +26,7 @@ class StageConfig:
     weight_decay: float = 0.0
     max_length: int = 64  # tokens while training
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
-    bf16: bool = True  # where the hardware multiplies it; false: float32 everywhere
+    bf16: bool = True  # where the hardware multiplies it; false: the stage's steps in float32 (labels, scores: bf16)
     compile: bool = False  # the layers by torch.compile: 1.2 times as fast on a CPU, half a minute to start
     source_share: float | None = None  # stages 1 and 4: of a batch's English sides that are taught; None: all
     round_words: bool | None = None  # word embeddings as export's 4 bits hold them, while training; None: as they are
