@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         give_up_standard_output()
     except OSError as exc:
         if exc.errno != errno.ENOSPC:
-            return _refused(f"{exc.filename or 'a file'} cannot be used ({exc.strerror or exc})")
+            return _refused(f"{exc.filename} cannot be used ({exc.strerror})" if exc.filename else str(exc))
         give_up_standard_output()
         return _refused(f"standard output cannot be written to its end ({exc.strerror})")
     return 0

@@ -8,6 +8,7 @@ from service.headers import header
 
 LARGE_BYTES = 64 * 1024  # of an answer; as much of one the server keeps without waiting for the client
 RETRY_AFTER_S = 1  # who reads does so in less
+THE_END: Message = {"type": "http.response.body"}  # the server takes it when the client has read what was before
 
 
 class AnswerLimit:
@@ -32,23 +33,19 @@ class AnswerLimit:
 
         async def counted_send(message: Message) -> None:
             nonlocal counted_bytes, is_refused
-            if is_refused:
-                return
             if message["type"] == "http.response.start":
-                size_bytes = _size_bytes(message)
-                if size_bytes > LARGE_BYTES:
-                    is_refused = 0 < self._unread_bytes > self._max_unread_bytes - size_bytes
-                    if is_refused:
-                        await error_response(scope["path"], self._overloaded(size_bytes))(scope, receive, send)
-                        return
-                    counted_bytes = size_bytes
-                    self._unread_bytes += size_bytes
+                size_bytes = _large_bytes(message)
+                together_bytes = self._unread_bytes + size_bytes
+                is_refused = together_bytes > max(size_bytes, self._max_unread_bytes) and size_bytes > 0
+                if is_refused:
+                    await error_response(scope["path"], self._overloaded(size_bytes))(scope, receive, send)
+                    return
+                counted_bytes, self._unread_bytes = size_bytes, together_bytes
             elif counted_bytes and not message.get("more_body", False):
                 await send({**message, "more_body": True})
-                message = {
-                    "type": "http.response.body"
-                }  # the server takes this when the client has read what was before
-            await send(message)
+                message = THE_END
+            if not is_refused:
+                await send(message)
 
         try:
             await self._app(scope, receive, counted_send)
@@ -63,6 +60,7 @@ class AnswerLimit:
         )
 
 
-def _size_bytes(start: Message) -> int:
-    """The length that an answer's head tells; 0 where it tells none: that one is made as it is read."""
-    return int(header(start, b"content-length") or 0)
+def _large_bytes(start: Message) -> int:
+    """The length that a large answer's head tells; 0: it is small, or tells none and is made as it is read."""
+    size_bytes = int(header(start, b"content-length") or 0)
+    return size_bytes if size_bytes > LARGE_BYTES else 0

@@ -85,6 +85,11 @@ class RunConfig:
         """The languages in which models are scored, on the way too."""
         return self.evaluation.languages or self.languages
 
+    @property
+    def validates(self) -> bool:
+        """Whether a stage that is trained is scored on the way."""
+        return any(self.stage(name).validate_pairs for name in self.stages)
+
     def stage(self, name: Stage) -> StageConfig:
         """The settings of a stage."""
         stages: dict[Stage, StageConfig] = {

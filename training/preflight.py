@@ -26,5 +26,5 @@ def check_evaluation(config: RunConfig, data: Path) -> None:
     Raises: EvaluationError: names the file and the line, or says what is missing.
     """
     check_sets(data, config.scored_languages)
-    if any(config.stage(name).validate_pairs for name in config.stages):
+    if config.validates:
         DevScore(data, config.scored_languages)

@@ -101,6 +101,17 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_malformed_evaluation_line_is_found_before_any_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_data_folder(tmp_path / "data", pairs_per_language=20)
+    (data / "eval/stsb/test/en-xx.tsv").write_text("1.0\tone\n")
+    spec = write_spec(tmp_path, runs={"full": {"evaluation.languages": ["xx"]}})
+    assert main([str(spec), "--data", str(data), "--out", str(tmp_path / "out")]) == 2
+    assert "en-xx.tsv line 1 has 2 columns" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_spec_that_cannot_be_read_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none.yaml"), "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err == f"error: there is no configuration file {tmp_path / 'none.yaml'}\n"

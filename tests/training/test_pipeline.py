@@ -5,14 +5,19 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from tests.training.files import write
 from training.__main__ import main
 from training.config import RunConfig
-from training.errors import CorpusError, StepMismatchError
+from training.errors import ConfigError, CorpusError, StepMismatchError
 from training.files import files_under, fingerprint_files
 from training.parsing import build
 from training.pipeline import Step, fingerprints, run_steps, share_steps
+from training.run import Run
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 
@@ -275,6 +280,22 @@ def test_a_dev_set_that_is_not_there_is_missed_before_any_step(
     assert main(["--config", str(path), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
     assert "nothing to validate on" in capsys.readouterr().err
     assert not (tmp_path / "out/corpus").exists()
+
+
+def test_a_restart_that_was_stopped_says_how_to_go_on_without_losing_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("training.__main__.run_job", Mock(side_effect=KeyboardInterrupt))
+    assert main(["--config", "x.yaml", "--restart-from", "contrastive"]) == 130
+    assert "without --restart-from once contrastive has begun, to go on" in capsys.readouterr().err
+
+
+def test_a_base_without_a_transformer_is_one_sentence(tmp_path: Path) -> None:
+    words = Tokenizer(WordLevel({"[UNK]": 0, "a": 1}, "[UNK]"))
+    SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=4)], device="cpu").save(str(tmp_path / "base"))
+    run = Run(config(base=str(tmp_path / "base")), tmp_path, tmp_path / "out")
+    with pytest.raises(ConfigError, match="base has no transformer to start from"):
+        run.load_base()
 
 
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,6 @@ from training.ablation.report import Report
 from training.ablation.results import Results
 from training.ablation.runner import describe_plan, plan_trials, train_trials
 from training.ablation.spec import load_spec
-from training.config import RunConfig
 from training.corpora.fetch import ensure_sources
 from training.errors import TrainingError
 from training.pipeline import run_alone
@@ -63,9 +62,8 @@ def ablate(options: argparse.Namespace) -> int:
         for cell in cells:
             check_machine(cell.config)
             ensure_sources(cell.config.corpus, cell.config.languages, options.data)
-        for config in {
-            (*cell.config.scored_languages, _validates(cell.config)): cell.config for cell in cells
-        }.values():
+        unlike = {(tuple(cell.config.scored_languages), cell.config.validates): cell.config for cell in cells}
+        for config in unlike.values():  # each set is read once, not for every cell
             check_evaluation(config, options.data)
     trials = plan_trials(cells, options.data, options.out)
     if options.dry_run:
@@ -85,10 +83,6 @@ def ablate(options: argparse.Namespace) -> int:
     for name, reason in failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
     return FAILED_CELLS if failures else 0
-
-
-def _validates(config: RunConfig) -> bool:
-    return any(config.stage(name).validate_pairs for name in config.stages)
 
 
 if __name__ == "__main__":
