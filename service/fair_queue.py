@@ -74,7 +74,6 @@ class Job:
         self.error: Exception | None = None
         self.works: dict[Work, None] = {}  # the distinct texts that had no result when it was admitted
         self.to_start: deque[Work] = deque()  # those that no worker had taken, in order
-        self.turn = 0  # of the window's passes: when one was last made for it, or it came
         self.admitted_at = time.monotonic()
         self.started_at: float | None = None
         self.inference_s = 0.0

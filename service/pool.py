@@ -121,7 +121,7 @@ class EncoderPool:
                 await self._until(done, job)
             finally:
                 with self._wake:
-                    self._queue.drop(job)
+                    self._drop(job)
         if job.error is not None:
             raise job.error
         return job.batch()
@@ -150,6 +150,7 @@ class EncoderPool:
             if not self.depth:
                 self._progress_at = job.admitted_at  # the wait starts now, not when the last request ended
             self._queue.push(job)
+            self._window.join(job)
             self._wake.notify(len(job.to_start))
 
     async def _until(self, done: asyncio.Event, job: Job) -> None:
@@ -164,7 +165,7 @@ class EncoderPool:
         with self._wake:
             waiting = sum(not work.is_started for work in job.works)
             if waiting:
-                self._queue.drop(job)  # these texts are not among those that a later request waits for
+                self._drop(job)  # these texts are not among those that a later request waits for
                 raise Overloaded(
                     f"{waiting} of the request's {len(job.texts)} texts still waited for a worker after "
                     f"{self._request_timeout_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer at once",
@@ -191,9 +192,6 @@ class EncoderPool:
 
     def _next(self) -> list[Work] | None:
         """The next texts, none where the window is full; None: the pool closes. Answers that are due leave before."""
-        for work in self._window.unwanted():
-            self._window.remove(work)
-            self._queue.finish(work)
         if not self._can_start:
             self._outbox.deliver()
         while not self._can_start:
@@ -235,13 +233,22 @@ class EncoderPool:
         prepared, failed = tokenise_all(taken, encoder)
         with self._wake:
             for one in prepared:
-                self._window.add(one)
+                if one.work.wanted:
+                    self._window.add(one)
+                else:
+                    self._window.remove(one.work)
+                    self._queue.finish(one.work)
             for faulty in failed:
                 self._window.remove(faulty.work)
             together = self._window.take(encoder.room)
             if self._can_start:
                 self._wake.notify()
         return failed + encode_together(together, encoder, self._cache)
+
+    def _drop(self, job: Job) -> None:
+        self._queue.drop(job)
+        for work in self._window.leave(job):
+            self._queue.finish(work)
 
     def _settle(self, finished: Finished) -> None:
         self._progress_at = time.monotonic()
@@ -251,7 +258,7 @@ class EncoderPool:
             job.inference_s += took_s
             if isinstance(finished.result, ServiceError):
                 job.error = InputError(positions[0], finished.result)
-                self._queue.drop(job)
+                self._drop(job)
             else:
                 for position in positions:
                     job.results[position] = finished.result

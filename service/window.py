@@ -1,9 +1,9 @@
 """Tokenised texts that wait for a pass, so that those of one length may share it. Knows lengths; runs nothing."""
 
-import sys
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Set
 from dataclasses import dataclass
+from itertools import islice
 
 from service.fair_queue import Job, Work
 from service.tokenizer import TokenisedText
@@ -36,17 +36,18 @@ class Window:
     def __init__(self) -> None:
         self._expected: set[Work] = set()  # all that are here or being tokenised
         self._chars = 0  # theirs
-        self._waiting: OrderedDict[Work, Prepared] = OrderedDict()
-        self._passes = 1
+        self._waiting: dict[Work, Prepared] = {}  # ready for a pass
+        self._by_length: defaultdict[int, dict[Work, Prepared]] = defaultdict(dict)  # the same
+        self._turns: OrderedDict[Job, dict[Work, Prepared]] = OrderedDict()  # the same, by the requests that want them
 
     def __len__(self) -> int:
         """How many texts are ready for a pass."""
         return len(self._waiting)
 
     @property
-    def jobs(self) -> set[Job]:
+    def jobs(self) -> Set[Job]:
         """The requests that wait for these texts."""
-        return {job for work in self._waiting for job in work.positions}
+        return self._turns.keys()
 
     def has_room(self, work: Work) -> bool:
         """Whether a text may be taken from the queue; one is always let in."""
@@ -60,34 +61,48 @@ class Window:
 
     def add(self, prepared: Prepared) -> None:
         """Append an expected text."""
-        self._waiting[prepared.work] = prepared
+        work = prepared.work
+        self._waiting[work] = self._by_length[prepared.length][work] = prepared
+        for job in work.positions:
+            self._turns.setdefault(job, {})[work] = prepared
+
+    def join(self, job: Job) -> None:
+        """Let a request take turns that came later and wants texts that are here."""
+        for work in job.works:
+            if work in self._waiting:
+                self._turns.setdefault(job, {})[work] = self._waiting[work]
+
+    def leave(self, job: Job) -> list[Work]:
+        """Forget a request that was dropped, and the texts that nobody else waits for: these."""
+        unwanted = [work for work in self._turns.pop(job, {}) if not work.wanted]
+        for work in unwanted:
+            self.remove(work)
+        return unwanted
 
     def remove(self, work: Work) -> None:
         """Forget an expected text."""
         self._expected.remove(work)
         self._chars -= work.size
-        self._waiting.pop(work, None)
-
-    def unwanted(self) -> list[Work]:
-        """The texts that nobody waits for any more."""
-        return [work for work in self._waiting if not work.wanted]
+        if work not in self._waiting:
+            return
+        length = self._waiting.pop(work).length
+        del self._by_length[length][work]
+        if not self._by_length[length]:
+            del self._by_length[length]
+        for job in work.positions:
+            del self._turns[job][work]
+            if not self._turns[job]:
+                del self._turns[job]
 
     def take(self, room: Callable[[int], int]) -> list[Prepared]:
         """The text whose turn it is and the oldest of its length; none where none waits.  room: texts, by length."""
-        if not self._waiting:
+        if not self._turns:
             return []
-        for job in self.jobs:  # some have joined a text that was here
-            job.turn = job.turn or self._passes
-        self._passes += 1
-        lead = min(self._waiting.values(), key=_turn)
+        lead = next(iter(next(iter(self._turns.values())).values()))
         for job in lead.work.positions:
-            job.turn = self._passes
-        others = [one for one in self._waiting.values() if one.length == lead.length and one is not lead]
-        together = [lead, *others[: room(lead.length) - 1]]
+            self._turns.move_to_end(job)
+        others = (one for one in self._by_length[lead.length].values() if one is not lead)
+        together = [lead, *islice(others, room(lead.length) - 1)]
         for one in together:
             self.remove(one.work)
         return together
-
-
-def _turn(prepared: Prepared) -> int:
-    return min((job.turn for job in prepared.work.positions), default=sys.maxsize)

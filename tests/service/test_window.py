@@ -9,10 +9,24 @@ def wanted(*lengths: int) -> tuple[Job, list[Prepared]]:
     prepared = []
     for text, length in zip(job.texts, lengths, strict=True):
         work = Work(text, True)
-        work.positions[job] = [0]
-        work.wanted = 1
+        join(job, work)
         prepared.append(Prepared(work, TokenisedText([1] * length, length), 0.0))
     return job, prepared
+
+
+def join(job: Job, work: Work) -> None:
+    """Let a request want one more text."""
+    work.positions[job] = [0]
+    work.wanted += 1
+    job.works[work] = None
+
+
+def drop(job: Job) -> None:
+    """What the queue does when a client leaves."""
+    for work in job.works:
+        del work.positions[job]
+        work.wanted -= 1
+    job.works.clear()
 
 
 def filled(*lengths: int) -> tuple[Window, list[Prepared]]:
@@ -62,9 +76,9 @@ def test_a_request_that_joins_a_text_waits_for_its_turn() -> None:
         window.add(one)
     led = []
     for one in popular:  # each pass finds another of them joined by a new request
-        joined, _ = wanted(5)
-        one.work.positions[joined] = [0]
-        one.work.wanted += 1
+        joined, _ = wanted()
+        join(joined, one.work)
+        window.join(joined)
         led.append(window.take(lambda length: 1)[0].length)
     assert 9 in led[:3]
 
@@ -77,11 +91,29 @@ def test_a_pass_has_no_more_texts_than_there_is_room_for() -> None:
 
 
 def test_texts_that_nobody_waits_for_leave_it() -> None:
-    window, texts = filled(5, 5, 6)
-    texts[1].work.wanted = 0
-    assert window.unwanted() == [texts[1].work]
-    window.remove(texts[1].work)
-    assert window.take(lambda length: 10) == [texts[0]]
+    window, (job, texts), (other, _) = Window(), wanted(5, 5, 6), wanted()
+    for one in texts:
+        window.expect(one.work)
+        window.add(one)
+    join(other, texts[1].work)
+    window.join(other)
+    drop(job)
+    assert window.leave(job) == [texts[0].work, texts[2].work]
+    assert window.jobs == {other}
+    assert window.take(lambda length: 10) == [texts[1]]
+    assert not window.jobs
+    assert not window.leave(job)
+
+
+def test_a_text_that_two_requests_want_leads_for_both() -> None:
+    window, (_, first), (second, others), (_, third) = Window(), wanted(5, 6), wanted(7), wanted(8)
+    for one in (*first, *others, *third):
+        window.expect(one.work)
+        window.add(one)
+    join(second, first[0].work)
+    window.join(second)
+    led = [window.take(lambda length: 1)[0].length for _ in range(4)]
+    assert led == [5, 8, 6, 7]
 
 
 def test_it_knows_the_requests_behind_its_texts() -> None:
