@@ -1,4 +1,7 @@
-from service.fair_queue import Job, Work
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.fair_queue import FairQueue, Job, Work
 from service.tokenizer import TokenisedText
 from service.window import LOOK_AHEAD, LOOK_AHEAD_CHARS, Prepared, Window
 
@@ -137,3 +140,55 @@ def test_it_has_room_for_some_texts_and_characters_and_always_for_one() -> None:
     assert window.has_room(Work("x", True))
     assert not window.has_room(Work("x" * LOOK_AHEAD_CHARS, True))
     assert not window.has_room(Work((7,) * (LOOK_AHEAD_CHARS // 4), True))
+
+
+TEXTS = ["a", "b", "cc", "dd", "eee", "fff", "gggg", "hhhh"]  # a token a character
+
+
+@given(st.data())
+def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataObject) -> None:
+    queue, window, asked = FairQueue(), Window(), list[Job]()
+    tokenised, in_pass = list[Work](), list[Work]()
+
+    def leave(job: Job) -> None:
+        queue.drop(job)
+        for work in window.leave(job):
+            queue.finish(work)
+
+    def add(work: Work) -> None:
+        if work.wanted:
+            window.add(Prepared(work, TokenisedText([1] * len(work.text), len(work.text)), 0.0))
+        else:
+            window.remove(work)
+            queue.finish(work)
+
+    def step(kind: str) -> None:
+        if kind == "come":
+            job = Job(data.draw(st.lists(st.sampled_from(TEXTS), min_size=1)), True, lambda: None)
+            queue.push(job)
+            window.join(job)
+            asked.append(job)
+        elif kind == "leave" and asked:
+            leave(asked.pop(data.draw(st.integers(0, len(asked) - 1))))
+        elif kind == "start" and queue.unstarted:
+            tokenised.append(queue.pop())
+            window.expect(tokenised[-1])
+        elif kind == "add" and tokenised:
+            add(tokenised.pop(0))
+        elif kind == "take":
+            in_pass.extend(one.work for one in window.take(lambda length: 3))
+        elif kind == "finish" and in_pass:
+            queue.finish(in_pass.pop(0))
+
+    kinds = ["come", "leave", "start", "add", "take", "finish"]
+    for kind in data.draw(st.lists(st.sampled_from(kinds), max_size=60)):
+        step(kind)
+        works = {work for job in asked for work in job.works if work.is_started} - {*tokenised, *in_pass}
+        assert len(window) == len(works)
+        assert window.jobs == {job for work in works for job in work.positions}
+    while queue.unstarted or tokenised or window.jobs or in_pass:
+        for kind in ("start", "add", "take", "finish"):
+            step(kind)
+    assert not any(job.works for job in asked)
+    assert queue.depth == len(window) == 0
+    assert window.has_room(Work("x" * LOOK_AHEAD_CHARS, True))
