@@ -14,8 +14,8 @@ shift
 make_environment() {
   local name=$1 lock="$here/$1.txt" pip=("$folder/$1/bin/python" -m pip install -qq --disable-pip-version-check --no-deps)
   [[ $name == crosslet ]] && lock="$root/requirements/service.txt"
-  local stamp="$folder/$name/.installed"
-  cmp --silent "$lock" "$stamp" && return
+  local stamp="$folder/$name/.installed" torch="$root/requirements/torch-cpu.txt"
+  cmp --silent <(cat "$lock" "$torch") "$stamp" && return
   echo "installing $name into $folder/$name"
   "${PYTHON:-python3}" -m venv --clear "$folder/$name" || return
   case $name in
@@ -26,7 +26,7 @@ make_environment() {
       ;;
     *) "${pip[@]}" -r "$lock" || return ;;
   esac
-  cp "$lock" "$stamp"
+  cat "$lock" "$torch" >"$stamp"
 }
 
 mkdir -p "$folder"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.serving.criteria import judge
 from benchmarks.serving.peers import PEERS, ROOT, Peer
+from benchmarks.serving.process import PeerFailed, end_in_order, running
 from benchmarks.serving.report import write_report
 from benchmarks.serving.results import Failure, Result, Run, read_results, save_results
 from benchmarks.serving.rounds import WARM_UP_SHARE, Plan, cores_for, measure_floor, measure_peer
@@ -23,12 +26,14 @@ from training.hardware import cpu_model
 
 RESULTS_FILE = "results.jsonl"
 ENVIRONMENTS = ROOT / "benchmarks" / "envs" / "make.sh"
-VERSIONS = "import importlib.metadata as m, sys; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
+VERSIONS = """import importlib.metadata as m, platform, sys
+print(', '.join([f'Python {platform.python_version()}', *(f'{name} {m.version(name)}' for name in sys.argv[1:])]))"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, or 1 if something that was measured does not hold."""
+    """Run the command: 0, or 1 if something does not hold, or could not be measured."""
     options = read_options(arguments)
+    end_in_order()
     results_path = options.folder / RESULTS_FILE
     if not options.report:
         measure(options, results_path)
@@ -54,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float)
     add("--rounds", type=int, default=rounds, help="whose medians are reported (%(default)s)")
     add("--seconds", type=float, default=seconds, help="of each load (%(default)s)")
     add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="how many cores the servers get (2,1)")
-    add("--folder", type=Path, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
+    add("--folder", type=_absolute, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
     add("--out", type=Path, default=ROOT / "docs", help="where the page goes (%(default)s)")
 
 
@@ -70,17 +75,28 @@ def measure(options: argparse.Namespace, results_path: Path) -> None:
     subprocess.run(prepare, check=True, cwd=ROOT)
     plan, setting = read_plan(options, peers)
     results: list[Result] = []
+    warm_the_page_cache(peers, plan)
     for round_ in range(options.rounds):
         turn = round_ % len(peers)
         for cores in options.cores:
             for peer in peers[turn:] + peers[:turn]:
                 say(f"round {round_ + 1} of {options.rounds}, {cores} cores: {peer.name}")
+                found: list[Result] = []
                 if peer.environment == "crosslet":
-                    results += measure_floor(peer, plan, cores=cores, round_=round_)
-                results += measure_peer(peer, plan, cores=cores, round_=round_)
-                if isinstance(results[-1], Failure):
-                    say(f"{peer.name}: {results[-1].error}")
+                    found += measure_floor(peer, plan, cores=cores, round_=round_)
+                found += measure_peer(peer, plan, cores=cores, round_=round_)
+                for failure in (one for one in found if isinstance(one, Failure)):
+                    say(f"{failure.peer}: {failure.error}")
+                results += found
                 save_results(results_path, setting, results)
+
+
+def warm_the_page_cache(peers: Sequence[Peer], plan: Plan) -> None:
+    """Start each peer once, uncounted: the first start of a round would else be of the disk. Failures show later."""
+    for peer in peers:
+        say(f"files into memory: {peer.name}")
+        with suppress(PeerFailed), running(peer, folder=plan.folder, cores=sorted(os.sched_getaffinity(0))):
+            pass
 
 
 def read_plan(
@@ -102,22 +118,23 @@ def read_plan(
     }
     generator = "the generator shares them; with fewer than all, it has the others"
     setting = {
-        "Machine": f"{cpu_model()}, {len(cores_for(max(options.cores))[0])} cores, {platform.system()}",
-        "Cores": f"servers are held to them by taskset; {generator}. Threads are each server's default for these cores",
+        "Machine": f"{cpu_model()}, {os.cpu_count()} cores, {platform.system()}",
+        "Cores": f"servers are held to them by taskset; {generator}. Threads are each server's default on a machine of "
+        "so many cores (`benchmarks/serving/servers/held`)",
         "Loads": f"{options.seconds:g} s each, after {options.seconds * WARM_UP_SHARE:g} s to warm up",
         "Texts": f"{lengths['short']}; {lengths['mixed']}, by all-MiniLM-L6-v2's tokenizer; {content['source']}",
-        "Versions": f"Python {platform.python_version()}; {'; '.join(dict.fromkeys(map(_versions(options), peers)))}",
+        "Versions": "; ".join(dict.fromkeys(map(_versions(options), peers))),
         "Command": f"`python -m {command} {shlex.join(_shown(options))}`",
     }
     return plan, setting
 
 
 def say_verdicts(run: Run) -> int:
-    """Print every criterion; 1 if one fails."""
+    """Print every criterion; 1 if one fails, or if something could not be measured."""
     criteria = [(cores, one) for cores in run.cores for one in judge(run, cores)]
     for cores, one in criteria:
         say(f"{cores} cores: {one.line}")
-    return int(any(one.verdict == "FAIL" for _, one in criteria))
+    return int(any(one.verdict == "FAIL" for _, one in criteria) or not run.is_whole)
 
 
 def say(message: str) -> None:
@@ -141,6 +158,11 @@ def _versions(options: argparse.Namespace) -> Callable[[Peer], str]:
         return f"{peer.environment}: {asked.stdout.strip() or 'no environment'}"
 
     return of
+
+
+def _absolute(text: str) -> Path:
+    """For peers that run elsewhere."""
+    return Path(text).resolve()
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 import httptools
 import uvloop
 
-from benchmarks.serving.stats import percentile
+from benchmarks.serving.stats import MOST_FEW, percentile
 
 LOOPBACK = "127.0.0.1"
 GRACE_S = 60  # for the last answers of a load
@@ -38,8 +39,8 @@ class Tally:
 
     @property
     def p99_ms(self) -> float:
-        """99 of 100 good answers took at most this."""
-        return percentile(self.latency_ms, 0.99)
+        """99 of 100 good answers took at most this; nan of fewer than 100."""
+        return percentile(self.latency_ms, 0.99) if len(self.latency_ms) > MOST_FEW else math.nan
 
 
 def request_bytes(path: str, body: bytes) -> bytes:
@@ -55,7 +56,7 @@ def run_load(port: int, requests: Sequence[bytes], *, clients: int, seconds: flo
     """Keep `clients` requests under way for `seconds`, then wait for the last answers.
 
     The clients take the requests in turn, from one list that is gone through again and again. `elapsed_s` ends with
-    the last answer, so that every answer counts and none is cut.
+    the last answer, so that every answer counts and none is cut; where one never came, with the wait for it.
     """
     gc.collect()
     cpu_started = time.process_time()
@@ -74,7 +75,8 @@ async def _run(port: int, requests: Sequence[bytes], clients: int, seconds: floa
     await asyncio.wait(ends, timeout=seconds + GRACE_S)
     for client in connections:
         client.abandon()
-    feed.tally.elapsed_s = (feed.last_answer_at or time.perf_counter()) - started
+    ended = feed.last_answer_at if feed.last_answer_at and not feed.tally.failed[0] else time.perf_counter()
+    feed.tally.elapsed_s = ended - started
     return feed.tally
 
 

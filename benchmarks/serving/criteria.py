@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.serving.loads import BATCH_32, FEW, MANY, ONE, Load
 from benchmarks.serving.peers import INFINITY_OPTIMUM, INFINITY_TORCH, OURS, OURS_BUNDLED, PLAIN, Peer
 from benchmarks.serving.results import LoadResult, Run
-from benchmarks.serving.stats import ratio
+from benchmarks.serving.stats import by_round, median, ratio
 
 FLOOR_SHARE = 0.90
 TIMES_INFINITY = 2.0
@@ -22,12 +23,17 @@ COLD_START_S = 1.0
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing that must hold. measured: None where a part of it was not measured."""
+    """One thing that must hold. rounds: what each round gave, of those that measured all parts of it."""
 
     what: str
-    measured: float | None
+    rounds: Sequence[float]
     limit: float
     at_most: bool
+
+    @property
+    def measured(self) -> float | None:
+        """The median of the rounds. A ratio is made within its round: the machine may be slower in the next."""
+        return median(self.rounds)
 
     @property
     def verdict(self) -> str:
@@ -45,62 +51,70 @@ class Criterion:
 
 def judge(run: Run, cores: int) -> list[Criterion]:
     """Every criterion at one core count."""
-    return [*_floor(run, cores), *_peers(run, cores), *_latency(run, cores), *_process(run, cores), *_vectors(run)]
+    return [
+        *judge_loads(run, cores),
+        *_process(run, cores),
+        *_vectors(run, cores),
+    ]
 
 
-def floor_share(run: Run, peer: Peer, cores: int, load: Load, *, tokenised: bool) -> float | None:
-    """A peer's texts a second over those of the bare session loop of its model, with tokenisation in it or without."""
+def judge_loads(run: Run, cores: int) -> list[Criterion]:
+    """Those of speed."""
+    return [*_floor(run, cores), *_peers(run, cores), *_latency(run, cores)]
+
+
+def floor_shares(run: Run, peer: Peer, cores: int, load: Load, *, tokenised: bool) -> list[float]:
+    """A peer's texts a second over those of its model's bare session loop, with tokenisation or without, by round."""
     kind = "short" if load.batch == 1 else "mixed"
-    floor = run.floor(peer.model, cores, kind, lambda one: one.texts_per_s_tokenised if tokenised else one.texts_per_s)
-    return ratio(run.load(peer.name, cores, load, _rate), floor)
+    floor = run.floor_rounds(
+        peer.model, cores, kind, lambda one: one.texts_per_s_tokenised if tokenised else one.texts_per_s
+    )
+    return by_round(ratio, run.load_rounds(peer.name, cores, load, _rate), floor)
 
 
 def _floor(run: Run, cores: int) -> Iterator[Criterion]:
     for peer in (OURS, OURS_BUNDLED):
         for load in (MANY, BATCH_32):
-            share = floor_share(run, peer, cores, load, tokenised=False)
-            yield Criterion(f"{peer.name}, {load.name}: share of the bare session loop", share, FLOOR_SHARE, False)
+            shares = floor_shares(run, peer, cores, load, tokenised=False)
+            yield Criterion(f"{peer.name}, {load.name}: share of the bare session loop", shares, FLOOR_SHARE, False)
 
 
 def _peers(run: Run, cores: int) -> Iterator[Criterion]:
     for load in (MANY, BATCH_32):
-        ours = run.load(OURS.name, cores, load, _rate)
-        engines = [run.load(peer.name, cores, load, _rate) for peer in (INFINITY_OPTIMUM, INFINITY_TORCH)]
-        best = None if None in engines else max(rate for rate in engines if rate is not None)
-        yield Criterion(f"{load.name}: times infinity's better engine", ratio(ours, best), TIMES_INFINITY, False)
-        plain = run.load(PLAIN.name, cores, load, _rate)
-        yield Criterion(f"{load.name}: times the {PLAIN.name}", ratio(ours, plain), TIMES_PLAIN, False)
+        ours, optimum, torch, plain = (
+            run.load_rounds(peer.name, cores, load, _rate) for peer in (OURS, INFINITY_OPTIMUM, INFINITY_TORCH, PLAIN)
+        )
+        times = by_round(lambda our, *engines: ratio(our, max(engines)), ours, optimum, torch)
+        yield Criterion(f"{load.name}: times infinity's better engine", times, TIMES_INFINITY, False)
+        yield Criterion(f"{load.name}: times the {PLAIN.name}", by_round(ratio, ours, plain), TIMES_PLAIN, False)
 
 
 def _latency(run: Run, cores: int) -> Iterator[Criterion]:
     for peer in (OURS, OURS_BUNDLED):
-        p50_ms = run.load(peer.name, cores, ONE, lambda one: one.p50_ms)
-        floor_ms = run.floor(peer.model, cores, "short", lambda one: one.p50_ms)
-        over_ms = None if p50_ms is None or floor_ms is None else p50_ms - floor_ms
+        p50_ms = run.load_rounds(peer.name, cores, ONE, lambda one: one.p50_ms)
+        floor_ms = run.floor_rounds(peer.model, cores, "short", lambda one: one.p50_ms)
+        over_ms = by_round(operator.sub, p50_ms, floor_ms)
         yield Criterion(f"{peer.name}, {ONE.name}: ms of p50 over the bare session", over_ms, OVER_FLOOR_MS, True)
-        few = _of(run, peer, cores, FEW)
-        spread = ratio(few(lambda one: one.p99_ms), few(lambda one: one.p50_ms))
-        yield Criterion(f"{peer.name}, {FEW.name}: p99 over p50", spread, P99_TO_P50, True)
+        spread = run.load_rounds(peer.name, cores, FEW, lambda one: ratio(one.p99_ms, one.p50_ms))
+        yield Criterion(f"{peer.name}, {FEW.name}: p99 over p50", by_round(lambda one: one, spread), P99_TO_P50, True)
 
 
 def _process(run: Run, cores: int) -> Iterator[Criterion]:
     name = OURS_BUNDLED.name
-    ready = run.process(name, cores, lambda one: one.ready_mib)
+    ready = run.process_rounds(name, cores, lambda one: one.ready_mib)
     yield Criterion(f"{name}: MiB resident when ready", ready, READY_MIB, True)
-    yield Criterion(f"{name}: MiB at its peak", run.process(name, cores, lambda one: one.peak_mib), PEAK_MIB, True)
-    cold_start_s = run.process(name, cores, lambda one: one.cold_start_s)
+    yield Criterion(
+        f"{name}: MiB at its peak", run.process_rounds(name, cores, lambda one: one.peak_mib), PEAK_MIB, True
+    )
+    cold_start_s = run.process_rounds(name, cores, lambda one: one.cold_start_s)
     yield Criterion(f"{name}: s from exec to the first answer", cold_start_s, COLD_START_S, True)
 
 
-def _vectors(run: Run) -> Iterator[Criterion]:
+def _vectors(run: Run, cores: int) -> Iterator[Criterion]:
     for peer in (OURS, OURS_BUNDLED):
-        found = run.agreement(peer.name)
-        difference = found.largest_difference if found else None
+        found = run.agreement(peer.name, cores)
+        difference = [found.largest_difference] if found else []
         yield Criterion(f"{peer.name}: largest difference of a number, alone and in a batch", difference, 0, True)
-
-
-def _of(run: Run, peer: Peer, cores: int, load: Load) -> Callable[[Callable[[LoadResult], float]], float | None]:
-    return lambda value: run.load(peer.name, cores, load, value)
 
 
 def _rate(one: LoadResult) -> float:

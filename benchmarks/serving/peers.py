@@ -13,6 +13,7 @@ import orjson
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = Path(__file__).parent / "servers"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+HELD = {"PYTHONPATH": "{servers}/held"}  # of peers on ONNX Runtime: threads for the cores they are held to
 
 # Folders under the prepared models; see `prepare.py`.
 TORCH, ARTIFACT, TOKEN_GRAPH, BUNDLED = "minilm-torch", "minilm-int8", "minilm-int8-tokens", "bundled"
@@ -56,7 +57,7 @@ def _uvicorn(application: str) -> tuple[str, ...]:
 
 
 def _library(name: str, library: str, environment: str, packages: tuple[str, ...], model: str, weights: str) -> Peer:
-    variables = {"LIBRARY": library, "MODEL": "{model}"}
+    variables = {"LIBRARY": library, "MODEL": "{model}", **(HELD if model == TOKEN_GRAPH else {})}
     return Peer(name, environment, packages, model, weights, _uvicorn("library"), variables)
 
 
@@ -73,7 +74,10 @@ def _infinity(engine: str, model: str, weights: str) -> Peer:
             "--no-compile", "--no-model-warmup", "--onnx-disable-optimize",
             "--host", "127.0.0.1", "--port", "{port}", "--log-level", "warning",
         ),
-        {"INFINITY_ANONYMOUS_USAGE_STATS": "0", "INFINITY_HOME": "{scratch}"},
+        {
+            "INFINITY_ANONYMOUS_USAGE_STATS": "0", "INFINITY_HOME": "{scratch}",
+            **(HELD if model == TOKEN_GRAPH else {}),
+        },
         route="/embeddings",
         ask=_ask_openai,
         answer=_openai_answer,
@@ -97,7 +101,13 @@ _TORCH_PACKAGES = ("sentence-transformers", "torch", "transformers")
 OURS = _crosslet("crosslet", ARTIFACT, "int8")
 OURS_BUNDLED = _crosslet("crosslet, bundled model", BUNDLED, "int8")
 PLAIN = Peer(
-    "25-line server", "plain", ("fastapi", "onnxruntime"), ARTIFACT, "int8", _uvicorn("plain"), {"MODEL": "{model}"}
+    "25-line server",
+    "plain",
+    ("fastapi", "onnxruntime"),
+    ARTIFACT,
+    "int8",
+    _uvicorn("plain"),
+    {"MODEL": "{model}", **HELD},
 )
 INFINITY_OPTIMUM = _infinity("optimum", TOKEN_GRAPH, "int8")
 INFINITY_TORCH = _infinity("torch", TORCH, "fp32")

@@ -9,6 +9,7 @@ transformers, optimum and fastembed expect.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
@@ -26,7 +27,6 @@ from benchmarks.serving.peers import ARTIFACT, BUNDLED, ROOT, TOKEN_GRAPH, TORCH
 from benchmarks.serving.sentences import SENTENCES
 from benchmarks.serving.texts import choose_texts, read_sentences
 from export.pipeline import ExportRequest, export_artifact
-from service.artifact import load_manifest
 from training.teacher import load_teacher, packaged_folder
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -70,7 +70,9 @@ def make_models(models: Path, calibration: Sequence[str]) -> None:
         raise SystemExit(f"no installed package carries {TEACHER}: make setup-dev")
     _link(models / TORCH, packaged)
     _link(models / BUNDLED, ROOT / "models" / "default")
-    if not (models / ARTIFACT).is_dir() or load_manifest(models / ARTIFACT).activations == "dynamic":
+    made_from = models / f"{ARTIFACT}.made-from"
+    identity = _identity(calibration)
+    if not made_from.exists() or made_from.read_text(encoding="ascii") != identity:
         texts = models / f"{ARTIFACT}-calibration.txt"
         texts.write_text("\n".join(calibration), encoding="utf-8")
         request = ExportRequest(
@@ -84,8 +86,17 @@ def make_models(models: Path, calibration: Sequence[str]) -> None:
         )
         shutil.rmtree(models / TOKEN_GRAPH, ignore_errors=True)  # it is the same graph
         export_artifact(request, progress=lambda message: print(message, file=sys.stderr))
+        made_from.write_text(identity, encoding="ascii")
     if not (models / TOKEN_GRAPH).is_dir():
         _write_token_folder(packaged, models / ARTIFACT / "model.onnx", models / TOKEN_GRAPH)
+
+
+def _identity(calibration: Sequence[str]) -> str:
+    """Of what the artifact is made from: another exporter or other sentences give another one."""
+    digest = hashlib.sha256("\n".join(calibration).encode())
+    for path in sorted((ROOT / "export").glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def cut_before_pooling(graph: onnx.ModelProto) -> onnx.ModelProto:

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ ANSWER_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 15
 RETRY_S = 0.005
 LOG_LINES = 3  # of a peer that failed
+OF_THE_CALLER = ("CROSSLET_", "OMP_", "MKL_", "ORT_", "MALLOC_", "TOKENIZERS_", "PYTHON", "LD_PRELOAD")  # not passed on
 
 
 class PeerFailed(Exception):  # noqa: N818 - says what happened
@@ -45,7 +47,18 @@ class Server:
 
         Raises: PeerFailed: no vectors came.
         """
-        return self.peer.answer(post(self.port, self.peer.route, self.peer.ask(texts)))
+        try:
+            found_ND = self.peer.answer(post(self.port, self.peer.route, self.peer.ask(texts)))
+        except (http.client.HTTPException, ValueError, LookupError, TypeError) as exc:
+            raise PeerFailed(f"gave no vectors ({type(exc).__name__})") from exc
+        if found_ND.ndim != 2 or len(found_ND) != len(texts):
+            raise PeerFailed(f"gave numbers of shape {found_ND.shape} for {len(texts)} texts")
+        return found_ND
+
+
+def end_in_order() -> None:
+    """Let SIGTERM end this process like Ctrl-C: peers have sessions of their own, and would outlive it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @contextmanager
@@ -64,7 +77,7 @@ def running(peer: Peer, *, folder: Path, cores: Sequence[int]) -> Iterator[Serve
         }  # fmt: skip
         command, variables = peer.filled(values)
         pinned = ["taskset", "--cpu-list", ",".join(map(str, cores)), *command]
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(OF_THE_CALLER)}
         started = time.perf_counter()
         try:
             process = subprocess.Popen(

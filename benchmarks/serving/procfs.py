@@ -48,10 +48,18 @@ def peak_bytes(pid: int, proc: Path = PROC) -> int:
     return _sum_status(pid, "VmHWM", proc)
 
 
-def busy_seconds(proc: Path = PROC) -> float:
-    """Time that all cores of the machine were not idle since it was started, stolen time too."""
-    totals = (proc / "stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
-    return sum(int(ticks) for column, ticks in enumerate(totals[:GUESTS]) if column not in IDLE) / TICKS_PER_S
+def busy_seconds(cores: Iterable[int], proc: Path = PROC) -> float:
+    """Time that these cores were not idle since the machine was started, stolen time too."""
+    wanted = {f"cpu{core}" for core in cores}
+    lines = (line.split() for line in (proc / "stat").read_text(encoding="utf-8").splitlines())
+    ticks = (
+        int(count)
+        for name, *columns in lines
+        if name in wanted
+        for column, count in enumerate(columns[:GUESTS])
+        if column not in IDLE
+    )
+    return sum(ticks) / TICKS_PER_S
 
 
 def _walk(pid: int, children: dict[int, list[int]]) -> Iterator[int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.serving.chart import draw_chart
-from benchmarks.serving.criteria import floor_share, judge
+from benchmarks.serving.criteria import Criterion, floor_shares, judge
 from benchmarks.serving.loads import LOADS, Load
 from benchmarks.serving.peers import OURS, OURS_BUNDLED, PEERS
 from benchmarks.serving.results import Agreement, LoadResult, ProcessResult, Run
@@ -15,7 +15,7 @@ from benchmarks.serving.stats import median, ratio
 
 PAGE, CHART = Path("benchmarks.md"), Path("benchmarks/serving.svg")
 MISSING = "-"
-BUSY_SHARE = 0.05  # of the machine
+BUSY_SHARE = 0.05  # of the servers' cores
 WEIGHTS = {peer.name: peer.weights for peer in PEERS.values()}
 Cell = Callable[[Callable[[LoadResult], float | None]], float | None]  # a median of one figure of a load
 
@@ -30,8 +30,11 @@ is `benchmarks/serving/servers/plain.py`. Ours logs each request; the others' re
 Search beside FAISS, milvus-lite and txtai, as documents grow: [benchmarks-search.md](benchmarks-search.md). All servers
 alive at once: [benchmarks-together.md](benchmarks-together.md).
 """
+VERDICTS_NOTE = """The median of the rounds, the least and the most. A ratio or a difference is made within a round. The
+bare session loop is the one without tokenisation. Rounds in which a request failed do not count."""
 LOADS_NOTE = """A client has one connection and one request under way. A request of one text has one sentence; the
-others have texts of mixed length. No two texts in flight are the same. In brackets: times ours."""
+others have texts of mixed length. No two texts in flight are the same. In brackets: times ours. With 256 texts to a
+request a load is one request or a few."""
 MEMORY_NOTE = """Cold start: from exec to the first vector, files in the page cache. Ready: after that answer. Loaded:
 after all loads. Peak: VmHWM, over all loads of one process tree."""
 FLOOR_NOTE = """Our texts a second over those of the bare loop: one thread a core over one single-threaded ONNX Runtime
@@ -44,7 +47,8 @@ the bit."""
 
 def write_report(run: Run, docs: Path) -> None:
     """Write the page and its chart under `docs`."""
-    draw_chart(run, measured_peers(run), docs / CHART)
+    if run.cores:
+        draw_chart(run, measured_peers(run), docs / CHART)
     (docs / PAGE).write_text(page(run), encoding="utf-8")
 
 
@@ -57,10 +61,9 @@ def measured_peers(run: Run) -> list[str]:
 def page(run: Run) -> str:
     """The whole page."""
     names = measured_peers(run)
-    parts = [HEAD, f"![texts a second and memory]({CHART})", setting_lines(run), *_verdicts(run), *_failures(run)]
+    parts = [HEAD, f"![texts a second and memory]({CHART})", setting_lines(run), *_verdicts(run), *failures(run)]
     for cores in run.cores:
         parts += _on(run, names, cores)
-    parts += ["## Vectors", VECTORS_NOTE, _vectors(run, names)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -82,7 +85,7 @@ def setting_lines(run: Run) -> str:
     lines = {
         **run.setting,
         "Rounds": str(len(rounds)),
-        "Other work": f"took {_percent(median(others))} of the machine while a load ran (median)",
+        "Other work": f"took {_percent(median(others))} of the servers' cores while a load ran (median)",
     }
     text = "\n".join(f"- {name}: {text}" for name, text in lines.items())
     worst = max(others, default=0.0)
@@ -94,23 +97,29 @@ def setting_lines(run: Run) -> str:
 
 
 def _verdicts(run: Run) -> Iterator[str]:
-    yield "## What must hold\n\nThe bare session loop is the one without tokenisation; both are under each core count."
+    yield "## What must hold"
+    yield VERDICTS_NOTE
     yield verdict_table(run)
 
 
-def verdict_table(run: Run, *, measured_only: bool = False) -> str:
-    """Each limit, what was measured at each core count, and whether it holds."""
-    columns = [judge(run, cores) for cores in run.cores]
+def verdict_table(run: Run, judged: Callable[[Run, int], list[Criterion]] = judge) -> str:
+    """Each limit: what was measured at each core count, in which range, and whether it holds."""
+    columns = [judged(run, cores) for cores in run.cores]
     rows = []
     for same in zip(*columns, strict=True):
-        if measured_only and all(one.measured is None for one in same):
-            continue
         limit = f"{'≤' if same[0].at_most else '≥'} {same[0].limit:g}"
-        rows.append([same[0].what, limit, *[f"{number(one.measured, 2)} {one.verdict}" for one in same]])
+        rows.append([same[0].what, limit, *map(_verdict, same)])
     return table(["", "limit", *[_cores(cores) for cores in run.cores]], rows)
 
 
-def _failures(run: Run) -> Iterator[str]:
+def _verdict(one: Criterion) -> str:
+    if one.measured is None:
+        return one.verdict
+    return f"{number(one.measured, 2)} ({number(min(one.rounds), 2)} to {number(max(one.rounds), 2)}) {one.verdict}"
+
+
+def failures(run: Run) -> Iterator[str]:
+    """What could not be measured, and requests that failed."""
     if run.failures:
         yield "## Not measured"
         yield "\n".join(f"- {name}: `{error}`" for name, error in run.failures.items())
@@ -125,7 +134,7 @@ def _on(run: Run, names: list[str], cores: int) -> Iterator[str]:
     yield f"## On {where}"
     yield f"### Texts a second\n\n{LOADS_NOTE}"
     yield table(["", "weights", *[load.name for load in LOADS]], [_rates(run, name, cores) for name in names])
-    yield "### Latency of a request: p50 / p99, ms"
+    yield "### Latency of a request: p50 / p99 (of 100 requests and more), ms"
     yield _by_load(run, names, cores, _latency)
     yield "### Processor time of the server, ms a text"
     yield _by_load(run, names, cores, lambda cell: number(cell(lambda one: one.cpu_ms_per_text), 2))
@@ -138,6 +147,8 @@ def _on(run: Run, names: list[str], cores: int) -> Iterator[str]:
     rows = [_floor(run, peer.name, cores) for peer in (OURS, OURS_BUNDLED) if peer.name in names]
     yield table(["", *[load.name for load in LOADS]], rows)
     yield _floor_rates(run, names, cores)
+    yield f"### Vectors\n\n{VECTORS_NOTE}"
+    yield _vectors(run, names, cores)
 
 
 def _by_load(run: Run, names: list[str], cores: int, show: Callable[[Cell], str]) -> str:
@@ -175,8 +186,8 @@ def _floor(run: Run, name: str, cores: int) -> list[str]:
     peer = OURS if name == OURS.name else OURS_BUNDLED
     cells = []
     for load in LOADS:
-        shares = [floor_share(run, peer, cores, load, tokenised=tokenised) for tokenised in (False, True)]
-        cells.append(" / ".join(number(share, 2) for share in shares))
+        shares = [floor_shares(run, peer, cores, load, tokenised=tokenised) for tokenised in (False, True)]
+        cells.append(" / ".join(number(median(share), 2) for share in shares))
     return [name, *cells]
 
 
@@ -194,8 +205,8 @@ def _floor_rates(run: Run, names: list[str], cores: int) -> str:
     return table(["", "texts/s", "texts/s, tokenising", "p50 of a text on one thread, ms", "tokens a text"], rows)
 
 
-def _vectors(run: Run, names: list[str]) -> str:
-    found = [run.agreement(name) for name in names]
+def _vectors(run: Run, names: list[str], cores: int) -> str:
+    found = [run.agreement(name, cores) for name in names]
     rows = [_agreement(one) for one in found if one is not None]
     return table(["", "mean cosine", "lowest cosine", "largest difference"], rows)
 

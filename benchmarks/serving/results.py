@@ -42,6 +42,11 @@ class LoadResult:
         """The load it was."""
         return Load(self.clients, self.batch)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every request was answered well: no limit is judged by another."""
+        return self.texts > 0 and not self.failed
+
 
 @dataclass(frozen=True)
 class ProcessResult:
@@ -75,6 +80,7 @@ class Agreement:
     """A peer's vectors. Cosines: to the reference, None for another model. largest_difference: alone and in a batch."""
 
     peer: str
+    cores: int
     mean_cosine: float | None
     min_cosine: float | None
     largest_difference: float
@@ -111,20 +117,37 @@ class Run:
         wanted = (peer, cores, load.clients, load.batch)
         return median(value(one) for one in self.loads if (one.peer, one.cores, one.clients, one.batch) == wanted)
 
+    def load_rounds(
+        self, peer: str, cores: int, load: Load, value: Callable[[LoadResult], float | None]
+    ) -> dict[int, float | None]:
+        """One figure of a load by round, of the rounds in which every request was answered."""
+        found = (one for one in self.loads if (one.peer, one.cores, one.load) == (peer, cores, load))
+        return {one.round: value(one) for one in found if one.is_whole}
+
     def process(self, peer: str, cores: int, value: Callable[[ProcessResult], float]) -> float | None:
         """The median over the rounds of one figure of a process."""
+        return median(self.process_rounds(peer, cores, value))
+
+    def process_rounds(self, peer: str, cores: int, value: Callable[[ProcessResult], float]) -> list[float]:
+        """One figure of a process in each round."""
         found = (one for one in self.results if isinstance(one, ProcessResult))
-        return median(value(one) for one in found if (one.peer, one.cores) == (peer, cores))
+        return [value(one) for one in found if (one.peer, one.cores) == (peer, cores)]
 
     def floor(self, model: str, cores: int, kind: str, value: Callable[[FloorResult], float]) -> float | None:
         """The median over the rounds of one figure of a model's bare loop."""
-        found = (one for one in self.results if isinstance(one, FloorResult))
-        return median(value(one) for one in found if (one.model, one.cores, one.kind) == (model, cores, kind))
+        return median(self.floor_rounds(model, cores, kind, value).values())
 
-    def agreement(self, peer: str) -> Agreement | None:
+    def floor_rounds(
+        self, model: str, cores: int, kind: str, value: Callable[[FloorResult], float]
+    ) -> dict[int, float | None]:
+        """One figure of a model's bare loop by round."""
+        found = (one for one in self.results if isinstance(one, FloorResult))
+        return {one.round: value(one) for one in found if (one.model, one.cores, one.kind) == (model, cores, kind)}
+
+    def agreement(self, peer: str, cores: int) -> Agreement | None:
         """What was found of a peer's vectors."""
         found = (one for one in self.results if isinstance(one, Agreement))
-        return next((one for one in found if one.peer == peer), None)
+        return next((one for one in found if (one.peer, one.cores) == (peer, cores)), None)
 
     @property
     def cores(self) -> list[int]:
@@ -135,6 +158,11 @@ class Run:
     def loads(self) -> list[LoadResult]:
         """Every load of every peer and round."""
         return [one for one in self.results if isinstance(one, LoadResult)]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything was measured, and every request answered."""
+        return bool(self.loads) and not self.failures and all(one.is_whole for one in self.loads)
 
     @property
     def failures(self) -> dict[str, str]:

@@ -42,7 +42,7 @@ def cores_for(count: int) -> tuple[list[int], list[int]]:
     """The server's cores and the generator's: the server has the first ones, the generator the last of the machine."""
     there = sorted(os.sched_getaffinity(0))
     if count > len(there):
-        raise ValueError(f"{count} cores are wanted; this process may use {len(there)}")
+        raise SystemExit(f"{count} cores are wanted, this process may use {len(there)}: give --cores")
     return there[:count], there[count:] or there
 
 
@@ -55,7 +55,7 @@ def measure_peer(peer: Peer, plan: Plan, *, cores: int, round_: int) -> Iterator
         with running(peer, folder=plan.folder, cores=server_cores) as server:
             yield from _measure(server, plan, cores, round_)
     except (PeerFailed, OSError) as exc:
-        yield Failure(peer.name, str(exc).replace(str(plan.folder), "").replace(str(ROOT), ""))  # the page is public
+        yield Failure(peer.name, _without_paths(str(exc), plan))
     finally:
         os.sched_setaffinity(0, all_cores)
 
@@ -74,7 +74,7 @@ def _measure(server: Server, plan: Plan, cores: int, round_: int) -> Iterator[Re
         peak_mib=procfs.peak_bytes(server.pid) / MIB,
     )
     if round_ == 0:
-        yield compare(server, plan)
+        yield compare(server, plan, cores)
 
 
 def measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int) -> LoadResult:
@@ -82,17 +82,18 @@ def measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int
     procfs.hold(server.pid, server.cores)
     requests = prebuilt(server.peer, load, plan.short if load.batch == 1 else plan.mixed)
     run_load(server.port, requests, clients=load.clients, seconds=plan.seconds * WARM_UP_SHARE)
-    busy_started_s, cpu_started_s = procfs.busy_seconds(), procfs.cpu_seconds(server.pid)
+    busy_started_s, cpu_started_s = procfs.busy_seconds(server.cores), procfs.cpu_seconds(server.pid)
     tally = run_load(server.port, requests, clients=load.clients, seconds=plan.seconds)
     cpu_s = procfs.cpu_seconds(server.pid) - cpu_started_s
-    other_s = procfs.busy_seconds() - busy_started_s - cpu_s - tally.generator_cpu_s
-    usage = Usage(cpu_s, other_share=max(0.0, other_s / (tally.elapsed_s * (os.cpu_count() or 1))))
+    ours_s = cpu_s + (0 if os.sched_getaffinity(0).isdisjoint(server.cores) else tally.generator_cpu_s)
+    other_s = procfs.busy_seconds(server.cores) - busy_started_s - ours_s
+    usage = Usage(cpu_s, other_share=max(0.0, other_s / (tally.elapsed_s * len(server.cores))))
     return load_result(server.peer.name, load, tally, usage, cores=cores, round_=round_)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a load took: processor time of the peer, and the share of the machine that others had."""
+    """What a load took: processor time of the peer, and the share of its cores that others had."""
 
     cpu_s: float
     other_share: float
@@ -126,29 +127,37 @@ def prebuilt(peer: Peer, load: Load, texts: Sequence[str]) -> list[bytes]:
     return [request_bytes(peer.route, peer.ask(enough[start : start + load.batch])) for start in starts]
 
 
-def compare(server: Server, plan: Plan) -> Agreement:
+def compare(server: Server, plan: Plan, cores: int) -> Agreement:
     """The checked texts, each alone and all in one request."""
     alone_ND = np.concatenate([server.embed([text]) for text in plan.checked])
     batch_ND = server.embed(plan.checked)
     difference = float(np.abs(alone_ND - batch_ND).max())
     if server.peer.model not in SAME_MODEL:
-        return Agreement(server.peer.name, None, None, difference)
+        return Agreement(server.peer.name, cores, None, None, difference)
     cosine_N = (alone_ND * plan.reference_ND).sum(axis=1) / np.linalg.norm(alone_ND, axis=1)  # the reference has norm 1
-    return Agreement(server.peer.name, float(cosine_N.mean()), float(cosine_N.min()), difference)
+    return Agreement(server.peer.name, cores, float(cosine_N.mean()), float(cosine_N.min()), difference)
 
 
-def measure_floor(peer: Peer, plan: Plan, *, cores: int, round_: int) -> Iterator[Result]:
-    """The bare session loop of a peer's model, in its environment and on its cores."""
+def measure_floor(
+    peer: Peer, plan: Plan, *, cores: int, round_: int, kinds: Sequence[str] = ("short", "mixed")
+) -> Iterator[Result]:
+    """The bare session loop of a peer's model over texts of some kinds, in its environment and on its cores."""
     server_cores, _ = cores_for(cores)
     texts_file = plan.folder / "floor-texts.json"
-    texts_file.write_bytes(orjson.dumps({"short": list(plan.short), "mixed": list(plan.mixed)}))
+    texts = {"short": list(plan.short), "mixed": list(plan.mixed)}
+    texts_file.write_bytes(orjson.dumps({kind: texts[kind] for kind in kinds}))
     python, model = plan.folder / peer.environment / "bin" / "python", plan.folder / "models" / peer.model
     command = ["taskset", "--cpu-list", ",".join(map(str, server_cores)), str(python), str(FLOOR)]
     arguments = [str(model), str(texts_file), str(cores), str(plan.seconds)]
     ended = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
     if ended.returncode:
         last = (ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"])[-1]
-        yield Failure(f"bare session loop of {peer.model}", last)
+        yield Failure(f"bare session loop of {peer.model}", _without_paths(last, plan))
         return
     for kind, figures in orjson.loads(ended.stdout).items():
         yield FloorResult(peer.model, cores, round_, kind, **figures)
+
+
+def _without_paths(error: str, plan: Plan) -> str:
+    """The page is public."""
+    return error.replace(str(plan.folder), "").replace(str(ROOT), "")

@@ -16,14 +16,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.serving.__main__ import add_options, read_plan, say, say_verdicts
+from benchmarks.serving.criteria import judge_loads
 from benchmarks.serving.loads import BATCH_32, FEW, MANY, ONE
 from benchmarks.serving.peers import INFINITY_OPTIMUM, INFINITY_TORCH, OURS, OURS_BUNDLED, PLAIN
-from benchmarks.serving.process import running
-from benchmarks.serving.report import number, setting_lines, table, verdict_table
+from benchmarks.serving.process import PeerFailed, end_in_order, running
+from benchmarks.serving.report import VERDICTS_NOTE, failures, number, setting_lines, table, verdict_table
 from benchmarks.serving.results import Result, Run, save_results
 from benchmarks.serving.rounds import Plan, cores_for, measure_floor, measure_load
 
 PEERS = (OURS, OURS_BUNDLED, PLAIN, INFINITY_OPTIMUM, INFINITY_TORCH)
+LOADS_OF = {"short": (ONE, MANY, FEW), "mixed": (BATCH_32,)}  # by the texts that they have
 LOADS = (ONE, FEW, MANY, BATCH_32)
 PAGE, RESULTS_FILE = Path("benchmarks-together.md"), "together.jsonl"
 
@@ -31,23 +33,26 @@ HEAD = """# The limits on serving speed, all servers side by side
 
 Written by `python -m benchmarks.serving.together`; do not edit. The servers, texts and limits of
 [benchmarks.md](benchmarks.md), with all servers alive at once and the loads in turn: a load on one server is followed
-by the same load on the next, and each round has the bare session loops in it, so that a machine that is slower for a
-while is so for all. Figures are medians over the rounds. "Other work" is also what the
-waiting servers do.
+by the same load on the next, and the bare session loops come right before them, so that a machine that is slower for a
+while is so for all. Figures are medians over the rounds. "Other work" is also what the waiting servers do.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, or 1 if something that was measured does not hold."""
+    """Run the command: 0, or 1 if something does not hold, or could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.together", description=__doc__)
     add_options(parser, rounds=8, seconds=1.0)
     options = parser.parse_args(arguments)
+    end_in_order()
     plan, setting = read_plan(options, PEERS, command="benchmarks.serving.together")
     results: list[Result] = []
-    for cores in options.cores:
-        for result in measure_together(plan, cores=cores, rounds=options.rounds):
-            results.append(result)
-            save_results(options.folder / RESULTS_FILE, setting, results)
+    try:
+        for cores in options.cores:
+            for result in measure_together(plan, cores=cores, rounds=options.rounds):
+                results.append(result)
+                save_results(options.folder / RESULTS_FILE, setting, results)
+    except PeerFailed as exc:
+        raise SystemExit(f"a server failed ({exc}); `make bench` makes their environments") from exc
     run = Run(setting, tuple(results))
     (options.out / PAGE).write_text(page(run), encoding="utf-8")
     return say_verdicts(run)
@@ -66,19 +71,27 @@ def measure_together(plan: Plan, *, cores: int, rounds: int) -> Iterator[Result]
             servers = [alive.enter_context(running(peer, folder=plan.folder, cores=server_cores)) for peer in PEERS]
             for round_ in range(rounds):
                 say(f"round {round_ + 1} of {rounds}, {cores} cores")
-                for peer in (OURS, OURS_BUNDLED):
-                    yield from measure_floor(peer, plan, cores=cores, round_=round_)
                 turn = round_ % len(servers)
-                for load in LOADS:
-                    for server in servers[turn:] + servers[:turn]:
-                        yield measure_load(server, load, plan, cores, round_)
+                for kind, loads in LOADS_OF.items():
+                    for peer in (OURS, OURS_BUNDLED):
+                        yield from measure_floor(peer, plan, cores=cores, round_=round_, kinds=[kind])
+                    for load in loads:
+                        for server in servers[turn:] + servers[:turn]:
+                            yield measure_load(server, load, plan, cores, round_)
     finally:
         os.sched_setaffinity(0, all_cores)
 
 
 def page(run: Run) -> str:
-    """The whole page: setting, the limits that were measured, and texts a second with p50."""
-    parts = [HEAD, setting_lines(run), "## What must hold", verdict_table(run, measured_only=True)]
+    """The whole page: setting, the limits on loads, and texts a second with p50."""
+    parts = [
+        HEAD,
+        setting_lines(run),
+        "## What must hold",
+        VERDICTS_NOTE,
+        verdict_table(run, judge_loads),
+        *failures(run),
+    ]
     for cores in run.cores:
         rows = [
             [

@@ -31,5 +31,5 @@ def whole_run(*, ours: float = 950.0, others: float = 400.0, cores: tuple[int, .
             results += load_results(peer.name, ours if is_ours else others, cores=count)
             results.append(ProcessResult(peer.name, count, 0, 0.8, 120.0, 140.0, 160.0))
             results += floor_results(peer.model, 1000.0, cores=count) if is_ours else []
-        results.append(Agreement(peer.name, 0.99, 0.98, 0.0 if is_ours else 1e-4))
+            results.append(Agreement(peer.name, count, 0.99, 0.98, 0.0 if is_ours else 1e-4))
     return Run({"Machine": "a test"}, tuple(results))

@@ -1,13 +1,14 @@
 """The load generator against a real server of a few lines, on a free port."""
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from benchmarks.serving.client import request_bytes, run_load
+from benchmarks.serving.client import Tally, request_bytes, run_load
 
 Answer = Callable[[bytes], bytes]
 REQUESTS = [request_bytes("/embed", body) for body in (b'"a"', b'"b"', b'"c"')]
@@ -72,7 +73,7 @@ def serving(answer: Answer) -> Iterator[Counted]:
 
 def test_every_request_is_answered_and_timed_and_all_are_taken_in_turn() -> None:
     with serving(lambda body: whole("200 OK", body)) as seen:
-        tally = run_load(seen.port, REQUESTS, clients=4, seconds=0.3)
+        tally = run_load(seen.port, REQUESTS, clients=4, seconds=1.0)
     assert len(tally.latency_ms) == len(seen.bodies) > 4
     assert seen.connections == 4
     assert set(seen.bodies) == {b'"a"', b'"b"', b'"c"'}
@@ -80,6 +81,11 @@ def test_every_request_is_answered_and_timed_and_all_are_taken_in_turn() -> None
     assert tally.elapsed_s > 0
     assert min(tally.latency_ms) >= 1  # what the server waits
     assert tally.p50_ms <= tally.p99_ms
+
+
+def test_there_is_no_p99_of_fewer_than_a_hundred_answers() -> None:
+    assert math.isnan(Tally(latency_ms=[1.0] * 99).p99_ms)
+    assert Tally(latency_ms=[1.0] * 100).p99_ms == 1.0
 
 
 def test_a_chunked_answer_is_one_answer() -> None:
@@ -101,3 +107,13 @@ def test_a_broken_connection_is_a_failed_request_and_ends_its_client() -> None:
         tally = run_load(seen.port, REQUESTS, clients=3, seconds=0.1)
     assert tally.failed == {0: 3}
     assert tally.latency_ms == []
+
+
+def test_the_wait_for_an_answer_that_never_came_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.serving.client.GRACE_S", 0.2)
+    answers = iter([whole("200 OK", b"")] * 3)
+    with serving(lambda body: next(answers, b"HTTP/1.1 ")) as seen:  # the fourth never ends
+        tally = run_load(seen.port, REQUESTS, clients=1, seconds=0.3)
+    assert len(tally.latency_ms) == 3
+    assert tally.failed == {0: 1}
+    assert tally.elapsed_s >= 0.5

@@ -29,12 +29,12 @@ def test_everything_that_is_within_its_limit_passes(cores: int) -> None:
 
 
 def test_a_limit_itself_is_within() -> None:
-    assert Criterion("x", 0.9, 0.9, at_most=False).verdict == "PASS"
-    assert Criterion("x", 1.0, 1.0, at_most=True).verdict == "PASS"
+    assert Criterion("x", [0.9], 0.9, at_most=False).verdict == "PASS"
+    assert Criterion("x", [1.0], 1.0, at_most=True).verdict == "PASS"
 
 
 def test_a_line_has_both_numbers_and_the_verdict() -> None:
-    assert Criterion("p99 over p50", 3.5, 3.0, at_most=True).line == "FAIL: p99 over p50: 3.50 (at most 3)"
+    assert Criterion("p99 over p50", [3.4, 3.5, 9.0], 3.0, at_most=True).line == "FAIL: p99 over p50: 3.50 (at most 3)"
 
 
 def test_a_slow_server_fails_against_the_floor() -> None:
@@ -65,6 +65,23 @@ def test_a_plain_server_that_is_nearly_as_fast_fails_us() -> None:
 )
 def test_each_limit_can_be_missed(kind: type, values: dict[str, float], part: str) -> None:
     assert verdicts(changed(whole_run(), kind, **values), part) == {"FAIL"}
+
+
+def test_a_ratio_is_made_within_its_round() -> None:
+    """The second round is twice as slow for all."""
+    rounds = [
+        replace(one, round=1, texts_per_s=one.texts_per_s / 2) if isinstance(one, LoadResult | FloorResult) else one
+        for one in whole_run(ours=1000.0).results
+    ]
+    (share, *_) = judge(Run({}, (*whole_run().results, *rounds)), 2)
+    assert list(share.rounds) == [0.95, 1.0]
+
+
+def test_a_round_with_a_failed_request_does_not_count() -> None:
+    run = changed(whole_run(), LoadResult, "crosslet", failed=1)
+    assert verdicts(run, "infinity") == {"not measured"}
+    assert not run.is_whole
+    assert whole_run().is_whole
 
 
 def test_what_was_not_measured_neither_passes_nor_fails() -> None:

@@ -3,7 +3,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.serving.prepare import TOKENS_OUTPUT, cut_before_pooling
+from benchmarks.serving.prepare import TOKENS_OUTPUT, _identity, cut_before_pooling
 
 V, H = 11, 8
 
@@ -50,6 +50,10 @@ def test_token_vectors_of_the_cut_graph_pool_to_what_the_whole_one_gives() -> No
     np.testing.assert_allclose(
         (tokens_BLH * mask_BL[:, :, None]).sum(axis=1), run(whole, "sentence_embedding", feeds), rtol=1e-5
     )
+
+
+def test_other_sentences_are_another_artifact() -> None:
+    assert _identity(["one", "two"]) == _identity(["one", "two"]) != _identity(["one"])
 
 
 def test_the_weights_of_the_cut_graph_are_the_same_bytes() -> None:

@@ -1,6 +1,7 @@
 """Starting and ending a peer, with real processes: small servers written here."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.serving.peers import ARTIFACT, Peer
+from benchmarks.serving.peers import ARTIFACT, SERVERS, Peer
 from benchmarks.serving.process import PeerFailed, running
 from benchmarks.serving.results import Failure
 from benchmarks.serving.rounds import Plan, cores_for, measure_peer
@@ -60,6 +61,34 @@ def test_a_peer_that_ends_at_once_is_a_failure_with_the_end_of_its_log(tmp_path:
         pass
 
 
+@pytest.mark.parametrize("body", ["{}", "[[1]", "[[1.0]]", '[["a"], ["b"]]'])
+def test_a_peer_that_answers_something_else_than_vectors_has_failed(tmp_path: Path, body: str) -> None:
+    code = SERVER.replace("json.dumps([[len(text), 1.0] for text in texts])", repr(body))
+    with running(peer(code), folder=tmp_path, cores=CORES) as server, pytest.raises(PeerFailed, match="gave"):
+        server.embed(["one", "two"])
+
+
+def test_what_the_caller_has_set_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    code = "import os, sys; sys.exit('threads: ' + os.environ.get('OMP_NUM_THREADS', 'its own'))"
+    with pytest.raises(PeerFailed, match="threads: its own"), running(peer(code), folder=tmp_path, cores=CORES):
+        pass
+
+
+def test_onnx_runtime_has_as_many_threads_as_the_process_has_cores() -> None:
+    code = "import os, onnxruntime; print(onnxruntime.InferenceSession.__module__)"
+    environment = {**os.environ, "PYTHONPATH": str(SERVERS / "held")}
+    asked = [
+        subprocess.run(
+            [*prefix, sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        for prefix in (["taskset", "--cpu-list", str(CORES[0])], [])
+    ]
+    held, whole = (one.stdout.strip() for one in asked)
+    assert whole.startswith("onnxruntime")
+    assert held == ("sitecustomize" if (os.cpu_count() or 1) > 1 else whole)
+
+
 def test_a_failure_is_a_result_without_paths_of_this_machine(tmp_path: Path) -> None:
     code = f"import sys; sys.exit('{tmp_path}/models/x is missing')"
     (failure,) = measure_peer(peer(code), plan(tmp_path), cores=1, round_=0)
@@ -70,5 +99,5 @@ def test_a_failure_is_a_result_without_paths_of_this_machine(tmp_path: Path) -> 
 
 def test_more_cores_than_there_are_is_refused_with_both_numbers() -> None:
     there = len(os.sched_getaffinity(0))
-    with pytest.raises(ValueError, match=f"{there + 1} cores are wanted; this process may use {there}"):
+    with pytest.raises(SystemExit, match=f"{there + 1} cores are wanted, this process may use {there}"):
         cores_for(there + 1)

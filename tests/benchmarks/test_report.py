@@ -48,6 +48,11 @@ def test_the_page_and_its_chart_are_written_and_belong_together(tmp_path: Path) 
     assert (tmp_path / chart).read_text(encoding="utf-8").startswith("<?xml")
 
 
+def test_a_run_in_which_nothing_started_has_a_page_that_says_so(tmp_path: Path) -> None:
+    write_report(Run({}, (Failure("fastembed", "ended with 1"),)), tmp_path)
+    assert "- fastembed: `ended with 1`" in (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+
+
 def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:
     run = Run({"Machine": "m"}, (*whole_run().results, Failure("plain", "no")))
     save_results(tmp_path / "results.jsonl", run.setting, run.results)

@@ -1,0 +1,19 @@
+"""Gives ONNX Runtime as many threads as this process has cores. Read by Python itself, at its start.
+
+By default ONNX Runtime counts the machine's cores, not those that `taskset` leaves: on one core of two, its two threads
+would wait for each other, as they never do on a machine of one core. With all of the machine's cores nothing changes.
+"""
+
+import os
+
+cores = len(os.sched_getaffinity(0))
+if cores < (os.cpu_count() or 1):
+    import onnxruntime
+
+    class InferenceSession(onnxruntime.InferenceSession):
+        def __init__(self, model: object, sess_options: onnxruntime.SessionOptions | None = None, **more: object):
+            options = sess_options or onnxruntime.SessionOptions()
+            options.intra_op_num_threads = options.intra_op_num_threads or cores
+            super().__init__(model, options, **more)
+
+    onnxruntime.InferenceSession = InferenceSession
