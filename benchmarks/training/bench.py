@@ -24,6 +24,7 @@ from training.tokens import TokenStore
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
 CPU = torch.device("cpu")
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # ours has none; theirs would
 STUDENT = StudentConfig(bottleneck_size=128, unit_layers=3, recurrences=2)
 
 
@@ -83,6 +84,7 @@ def prepare(options: argparse.Namespace, work: Path) -> tuple[Bench, float]:
     frequency = np.bincount(tokens.ids, minlength=assistant.encoder.config.vocab_size)
     student = student_from_assistant(copy.deepcopy(assistant), STUDENT, frequency, seed=0)
     for name, model in (("assistant", assistant), ("student", student)):
+        model.encoder.config.base |= NO_DROPOUT
         save_sentence_encoder(model, teacher.tokenizer, work / name, max_length=options.max_length)
     labels = teacher.encode(english, batch_size=64, show_progress_bar=False)
     pairs = PairEncoder(corpus, tokens, options.max_length, CPU)
