@@ -2,27 +2,26 @@
 
 python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000 1000000] [--model FOLDER] [--sentences N]
 
-Vectors are those of N real sentences of DIR/parallel; beyond N they are repeated with noise of norm 0.3. Queries are
-vectors of other sentences. p50 and p99 of one search (top 10, one thread), recall@10 against exact search, memory and
-seconds to load, into docs/benchmarks-search.md with a plot. Ours is the whole look-up: index, own vectors, ids and
-texts from SQLite; so is that of txtai, which has an environment of its own. Minutes to 100,000; at a million an hour,
-most of it milvus-lite's searches and the training of txtai's index.
+Vectors are those of N real sentences of DIR/parallel, drawn at random from all in the model's languages; beyond N they
+are repeated with noise of norm 0.3. Queries are vectors of other sentences, drawn alike. p50 and p99 of one search (top
+10, one thread), recall@10 against exact search, memory and seconds to load, into docs/benchmarks-search.md with a plot.
+Ours is the whole look-up: index, own vectors, ids and texts from SQLite; so is that of txtai, which has an environment
+of its own. Minutes to 100,000; a million takes far longer, most of it for the indexes of milvus-lite and txtai.
 
 N documents, Q queries, D dims
 """
 
 import argparse
-import gzip
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import faiss
@@ -36,6 +35,7 @@ from service.index.documents import Document, DocumentStore
 from service.index.inverted_index import InvertedIndex
 from service.index.keeper import IndexKeeper
 from service.settings import BUNDLED_MODEL
+from training.corpora.readers import find_pair_file, read_pairs
 
 QUERIES = 200
 ROUNDS = 3
@@ -44,7 +44,8 @@ TOP_K = 10
 MILVUS_LITE_QUERIES = 30  # a search of 10,000 takes it a third of a second
 NOISE = 0.3
 BATCH = 2000
-SENTENCES_A_FILE = 80
+SENTENCES = 20_000
+SEED = 0
 ROOT = Path(__file__).parents[1]
 TXTAI = ROOT / ".bench" / "txtai" / "bin" / "python"
 
@@ -57,12 +58,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with parallel/")
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
-    parser.add_argument("--sentences", type=int, default=20_000, help="real ones (20,000)")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help=f"real ones ({SENTENCES:,})")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="where the page goes (docs)")
     options = parser.parse_args()
     faiss.omp_set_num_threads(1)
     encoder = load_encoder(options.model)
-    texts = list(islice(sentences(options.data / "parallel"), options.sentences + QUERIES))
+    languages = encoder.manifest.languages
+    texts = drawn(sentences(options.data / "parallel", languages), QUERIES + options.sentences)
     real_ND = np.stack([encoder.encode(text).vector for text in texts])
     query_QD, real_ND = real_ND[:QUERIES], real_ND[QUERIES:]
     made_with = Setting(
@@ -230,16 +232,26 @@ def grown(real_ND: Vectors, size: int) -> Vectors:
     return unit
 
 
-def sentences(folder: Path) -> Iterator[str]:
-    """Distinct sentences of every language, the first few of each file."""
-    seen: set[str] = set()
-    for path in sorted(folder.glob("*/en-*.tsv.gz")):
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for line in islice(file, SENTENCES_A_FILE):
-                text = line.rstrip("\n").split("\t")[1]
-                if text and text not in seen:
-                    seen.add(text)
-                    yield text
+def sentences(folder: Path, languages: Sequence[str]) -> set[str]:
+    """Every distinct sentence that any source has in one of these languages."""
+    found: set[str] = set()
+    sources = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    for source in sources:
+        for language in languages:
+            if path := find_pair_file(folder, source, language):
+                for english, other in read_pairs(path, language, on_bad_line="skip"):
+                    found |= {english, other} if "en" in languages else {other}
+    return found - {""}
+
+
+def drawn(found: set[str], count: int) -> list[str]:
+    """So many of them at random, the same ones every time.
+
+    Raises: ValueError: there are not so many.
+    """
+    if len(found) < count:
+        raise ValueError(f"--data has {len(found)} sentences in the model's languages; {count} are asked (--sentences)")
+    return random.Random(SEED).sample(sorted(found), count)
 
 
 def seconds(call: Callable[[], object]) -> float:

@@ -69,8 +69,8 @@ def page(found: Sequence[Measured], setting: Setting) -> str:
     command = f"python -m benchmarks.index_scale --data DIR --sizes {' '.join(map(str, setting.sizes))}"
     facts = [
         f"- Machine: {cpu_model()}",
-        f"- Vectors: {setting.model} {setting.fingerprint[:12]}, of {setting.real:,} real sentences; beyond that "
-        f"repeated with noise; {setting.queries} queries, other sentences",
+        f"- Vectors: {setting.model} {setting.fingerprint[:12]}, of {setting.real:,} real sentences in its languages, "
+        f"drawn at random; beyond that repeated with noise; {setting.queries} queries, other sentences, drawn alike",
         f"- Command: `{command}`",
     ]
     head = "| documents | | p50, ms | p99, ms | recall@10 | MiB | load, s |\n|---:|---|---:|---:|---:|---:|---:|"
