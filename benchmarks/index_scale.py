@@ -41,7 +41,6 @@ QUERIES = 200
 ROUNDS = 3
 WARM_UP = 10
 TOP_K = 10
-MILVUS_LITE_QUERIES = 30  # a search of 10,000 takes it a third of a second
 NOISE = 0.3
 BATCH = 2000
 SENTENCES = 20_000
@@ -67,9 +66,12 @@ def main() -> None:
     texts = drawn(sentences(options.data / "parallel", languages), QUERIES + options.sentences)
     real_ND = np.stack([encoder.encode(text).vector for text in texts])
     query_QD, real_ND = real_ND[:QUERIES], real_ND[QUERIES:]
-    made_with = Setting(
-        encoder.manifest.name, encoder.manifest.fingerprint, len(real_ND), QUERIES, tuple(options.sizes)
-    )
+    asked = ["--sizes", *map(str, options.sizes)]
+    if options.model != BUNDLED_MODEL:
+        asked += ["--model", str(options.model)]
+    if options.sentences != SENTENCES:
+        asked += ["--sentences", str(options.sentences)]
+    made_with = Setting(encoder.manifest.name, encoder.manifest.fingerprint, len(real_ND), QUERIES, tuple(asked))
     found: list[Measured] = []
     for size in options.sizes:
         for one in measure(grown(real_ND, size), query_QD):
@@ -84,7 +86,7 @@ class Contender:
 
     name: str
     search: Search
-    load_s: float
+    load_s: float | None
     size_bytes: int | None = None
 
 
@@ -96,7 +98,7 @@ class Trial:
     query_QD: Vectors
     nearest_QK: Rows
 
-    def timed(self, *contenders: Contender, queries: int = QUERIES, rounds: int = ROUNDS) -> list[Measured]:
+    def timed(self, *contenders: Contender, rounds: int = ROUNDS) -> list[Measured]:
         """One search after the other; contenders take turns, all queries a round. The first ten warm each up."""
         for one in contenders:
             for query_D in self.query_QD[:WARM_UP]:
@@ -106,7 +108,7 @@ class Trial:
         for _ in range(rounds):
             for one in contenders:
                 found[one.name] = []
-                for query_D in self.query_QD[:queries]:
+                for query_D in self.query_QD:
                     started_at = time.perf_counter()
                     found[one.name].append(one.search(query_D))
                     took_s[one.name].append(time.perf_counter() - started_at)
@@ -116,14 +118,20 @@ class Trial:
         ]
 
     def measured(
-        self, name: str, took_s: list[float], found: list[list[int]], *, load_s: float, size_bytes: int | None = None
+        self,
+        name: str,
+        took_s: list[float],
+        found: list[list[int]],
+        *,
+        load_s: float | None,
+        size_bytes: int | None = None,
     ) -> Measured:
         """The row of what was found and how long each search took."""
-        nearest_QK = self.nearest_QK[: len(found)]
-        hits = sum(len(set(rows) & set(nearest)) for rows, nearest in zip(found, nearest_QK.tolist(), strict=True))
+        nearest = self.nearest_QK.tolist()
+        hits = sum(len(set(rows) & set(nearest_K)) for rows, nearest_K in zip(found, nearest, strict=True))
         p50_ms, p99_ms = 1000 * np.percentile(took_s, [50, 99])
         mib = None if size_bytes is None else size_bytes / 2**20
-        recall = hits / nearest_QK.size
+        recall = hits / self.nearest_QK.size
         return Measured(len(self.vectors_ND), name, float(p50_ms), float(p99_ms), recall, mib, load_s)
 
 
@@ -143,6 +151,7 @@ def measure(vectors_ND: Vectors, query_QD: Vectors) -> Iterator[Measured]:
     if TXTAI.exists():
         yield txtai(trial)
     else:
+        yield Measured(len(vectors_ND), "txtai: not measured")
         print(f"no txtai: benchmarks/envs/make.sh {TXTAI.parents[2]} txtai makes its environment", file=sys.stderr)
 
 
@@ -171,30 +180,42 @@ def crosslet(trial: Trial) -> Iterator[list[Contender]]:
                 return found
 
             name = f"FAISS IVF{index.lists},SQ8, nprobe {probes}"
-            contenders.append(Contender(name, alone, load_s, index.size_bytes))
+            contenders.append(Contender(name, alone, None, index.size_bytes))
         yield contenders
         collection.close()
 
 
 def milvus_lite(trial: Trial) -> list[Measured]:
-    """Milvus in this process: exact."""
+    """Milvus in this process, with its own settings, once its index is there.
+
+    Until then it looks through all vectors, and through those in its write buffer slowly. It builds the index in the
+    background, and describe_index says "Finished" all the while; only closing waits for it.
+    """
+    from milvus_lite.server_manager import server_manager_instance
     from pymilvus import MilvusClient
 
     with tempfile.TemporaryDirectory() as folder:
-        client = MilvusClient(f"{folder}/milvus.db")
+        path = f"{folder}/milvus.db"
+        client = MilvusClient(path)
         client.create_collection("scale", dimension=trial.vectors_ND.shape[1], metric_type="IP")
         started_at = time.perf_counter()
         for start in range(0, len(trial.vectors_ND), BATCH):
             part = trial.vectors_ND[start : start + BATCH]
             client.insert("scale", [{"id": start + row, "vector": vector_D} for row, vector_D in enumerate(part)])
+        client.flush("scale")
+        client.close()
+        server_manager_instance.release_server(path)
+        client = MilvusClient(path)
+        client.load_collection("scale")
         load_s = time.perf_counter() - started_at
 
         def search(query_D: Vectors) -> list[int]:
             (hits,) = client.search("scale", data=[query_D], limit=TOP_K)
             return [int(hit["id"]) for hit in hits]
 
-        found = trial.timed(Contender("milvus-lite", search, load_s), queries=MILVUS_LITE_QUERIES, rounds=1)
+        found = trial.timed(Contender("milvus-lite", search, load_s), rounds=1)
         client.close()
+        server_manager_instance.release_server(path)
     return found
 
 
