@@ -5,11 +5,13 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks.endurance.crash import crash
 from benchmarks.endurance.shutdown import CLIENTS, shutdown
 
 VECTOR = b"[1.0,0.5]"
@@ -96,3 +98,13 @@ def test_an_answer_that_is_lost_before_sigterm_is_a_failure() -> None:
 
 def lost(count: int) -> list[str]:
     return [f"{count} requests that were read before the signal got no answer"] if count else []
+
+
+def test_a_writer_that_hangs_while_it_opens_the_store_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.endurance.crash.START_TIMEOUT_S", 0.01)  # before Python has started
+    assert crash(tmp_path, rounds=1).faults == [
+        "the writer of seed 0 had not opened the store after 0.01 s",
+        "no change was acknowledged: nothing was tried",
+    ]
