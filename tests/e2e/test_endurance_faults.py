@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchmarks.endurance import full_disk
 from benchmarks.endurance.crash import crash
 from benchmarks.endurance.shutdown import CLIENTS, shutdown
 
@@ -108,3 +109,11 @@ def test_a_writer_that_hangs_while_it_opens_the_store_is_a_fault(
         "the writer of seed 0 had not opened the store after 0.01 s",
         "no change was acknowledged: nothing was tried",
     ]
+
+
+def test_a_service_that_runs_on_a_read_only_store_has_not_refused_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_disk, "REFUSAL_TIMEOUT_S", 0.01)
+    disk: Any = SimpleNamespace(folder=tmp_path, read_only=nullcontext)
+    assert full_disk.read_only(disk) == ["no refusal: the service still ran after 0.01 s"]
