@@ -18,6 +18,7 @@ from benchmarks.endurance.soak import Soak, mixed_request, soak
 from benchmarks.endurance.texts import SENTENCES, Known, batch_request
 
 MIB = 2**20
+NINTH = ", which one request in nine expects"
 
 
 @pytest.mark.slow
@@ -82,6 +83,16 @@ def test_a_soak_counts_what_should_not_be_answered() -> None:
     assert flat.failures() == []
     flat.statuses[500] += 1
     assert flat.failures() == ["other statuses than expected: {500: 1}"]
+
+
+def test_a_soak_of_refusals_or_of_nothing_is_none() -> None:
+    refused = Soak(Counter({422: 900}), [0.0, 1.0, 2.0, 3.0], [MIB] * 4)
+    assert refused.failures() == ["0 answers with 200 and 900 with 422" + NINTH]
+    nothing = Soak(Counter(), [0.0], [MIB])
+    assert nothing.failures() == [
+        "0 answers with 200 and 0 with 422" + NINTH,
+        "1 samples of memory are too few for its slope",
+    ]
 
 
 def test_an_overload_has_kept_its_promises_only_if_all_of_them() -> None:
