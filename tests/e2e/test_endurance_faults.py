@@ -13,6 +13,8 @@ import pytest
 
 from benchmarks.endurance import full_disk
 from benchmarks.endurance.crash import crash
+from benchmarks.endurance.overload import CAPACITY_CLIENTS, _capacity, overload
+from benchmarks.endurance.process import NoService
 from benchmarks.endurance.shutdown import CLIENTS, shutdown
 
 VECTOR = b"[1.0,0.5]"
@@ -99,6 +101,24 @@ def test_an_answer_that_is_lost_before_sigterm_is_a_failure() -> None:
 
 def lost(count: int) -> list[str]:
     return [f"{count} requests that were read before the signal got no answer"] if count else []
+
+
+@pytest.mark.parametrize(("status", "reason"), [(429, "its vectors"), (0, "without an answer")])
+def test_a_service_that_answers_nothing_before_the_load_has_no_capacity(status: int, reason: str) -> None:
+    async def scenario() -> None:
+        async with FakeService(delay_s=0.01, status=status).listening() as service:
+            await overload(service, seconds=1)
+
+    with pytest.raises(NoService, match=reason):
+        asyncio.run(scenario())
+
+
+def test_the_capacity_counts_the_answers_to_all_clients() -> None:
+    async def capacity_per_s() -> float:
+        async with FakeService(delay_s=0.1).listening() as service:
+            return await _capacity(service.port, seconds=0.5)
+
+    assert 0.5 < 0.1 * asyncio.run(capacity_per_s()) / CAPACITY_CLIENTS <= 1
 
 
 def test_a_writer_that_hangs_while_it_opens_the_store_is_a_fault(
