@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Sequence
 
 from benchmarks.endurance.process import running_service
 from benchmarks.endurance.texts import BATCH_TEXTS, SENTENCES, batch_request
 from benchmarks.endurance.wire import request_bytes
 from benchmarks.serving import procfs
-from benchmarks.serving.client import run_load
+from benchmarks.serving.client import Tally, run_load
 
 REQUESTS = 2000
 LONG_CHARS = 20_000
@@ -48,15 +49,26 @@ def measure(patch: str, seconds: float) -> list[float]:
     batches = [batch_request(number) for number in range(REQUESTS // BATCH_TEXTS)]
     long = [embed((" ".join(SENTENCES) + f" {number} ") * 100) for number in range(8)]
     with running_service(program=program, log_level="WARNING") as service:
-        run_load(service.port, single[:1], clients=1, seconds=0.01)
+        answered_load(service.port, single[:1], clients=1, seconds=0.01)
         after_one = service.resident_bytes
-        run_load(service.port, single, clients=64, seconds=seconds / 4)
-        alone = run_load(service.port, single, clients=64, seconds=seconds)
-        together = run_load(service.port, batches, clients=4, seconds=seconds)
-        run_load(service.port, long, clients=8, seconds=seconds / 2)
+        answered_load(service.port, single, clients=64, seconds=seconds / 4)
+        alone = answered_load(service.port, single, clients=64, seconds=seconds)
+        together = answered_load(service.port, batches, clients=4, seconds=seconds)
+        answered_load(service.port, long, clients=8, seconds=seconds / 2)
         time.sleep(0.5)
         rates = len(alone.latency_ms) / alone.elapsed_s, BATCH_TEXTS * len(together.latency_ms) / together.elapsed_s
         return [*rates, after_one / MIB, service.resident_bytes / MIB, procfs.peak_bytes(service.process.pid) / MIB]
+
+
+def answered_load(port: int, requests: Sequence[bytes], *, clients: int, seconds: float) -> Tally:
+    """A load of which every request was answered with 200.
+
+    Raises: RuntimeError: one was not; figures of such a load would be of less work.
+    """
+    tally = run_load(port, requests, clients=clients, seconds=seconds)
+    if tally.failed:
+        raise RuntimeError(f"{tally.failed.total()} requests failed, by status (0: no answer): {dict(tally.failed)}")
+    return tally
 
 
 def embed(text: str) -> bytes:

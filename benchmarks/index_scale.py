@@ -2,27 +2,26 @@
 
 python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000 1000000] [--model FOLDER] [--sentences N]
 
-Vectors are those of N real sentences of DIR/parallel; beyond N they are repeated with noise of norm 0.3. Queries are
-vectors of other sentences. p50 and p99 of one search (top 10, one thread), recall@10 against exact search, memory and
-seconds to load, into docs/benchmarks-search.md with a plot. Ours is the whole look-up: index, own vectors, ids and
-texts from SQLite; so is that of txtai, which has an environment of its own. Minutes to 100,000; at a million an hour,
-most of it milvus-lite's searches and the training of txtai's index.
+Vectors are those of N real sentences of DIR/parallel, drawn at random from all in the model's languages; beyond N they
+are repeated with noise of norm 0.3. Queries are vectors of other sentences, drawn alike. p50 and p99 of one search (top
+10, one thread), recall@10 against exact search, memory and seconds to load, into docs/benchmarks-search.md with a plot.
+Ours is the whole look-up: index, own vectors, ids and texts from SQLite; so is that of txtai, which has an environment
+of its own. Minutes to 100,000; a million takes far longer, most of it for the indexes of milvus-lite and txtai.
 
 N documents, Q queries, D dims
 """
 
 import argparse
-import gzip
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import faiss
@@ -36,15 +35,16 @@ from service.index.documents import Document, DocumentStore
 from service.index.inverted_index import InvertedIndex
 from service.index.keeper import IndexKeeper
 from service.settings import BUNDLED_MODEL
+from training.corpora.readers import find_pair_file, read_pairs
 
 QUERIES = 200
 ROUNDS = 3
 WARM_UP = 10
 TOP_K = 10
-MILVUS_LITE_QUERIES = 30  # a search of 10,000 takes it a third of a second
 NOISE = 0.3
 BATCH = 2000
-SENTENCES_A_FILE = 80
+SENTENCES = 20_000
+SEED = 0
 ROOT = Path(__file__).parents[1]
 TXTAI = ROOT / ".bench" / "txtai" / "bin" / "python"
 
@@ -57,17 +57,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with parallel/")
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
-    parser.add_argument("--sentences", type=int, default=20_000, help="real ones (20,000)")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help=f"real ones ({SENTENCES:,})")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="where the page goes (docs)")
     options = parser.parse_args()
     faiss.omp_set_num_threads(1)
     encoder = load_encoder(options.model)
-    texts = list(islice(sentences(options.data / "parallel"), options.sentences + QUERIES))
+    languages = encoder.manifest.languages
+    texts = drawn(sentences(options.data / "parallel", languages), QUERIES + options.sentences)
     real_ND = np.stack([encoder.encode(text).vector for text in texts])
     query_QD, real_ND = real_ND[:QUERIES], real_ND[QUERIES:]
-    made_with = Setting(
-        encoder.manifest.name, encoder.manifest.fingerprint, len(real_ND), QUERIES, tuple(options.sizes)
-    )
+    asked = ["--sizes", *map(str, options.sizes)]
+    if options.model != BUNDLED_MODEL:
+        asked += ["--model", str(options.model)]
+    if options.sentences != SENTENCES:
+        asked += ["--sentences", str(options.sentences)]
+    made_with = Setting(encoder.manifest.name, encoder.manifest.fingerprint, len(real_ND), QUERIES, tuple(asked))
     found: list[Measured] = []
     for size in options.sizes:
         for one in measure(grown(real_ND, size), query_QD):
@@ -82,7 +86,7 @@ class Contender:
 
     name: str
     search: Search
-    load_s: float
+    load_s: float | None
     size_bytes: int | None = None
 
 
@@ -94,7 +98,7 @@ class Trial:
     query_QD: Vectors
     nearest_QK: Rows
 
-    def timed(self, *contenders: Contender, queries: int = QUERIES, rounds: int = ROUNDS) -> list[Measured]:
+    def timed(self, *contenders: Contender, rounds: int = ROUNDS) -> list[Measured]:
         """One search after the other; contenders take turns, all queries a round. The first ten warm each up."""
         for one in contenders:
             for query_D in self.query_QD[:WARM_UP]:
@@ -104,7 +108,7 @@ class Trial:
         for _ in range(rounds):
             for one in contenders:
                 found[one.name] = []
-                for query_D in self.query_QD[:queries]:
+                for query_D in self.query_QD:
                     started_at = time.perf_counter()
                     found[one.name].append(one.search(query_D))
                     took_s[one.name].append(time.perf_counter() - started_at)
@@ -114,14 +118,20 @@ class Trial:
         ]
 
     def measured(
-        self, name: str, took_s: list[float], found: list[list[int]], *, load_s: float, size_bytes: int | None = None
+        self,
+        name: str,
+        took_s: list[float],
+        found: list[list[int]],
+        *,
+        load_s: float | None,
+        size_bytes: int | None = None,
     ) -> Measured:
         """The row of what was found and how long each search took."""
-        nearest_QK = self.nearest_QK[: len(found)]
-        hits = sum(len(set(rows) & set(nearest)) for rows, nearest in zip(found, nearest_QK.tolist(), strict=True))
+        nearest = self.nearest_QK.tolist()
+        hits = sum(len(set(rows) & set(nearest_K)) for rows, nearest_K in zip(found, nearest, strict=True))
         p50_ms, p99_ms = 1000 * np.percentile(took_s, [50, 99])
         mib = None if size_bytes is None else size_bytes / 2**20
-        recall = hits / nearest_QK.size
+        recall = hits / self.nearest_QK.size
         return Measured(len(self.vectors_ND), name, float(p50_ms), float(p99_ms), recall, mib, load_s)
 
 
@@ -141,6 +151,7 @@ def measure(vectors_ND: Vectors, query_QD: Vectors) -> Iterator[Measured]:
     if TXTAI.exists():
         yield txtai(trial)
     else:
+        yield Measured(len(vectors_ND), "txtai: not measured")
         print(f"no txtai: benchmarks/envs/make.sh {TXTAI.parents[2]} txtai makes its environment", file=sys.stderr)
 
 
@@ -169,30 +180,42 @@ def crosslet(trial: Trial) -> Iterator[list[Contender]]:
                 return found
 
             name = f"FAISS IVF{index.lists},SQ8, nprobe {probes}"
-            contenders.append(Contender(name, alone, load_s, index.size_bytes))
+            contenders.append(Contender(name, alone, None, index.size_bytes))
         yield contenders
         collection.close()
 
 
 def milvus_lite(trial: Trial) -> list[Measured]:
-    """Milvus in this process: exact."""
+    """Milvus in this process, with its own settings, once its index is there.
+
+    Until then it looks through all vectors, and through those in its write buffer slowly. It builds the index in the
+    background, and describe_index says "Finished" all the while; only closing waits for it.
+    """
+    from milvus_lite.server_manager import server_manager_instance
     from pymilvus import MilvusClient
 
     with tempfile.TemporaryDirectory() as folder:
-        client = MilvusClient(f"{folder}/milvus.db")
+        path = f"{folder}/milvus.db"
+        client = MilvusClient(path)
         client.create_collection("scale", dimension=trial.vectors_ND.shape[1], metric_type="IP")
         started_at = time.perf_counter()
         for start in range(0, len(trial.vectors_ND), BATCH):
             part = trial.vectors_ND[start : start + BATCH]
             client.insert("scale", [{"id": start + row, "vector": vector_D} for row, vector_D in enumerate(part)])
+        client.flush("scale")
+        client.close()
+        server_manager_instance.release_server(path)
+        client = MilvusClient(path)
+        client.load_collection("scale")
         load_s = time.perf_counter() - started_at
 
         def search(query_D: Vectors) -> list[int]:
             (hits,) = client.search("scale", data=[query_D], limit=TOP_K)
             return [int(hit["id"]) for hit in hits]
 
-        found = trial.timed(Contender("milvus-lite", search, load_s), queries=MILVUS_LITE_QUERIES, rounds=1)
+        found = trial.timed(Contender("milvus-lite", search, load_s), rounds=1)
         client.close()
+        server_manager_instance.release_server(path)
     return found
 
 
@@ -230,16 +253,26 @@ def grown(real_ND: Vectors, size: int) -> Vectors:
     return unit
 
 
-def sentences(folder: Path) -> Iterator[str]:
-    """Distinct sentences of every language, the first few of each file."""
-    seen: set[str] = set()
-    for path in sorted(folder.glob("*/en-*.tsv.gz")):
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for line in islice(file, SENTENCES_A_FILE):
-                text = line.rstrip("\n").split("\t")[1]
-                if text and text not in seen:
-                    seen.add(text)
-                    yield text
+def sentences(folder: Path, languages: Sequence[str]) -> set[str]:
+    """Every distinct sentence that any source has in one of these languages."""
+    found: set[str] = set()
+    sources = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    for source in sources:
+        for language in languages:
+            if path := find_pair_file(folder, source, language):
+                for english, other in read_pairs(path, language, on_bad_line="skip"):
+                    found |= {english, other} if "en" in languages else {other}
+    return found - {""}
+
+
+def drawn(found: set[str], count: int) -> list[str]:
+    """So many of them at random, the same ones every time.
+
+    Raises: ValueError: there are not so many.
+    """
+    if len(found) < count:
+        raise ValueError(f"--data has {len(found)} sentences in the model's languages; {count} are asked (--sentences)")
+    return random.Random(SEED).sample(sorted(found), count)
 
 
 def seconds(call: Callable[[], object]) -> float:

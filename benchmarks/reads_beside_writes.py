@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,7 +61,10 @@ def main() -> None:
 
 @contextmanager
 def _writing(collection: Collection, size: int, *, existing: int) -> Iterator[Callable[[], int]]:
-    """Put `size` documents again and again, every other time ones that are there; gives a count of the puts."""
+    """Put `size` documents again and again, every other time ones that are there; gives a count of the puts.
+
+    What ended the writing early is raised at the end.
+    """
     is_over = threading.Event()
     done: list[int] = []
 
@@ -72,13 +76,13 @@ def _writing(collection: Collection, size: int, *, existing: int) -> Iterator[Ca
             collection.put(*_documents(range(first, first + size), seed=number))
             done.append(number)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield lambda: len(done)
-    finally:
-        is_over.set()
-        writer.join()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        writing = pool.submit(write)
+        try:
+            yield lambda: len(done)
+        finally:
+            is_over.set()
+        writing.result()
 
 
 def _searches(collection: Collection, seconds: float) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,23 +29,24 @@ HEAD = """# Search: time and recall as documents grow
 Written by `python -m benchmarks.index_scale`; do not edit. One search at a time for the 10 nearest, on one thread;
 three rounds of all queries, in which crosslet and FAISS take turns. crosslet is its whole look-up: index, the
 candidates' own vectors and the texts from SQLite; "FAISS IVF" is the index inside it alone, with as many lists visited.
-txtai keeps its texts in SQLite, too, and has its own settings; milvus-lite is asked 30 queries, once, and with its own
-settings it looks through all vectors. Recall@10: against exact search. MiB: of the vectors in memory. Load: documents
-committed to the disk and index built; of "FAISS flat", vectors copied.
+txtai keeps its texts in SQLite, too; it and milvus-lite have their own settings, and milvus-lite is asked each query
+once. Recall@10: against exact search. MiB: of the vectors in memory. Load: documents committed to the disk and index
+built, of milvus-lite also closed and opened again, for only that waits for its index; of txtai the same without its
+`save`: a crash would lose them; of "FAISS flat", vectors copied. A dash: not known, or not measured.
 """
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of the table. mib, load_s: None or 0 where they are not known."""
+    """One row of the table. None: not known, or not measured."""
 
     documents: int
     name: str
-    p50_ms: float
-    p99_ms: float
-    recall: float
-    mib: float | None
-    load_s: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    recall: float | None = None
+    mib: float | None = None
+    load_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Setting:
     fingerprint: str
     real: int  # sentences
     queries: int
-    sizes: tuple[int, ...]
+    options: tuple[str, ...]  # of the command, beside --data
 
 
 def write_page(found: Sequence[Measured], setting: Setting, docs: Path) -> None:
@@ -66,11 +68,11 @@ def write_page(found: Sequence[Measured], setting: Setting, docs: Path) -> None:
 
 def page(found: Sequence[Measured], setting: Setting) -> str:
     """The whole page."""
-    command = f"python -m benchmarks.index_scale --data DIR --sizes {' '.join(map(str, setting.sizes))}"
+    command = f"python -m benchmarks.index_scale --data DIR {shlex.join(setting.options)}"
     facts = [
         f"- Machine: {cpu_model()}",
-        f"- Vectors: {setting.model} {setting.fingerprint[:12]}, of {setting.real:,} real sentences; beyond that "
-        f"repeated with noise; {setting.queries} queries, other sentences",
+        f"- Vectors: {setting.model} {setting.fingerprint[:12]}, of {setting.real:,} real sentences in its languages, "
+        f"drawn at random; beyond that repeated with noise; {setting.queries} queries, other sentences, drawn alike",
         f"- Command: `{command}`",
     ]
     head = "| documents | | p50, ms | p99, ms | recall@10 | MiB | load, s |\n|---:|---|---:|---:|---:|---:|---:|"
@@ -80,16 +82,16 @@ def page(found: Sequence[Measured], setting: Setting) -> str:
 
 def row(one: Measured) -> str:
     """A line of the table."""
-    mib = "-" if one.mib is None else f"{one.mib:.0f}"
-    cells = f"{one.p50_ms:.2f} | {one.p99_ms:.2f} | {one.recall:.3f} | {mib} | {one.load_s:.1f}"
-    return f"| {one.documents:,} | {one.name} | {cells} |"
+    figures = (one.p50_ms, ".2f"), (one.p99_ms, ".2f"), (one.recall, ".3f"), (one.mib, ".0f"), (one.load_s, ".1f")
+    cells = ["-" if value is None else format(value, shape) for value, shape in figures]
+    return f"| {one.documents:,} | {one.name} | {' | '.join(cells)} |"
 
 
 def draw(found: Sequence[Measured], path: Path) -> None:
     """Write an SVG: the median of a search by documents, both logarithmic, a line for each engine."""
     figure, axis = plt.subplots(figsize=(7.5, 4.2))
     for kind, colour in COLOURS.items():
-        points = [(one.documents, one.p50_ms) for one in found if one.name.startswith(kind)]
+        points = [(one.documents, one.p50_ms) for one in found if one.name.startswith(kind) and one.p50_ms]
         if points:
             documents, p50_ms = zip(*points, strict=True)
             axis.plot(documents, p50_ms, marker="o", color=colour, linewidth=2.5 if kind == OURS else 1.5)

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.endurance import full_disk
 from benchmarks.endurance.crash import crash
 from benchmarks.endurance.overload import overload
-from benchmarks.endurance.process import running_service
+from benchmarks.endurance.process import NoService, running_service
 from benchmarks.endurance.shutdown import shutdown
 from benchmarks.endurance.small_disk import own_mounts
 from benchmarks.endurance.soak import Soak, soak
@@ -48,7 +48,10 @@ def main() -> int:
     else:
         seconds, scenario = scenarios[arguments.scenario]
         settings: dict[str, object] = {} if arguments.model is None else {"model": arguments.model}
-        failures = asyncio.run(scenario(arguments.seconds or seconds, settings))
+        try:
+            failures = asyncio.run(scenario(arguments.seconds or seconds, settings))
+        except NoService as exc:
+            failures = [str(exc)]
     for failure in failures:
         print(f"FAIL  {failure}")
     if not failures:
@@ -59,7 +62,8 @@ def main() -> int:
 async def _overload(seconds: float, settings: dict[str, object]) -> list[str]:
     with running_service(**settings) as service:
         found = await overload(service, seconds=seconds)
-    print(f"capacity        {found.capacity_texts_per_s:.0f} texts/s, with {seconds:g} s of five times as much:")
+    print(f"capacity        {found.capacity_texts_per_s:.0f} texts/s")
+    print(f"sent            {found.sent_texts} texts in {found.sending_s:.1f} s, {found.factor:.1f} times as much")
     print(f"answers         {dict(found.statuses)}; {found.lost} lost, {found.wrong} wrong")
     print(f"                (a vector of each was checked, and all vectors of {found.rechecked} of them)")
     print(f"resident        {_mib(found.resident_bytes[0])} at first, {_mib(max(found.resident_bytes))} at most")

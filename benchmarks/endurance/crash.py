@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -61,6 +62,8 @@ def crash(folder: Path, *, rounds: int, seed: int = 0, disk: SmallDisk | None = 
         _damage(folder, found, generator)
         state = _look(folder, state, under_way, found, number)
         found.rounds += 1
+    if not found.changes:
+        found.faults.append("no change was acknowledged: nothing was tried")
     return found
 
 
@@ -74,8 +77,10 @@ def _run_and_kill(
         killer = threading.Timer(START_TIMEOUT_S, process.kill)
         killer.start()
         under_way: dict[str, Any] | None = None
+        is_ready = False
         for line in process.stdout:
             if line == "ready\n":
+                is_ready = True
                 killer.cancel()
                 killer = threading.Timer(generator.uniform(0, LONGEST_RUN_S), process.kill)
                 killer.start()
@@ -91,8 +96,10 @@ def _run_and_kill(
         killer.cancel()
         if process.wait() == NO_START:
             found.not_opened += 1
-        elif process.returncode >= 0:
+        elif process.returncode != -signal.SIGKILL:
             found.faults.append(f"the writer of seed {seed} ended by itself with {process.returncode}")
+        elif not is_ready:
+            found.faults.append(f"the writer of seed {seed} had not opened the store after {START_TIMEOUT_S} s")
     return under_way
 
 

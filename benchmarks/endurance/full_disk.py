@@ -14,16 +14,19 @@ from benchmarks.endurance.small_disk import SmallDisk
 
 DISK_BYTES = 24 << 20
 STORE = "store"
+REFUSAL_TIMEOUT_S = 120
 
 
 def main() -> int:
     """Run, print what came of it; 1 if anything broke."""
     with tempfile.TemporaryDirectory(prefix="crosslet-disk-") as folder:
         disk = SmallDisk(Path(folder), size_bytes=DISK_BYTES)
-        found = crash(Path(folder) / STORE, rounds=int(sys.argv[1]), disk=disk)
-        print(found.summary)
-        failures = [*found.faults, *starved(found), *read_only(disk)]
-        disk.unmount()
+        try:
+            found = crash(Path(folder) / STORE, rounds=int(sys.argv[1]), disk=disk)
+            print(found.summary)
+            failures = [*found.faults, *starved(found), *read_only(disk)]
+        finally:
+            disk.unmount()
     for failure in failures:
         print(f"FAIL  {failure}")
     if not failures:
@@ -38,15 +41,14 @@ def starved(found: Crashes) -> list[str]:
 
 def read_only(disk: SmallDisk) -> list[str]:
     """Start a service on a folder that it may not write."""
+    command, environment = [sys.executable, "-m", "service"], variables(data=disk.folder / STORE)
     with disk.read_only():
-        ended = subprocess.run(
-            [sys.executable, "-m", "service"],
-            env=variables(data=disk.folder / STORE),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        try:
+            ended = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False, timeout=REFUSAL_TIMEOUT_S
+            )
+        except subprocess.TimeoutExpired:
+            return [f"no refusal: the service still ran after {REFUSAL_TIMEOUT_S} s"]
     sentence = ended.stderr.strip().splitlines()[-1:]
     print(f"read-only       ended with {ended.returncode}: {sentence}")
     return [] if ended.returncode == 2 and "read-only" in str(sentence).lower() else [f"no refusal: {sentence}"]

@@ -6,18 +6,20 @@ The load is open: requests are sent by the clock, whether or not earlier ones ha
 import asyncio
 import itertools
 import math
+import random
 import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from benchmarks.endurance.process import ServiceProcess
+from benchmarks.endurance.process import NoService, ServiceProcess
 from benchmarks.endurance.texts import BATCH_TEXTS, Known, batch_request
 from benchmarks.endurance.wire import Connection, Lost, Refused
 
 CAPACITY_CLIENTS = 4
 MAX_CONNECTIONS = 1000  # by then the service neither answers nor refuses; the load waits for it
 SAMPLE_EVERY_S = 0.2
+LEAST_FACTOR = 3  # times the capacity; less is no test of an overload
 RECHECKED = 50  # answers of which every vector is asked for again
 FLAT_BYTES = 8 << 20
 RECOVERY_LIMIT_S = 2.0
@@ -30,7 +32,8 @@ class Overload:
     """What came of it."""
 
     capacity_texts_per_s: float = 0.0
-    offered_texts_per_s: float = 0.0
+    sent_texts: int = 0
+    sending_s: float = 0.0
     statuses: Counter[int] = field(default_factory=Counter)
     lost: int = 0  # requests without an answer
     wrong: int = 0  # answers with another vector than the service gives when it is idle
@@ -38,6 +41,11 @@ class Overload:
     resident_bytes: list[int] = field(default_factory=list)
     recovery_s: float = 0.0
     client_cpu_share: float = 0.0
+
+    @property
+    def factor(self) -> float:
+        """How many times its capacity the service was really sent."""
+        return self.sent_texts / self.sending_s / self.capacity_texts_per_s
 
     @property
     def growth_bytes(self) -> int:
@@ -50,6 +58,7 @@ class Overload:
         others = {status: count for status, count in self.statuses.items() if status not in {200, 429}}
         checks = {
             f"other statuses than 200 and 429: {others}": bool(others),
+            f"only {self.factor:.1f} times the capacity was sent, not {LEAST_FACTOR}": self.factor < LEAST_FACTOR,
             "nothing was refused: this was no overload": not self.statuses[429],
             f"{self.lost} requests got no answer": bool(self.lost),
             f"{self.wrong} answers had wrong vectors": bool(self.wrong),
@@ -60,38 +69,65 @@ class Overload:
 
 
 async def overload(service: ServiceProcess, *, seconds: float, factor: float = 5.0) -> Overload:
-    """Measure what the service can do, offer `factor` times as much, and watch."""
+    """Measure what the service can do, try to send `factor` times as much, and watch.
+
+    Raises: NoService: before the load a request got no answer, or no batch its vectors.
+    """
     found = Overload()
-    known = await Known.ask(service.port)
-    usual_s = statistics.median([await _timed(service.port, known, number) for number in range(5)])
-    found.capacity_texts_per_s = BATCH_TEXTS * await _capacity(service.port, seconds=max(2.0, seconds / 10))
-    found.offered_texts_per_s = factor * found.capacity_texts_per_s
+    try:
+        known = await Known.ask(service.port)
+        usual_s = statistics.median([await _timed(service.port, known, number) for number in range(5)])
+        capacity_per_s = await _capacity(service.port, seconds=max(2.0, seconds / 10))
+    except (Lost, Refused) as exc:
+        raise NoService("the service left a request without an answer before the load began") from exc
+    if not capacity_per_s or math.isinf(usual_s):
+        raise NoService("the service did not give a batch its vectors before the load began")
+    found.capacity_texts_per_s = BATCH_TEXTS * capacity_per_s
     watching = asyncio.create_task(_watch(service, found.resident_bytes))
     started, cpu_started_s = time.monotonic(), time.process_time()
     load = _Load(service.port, found, known)
-    await load.offer(per_s=found.offered_texts_per_s / BATCH_TEXTS, seconds=seconds)
+    await load.offer(per_s=factor * capacity_per_s, seconds=seconds)
+    found.sending_s = time.monotonic() - started
     found.client_cpu_share = (time.process_time() - cpu_started_s) / (time.monotonic() - started)
     found.recovery_s = await _recovery(service.port, known, usual_s=usual_s)
     await load.finish()
     watching.cancel()
-    await _recheck(service.port, found, load.kept)
+    await _recheck(service.port, found, load.good.kept)
     return found
 
 
 async def _capacity(port: int, *, seconds: float) -> float:
-    """Requests a second that a few clients get answered, each with one request at a time."""
+    """Requests a second that a few clients get answered with 200, each with one request at a time."""
     numbers, started, done = itertools.count(-(10**9)), time.monotonic(), 0
 
     async def client() -> None:
         nonlocal done
         connection = Connection(port)
         while time.monotonic() < started + seconds:
-            await connection.ask(batch_request(next(numbers)))
-            done += 1
+            answer = await connection.ask(batch_request(next(numbers)))
+            done += answer.status == 200
         await connection.close()
 
     await asyncio.gather(*(client() for _ in range(CAPACITY_CLIENTS)))
     return done / (time.monotonic() - started)
+
+
+class Reservoir:
+    """Some of many answers: each has the same chance, whenever it comes. "Algorithm R", Vitter 1985."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._seen = 0
+        self._draw = random.Random(0)
+        self.kept: list[tuple[int, bytes]] = []  # the number of a request and its answer
+
+    def add(self, number: int, body: bytes) -> None:
+        """Keep it, perhaps in the place of another one."""
+        self._seen += 1
+        if len(self.kept) < self._size:
+            self.kept.append((number, body))
+        elif (place := self._draw.randrange(self._seen)) < self._size:
+            self.kept[place] = (number, body)
 
 
 class _Load:
@@ -103,7 +139,7 @@ class _Load:
         self._known = known
         self._idle: list[Connection] = []
         self._waiting: set[asyncio.Task[None]] = set()
-        self.kept: dict[int, bytes] = {}  # some answers, by the number of their request
+        self.good = Reservoir(RECHECKED)
 
     async def offer(self, *, per_s: float, seconds: float) -> None:
         """Send; some answers are still to come when this returns."""
@@ -115,6 +151,7 @@ class _Load:
             connection = self._idle.pop() if self._idle else Connection(self._port)
             task = asyncio.create_task(self._ask(number, connection))
             self._waiting.add(task)
+            self._found.sent_texts += BATCH_TEXTS
             task.add_done_callback(self._waiting.discard)
 
     async def finish(self) -> None:
@@ -132,8 +169,7 @@ class _Load:
         self._found.statuses[answer.status] += 1
         if answer.status == 200:
             self._found.wrong += not self._known.is_right(number, answer.body)
-            if len(self.kept) < RECHECKED:
-                self.kept[number] = answer.body
+            self.good.add(number, answer.body)
 
 
 async def _watch(service: ServiceProcess, resident_bytes: list[int]) -> None:
@@ -152,18 +188,24 @@ async def _recovery(port: int, known: Known, *, usual_s: float) -> float:
 
 
 async def _timed(port: int, known: Known, number: int) -> float:
-    """Seconds that one batch takes on a connection of its own; infinite where it is refused or wrong."""
+    """Seconds that one batch takes on a connection of its own; infinite where it is refused, lost or wrong."""
     connection, started = Connection(port), time.monotonic()
-    answer = await connection.ask(batch_request(number))
+    try:
+        answer = await connection.ask(batch_request(number))
+    except (Lost, Refused):
+        return math.inf
     await connection.close()
     is_right = answer.status == 200 and known.is_right(number, answer.body)
     return time.monotonic() - started if is_right else math.inf
 
 
-async def _recheck(port: int, found: Overload, kept: dict[int, bytes]) -> None:
+async def _recheck(port: int, found: Overload, kept: list[tuple[int, bytes]]) -> None:
     """Ask again, one at a time, and compare every digit."""
     connection = Connection(port)
-    for number, body in kept.items():
-        found.wrong += (await connection.ask(batch_request(number))).body != body
-        found.rechecked += 1
+    for number, body in kept:
+        try:
+            found.wrong += (await connection.ask(batch_request(number))).body != body
+            found.rechecked += 1
+        except (Lost, Refused):
+            found.lost += 1
     await connection.close()

@@ -21,6 +21,10 @@ READY_TIMEOUT_S = 120
 SERVICE = ("-m", "service")
 
 
+class NoService(Exception):  # noqa: N818 - named after what happened
+    """The service does not start, or does not answer when it has nothing else to do."""
+
+
 class ServiceProcess:
     """A running `python -m service`, its port, and its log."""
 
@@ -55,7 +59,8 @@ def variables(**settings: object) -> dict[str, str]:
 def running_service(*, program: Sequence[str] = SERVICE, **settings: object) -> Iterator[ServiceProcess]:
     """Start a service on a free port and wait until it is ready; it is killed on leaving, if it still runs.
 
-    program: what Python runs.
+    Args:   program: what Python runs.
+    Raises: NoService: it ended, or took too long.
     """
     with socket.socket() as probe:
         probe.bind((HOST, 0))
@@ -78,11 +83,11 @@ def _await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None
     while time.monotonic() < deadline:
         if process.poll() is not None:
             lines = log.read_text(encoding="utf-8").splitlines()
-            raise RuntimeError(f"the service ended with {process.returncode} before it was ready: {lines[-1:]}")
+            raise NoService(f"the service ended with {process.returncode} before it was ready: {lines[-1:]}")
         try:
             if httpx.get(f"http://{HOST}:{port}/ready", trust_env=False).status_code == 200:
                 return
         except httpx.TransportError:
             pass
         time.sleep(0.05)
-    raise RuntimeError(f"the service was not ready after {READY_TIMEOUT_S} s")
+    raise NoService(f"the service was not ready after {READY_TIMEOUT_S} s")

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from benchmarks.endurance.wire import Connection, request_bytes
 CLIENTS = 4
 DOCUMENTS = 200  # the ids are used again and again: the index does not grow
 WARM_UP_SHARE = 1 / 3  # of the time; memory settles before it is held against the service
+LEAST_SAMPLES = 3  # after it
 SLOPE_LIMIT_MIB = 1.0  # in ten minutes
 
 
@@ -29,16 +31,21 @@ class Soak:
 
     @property
     def mib_per_10_min(self) -> float:
-        """Slope of the line through the samples after the warm-up."""
+        """Slope of the line through the samples after the warm-up; nan of too few."""
         start = int(len(self.at_s) * WARM_UP_SHARE)
+        if len(self.at_s) - start < LEAST_SAMPLES:
+            return math.nan
         slope, _ = np.polyfit(self.at_s[start:], self.resident_bytes[start:], 1)
         return float(slope) * 600 / 2**20
 
     def failures(self) -> list[str]:
         """Promises that were not kept."""
         others = {status: count for status, count in self.statuses.items() if status not in {200, 422}}
+        good, refused = self.statuses[200], self.statuses[422]
         checks = {
             f"other statuses than expected: {others}": bool(others),
+            f"{good} answers with 200 and {refused} with 422, which one request in nine expects": good <= refused,
+            f"{len(self.at_s)} samples of memory are too few for its slope": math.isnan(self.mib_per_10_min),
             f"memory climbs by {self.mib_per_10_min:.2f} MiB in ten minutes": self.mib_per_10_min >= SLOPE_LIMIT_MIB,
         }
         return [text for text, is_broken in checks.items() if is_broken]

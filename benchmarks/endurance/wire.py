@@ -3,6 +3,8 @@
 
 import asyncio
 import json
+import math
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -36,12 +38,14 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.written_at = math.inf  # when all of the last request had left this process, by time.monotonic
 
     async def ask(self, request: bytes) -> Answer:
         """Send a request and wait for its answer.
 
         Raises: Refused: nothing listens.  Lost: the connection ended; whether the request was read is not known.
         """
+        self.written_at = math.inf
         if self._streams is not None and self._streams[0].at_eof():  # the server has closed it, being idle
             await self.close()
         if self._streams is None:
@@ -49,9 +53,12 @@ class Connection:
                 self._streams = await asyncio.open_connection(HOST, self._port)
             except OSError as exc:
                 raise Refused from exc
+            self._streams[1].transport.set_write_buffer_limits(0)  # drain: until all is written
         reader, writer = self._streams
         try:
             writer.write(request)
+            await writer.drain()
+            self.written_at = time.monotonic()
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             body = await reader.readexactly(_content_length(head))
         except (asyncio.IncompleteReadError, ConnectionError) as exc:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.endurance.crash import crash
-from benchmarks.endurance.overload import Overload, overload
+from benchmarks.endurance.overload import Overload, Reservoir, overload
 from benchmarks.endurance.process import running_service
 from benchmarks.endurance.shutdown import Shutdown, shutdown
 from benchmarks.endurance.small_disk import own_mounts
@@ -18,6 +18,7 @@ from benchmarks.endurance.soak import Soak, mixed_request, soak
 from benchmarks.endurance.texts import SENTENCES, Known, batch_request
 
 MIB = 2**20
+NINTH = ", which one request in nine expects"
 
 
 @pytest.mark.slow
@@ -84,12 +85,37 @@ def test_a_soak_counts_what_should_not_be_answered() -> None:
     assert flat.failures() == ["other statuses than expected: {500: 1}"]
 
 
+def test_a_soak_of_refusals_or_of_nothing_is_none() -> None:
+    refused = Soak(Counter({422: 900}), [0.0, 1.0, 2.0, 3.0], [MIB] * 4)
+    assert refused.failures() == ["0 answers with 200 and 900 with 422" + NINTH]
+    nothing = Soak(Counter(), [0.0], [MIB])
+    assert nothing.failures() == [
+        "0 answers with 200 and 0 with 422" + NINTH,
+        "1 samples of memory are too few for its slope",
+    ]
+
+
 def test_an_overload_has_kept_its_promises_only_if_all_of_them() -> None:
-    kept = Overload(statuses=Counter({200: 5, 429: 20}), resident_bytes=[100 * MIB, 120 * MIB, 119 * MIB, 121 * MIB])
+    resident_bytes = [100 * MIB, 120 * MIB, 119 * MIB, 121 * MIB]
+    kept = Overload(100.0, 3000, 10.0, Counter({200: 5, 429: 20}), resident_bytes=resident_bytes)
     assert kept.failures() == []
     kept.statuses[503] = kept.lost = kept.wrong = 1
     kept.resident_bytes[-1], kept.recovery_s = 130 * MIB, 2.5
     assert len(kept.failures()) == 5
+
+
+def test_less_than_three_times_the_capacity_is_no_overload() -> None:
+    found = Overload(100.0, 2900, 10.0, Counter({200: 5, 429: 20}), resident_bytes=[MIB, MIB])
+    assert found.failures() == ["only 2.9 times the capacity was sent, not 3"]
+
+
+def test_the_answers_that_are_asked_again_are_of_the_whole_load() -> None:
+    reservoir = Reservoir(50)
+    for number in range(5000):
+        reservoir.add(number, b"")
+    kept = [number for number, _ in reservoir.kept]
+    assert len(set(kept)) == 50
+    assert all(5 <= sum(number // 1000 == fifth for number in kept) <= 20 for fifth in range(5))
 
 
 def test_a_shutdown_that_answered_more_than_arrived_has_lost_something() -> None:
