@@ -2,10 +2,13 @@
 
 import argparse
 import errno
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import FrameType
 
 from pydantic import ValidationError
 
@@ -48,6 +51,8 @@ GROUPS = {"index": "load, export and check the local documents"}  # of subcomman
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; gives the exit status: 0, or 2 after one sentence on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # A container's first process ignores a signal that it does not handle; uvicorn's handlers come after the start.
+    signal.signal(signal.SIGTERM, _end_start if arguments[:1] == ["serve"] else signal.default_int_handler)
     plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_GROUP)}
     if arguments and arguments[0] in plugins:
         try:
@@ -71,6 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         give_up_standard_output()
         return _refused(f"standard output cannot be written to its end ({exc.strerror})")
     return 0
+
+
+def _end_start(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(0)  # no exception: libraries that are being loaded would make others of it. The store is whole at any time
 
 
 def _refused(sentence: str) -> int:

@@ -163,6 +163,44 @@ def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_mo
         assert all("RemoteProtocolError" in one or "ReadError" in one for one in broken)
 
 
+def test_sigterm_during_the_start_ends_it_with_0(tiny_model: Path, tmp_path: Path) -> None:
+    """As a container's first process it would otherwise be ignored."""
+    start = subprocess.Popen(
+        [sys.executable, "-m", "service"],
+        cwd=ROOT,
+        env=environment(model=tiny_model, data=tmp_path, port=free_port()),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert start.stderr is not None
+    assert json.loads(start.stderr.readline())["event"] == "settings"  # neither model nor documents are loaded
+    start.terminate()
+    log = start.communicate(timeout=60)[1]
+    assert start.returncode == 0
+    assert "Traceback" not in log
+    assert "listening" not in log
+
+
+def test_sigterm_ends_another_command_as_ctrl_c_does(tiny_model: Path) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from service.cli import main; sys.exit(main(['embed']))"],
+        cwd=ROOT,
+        env=environment(model=tiny_model) | {"PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert command.stdin is not None
+    assert command.stdout is not None
+    command.stdin.write("hallo\n")
+    command.stdin.flush()
+    assert command.stdout.readline().startswith("[")
+    command.terminate()
+    assert command.wait(60) == 2
+    assert command.communicate()[1] == "crosslet: stopped\n"
+
+
 def test_a_client_that_sends_too_much_gets_to_read_why(tiny_model: Path, tmp_path: Path) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(200):
