@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -58,9 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             run: Callable[[list[str]], int] = plugins[arguments[0]].load()
         except ModuleNotFoundError as exc:
-            return _refused(f"{arguments[0]} needs {exc.name}: pip install 'crosslet[training]'")
+            return _refused(f"{arguments[0]} needs {exc.name}: `make setup-dev` in a checkout installs it")
         return run(arguments[1:])
-    options = _parser(plugins).parse_args(arguments)
+    there = [name for name, plugin in plugins.items() if find_spec(plugin.module.partition(".")[0])]
+    options = _parser(there).parse_args(arguments)
     try:
         SUBCOMMANDS[options.command].run(options, _settings(options.model))
         sys.stdout.flush()
