@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from service.listener import bound_socket
 from service.version import VERSION
 from tests.artifacts import TEXTS
 
 ROOT = Path(__file__).resolve().parents[2]
+NEEDS_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
 IDS = [f"{number}/ü" for number in range(len(TEXTS))]
 
 
@@ -318,6 +321,24 @@ def test_an_empty_setting_is_the_default(tiny_model: Path, tmp_path: Path) -> No
         assert service.client.get("/health").status_code == 200
     lines = [json.loads(line) for line in (tmp_path / "service.log").read_text().splitlines()]
     assert next(line["host"] for line in lines if line["event"] == "settings") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.2", pytest.param("::", marks=NEEDS_IPV6)])
+def test_the_health_check_asks_where_the_service_listens(tiny_model: Path, tmp_path: Path, host: str) -> None:
+    script = [sys.executable, ROOT / "docker" / "healthcheck.py"]
+    port = free_port()
+    with bound_socket(host or "127.0.0.1", port) as listener:
+        listener.listen()
+        check = subprocess.Popen(script, env=environment(host=host, port=port))
+        listener.settimeout(30)
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(4096).startswith(b"GET /health HTTP/1.1")
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        assert check.wait(30) == 0
+    assert (
+        subprocess.run(script, env=environment(host=host, port=port), check=False, capture_output=True).returncode == 1
+    )
 
 
 def test_an_address_of_another_machine_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_path: Path) -> None:
