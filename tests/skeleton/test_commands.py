@@ -7,6 +7,7 @@ import pytest
 
 from tests.skeleton.project import ROOT
 
+MADE_BY_THE_MAKEFILE = [".venv", ".venv-dev", ".venv-dev-cuda", ".bench", "runs", "data"]
 FAKE_PYTHON = """#!/usr/bin/env bash
 echo "$@" >> "{calls}"
 [[ "$*" == *pytorch.org* ]] && exit 0
@@ -39,6 +40,17 @@ def test_an_old_python_is_refused_with_both_versions_and_the_way_out() -> None:
 
 def test_this_python_is_accepted() -> None:
     subprocess.run([sys.executable, str(ROOT / "scripts" / "require_python.py")], check=True)
+
+
+@pytest.mark.parametrize("folder", MADE_BY_THE_MAKEFILE)
+def test_lint_leaves_alone_what_the_makefile_makes_where_there_is_no_git(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    source = tmp_path / folder / "module.py"
+    source.parent.mkdir()
+    source.write_text("x   = 1\n", encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "format", "--no-cache", "."]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert source.read_text(encoding="utf-8") == "x   = 1\n"
 
 
 def install_torch(
