@@ -60,7 +60,8 @@ export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --o
 	$(DEV)/bin/python -m export $(ARGS)
 
 image:  ## build the service's container image
-	docker build --file docker/service.Dockerfile --tag crosslet:latest .
+	docker build --file docker/service.Dockerfile --tag crosslet:latest \
+		--build-arg REVISION="$$(git describe --always --dirty --abbrev=40 '--exclude=*' 2> /dev/null || echo unknown)" .
 
 image-test: $(DEV)/.installed  ## build and try the image without Docker (Debian, root, buildah)
 	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" scripts/image-test.sh
