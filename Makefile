@@ -7,6 +7,7 @@ ARGS   ?=# passed to pytest, the training job or the exporter
 DATA   ?= data# of `make model`: folder with parallel/ and eval/
 OUT    ?= runs/crosslet-mini# of `make model`
 
+NEWEST  := 3.13# Python that the locks of the development environment hold for; the service alone takes newer ones
 SERVICE := .venv
 DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
 LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
@@ -79,7 +80,7 @@ $(SERVICE)/.installed: requirements/build.txt requirements/service.txt pyproject
 	@touch $@
 
 $(DEV)/.installed: requirements/build.txt requirements/dev.txt requirements/torch-$(TORCH).txt pyproject.toml
-	@$(PYTHON) scripts/require_python.py
+	@$(PYTHON) scripts/require_python.py $(NEWEST)
 	@echo "installing the development environment into $(DEV), torch for $(TORCH): some minutes the first time"
 	@$(PYTHON) -m venv $(DEV)
 	@$(DEV)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/dev.txt

@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -38,8 +39,40 @@ def test_an_old_python_is_refused_with_both_versions_and_the_way_out() -> None:
     assert re.fullmatch(r"crosslet needs Python 3\.11 or newer; \S+ is 3\.9: .*make PYTHON=\S+ .*\n", answer.stderr)
 
 
+def test_a_python_that_the_locks_do_not_hold_for_is_refused_for_development_and_not_for_the_service() -> None:
+    script = str(ROOT / "scripts" / "require_python.py")
+    code = "import runpy, sys; sys.version_info = (3, 14, 0); runpy.run_path(sys.argv.pop(1))"
+    service = subprocess.run([sys.executable, "-c", code, script], capture_output=True, text=True, check=False)
+    assert service.returncode == 0
+    dev = subprocess.run([sys.executable, "-c", code, script, "3.13"], capture_output=True, text=True, check=False)
+    assert dev.returncode == 1
+    assert re.fullmatch(r".* needs Python 3\.13 at most, .*; \S+ is 3\.14: .*make PYTHON=python3\.13 .*\n", dev.stderr)
+
+
 def test_this_python_is_accepted() -> None:
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "require_python.py")], check=True)
+    (newest,) = re.findall(r"(?m)^NEWEST +:= ([\d.]+)#", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    for arguments in ([], [newest]):
+        subprocess.run([sys.executable, str(ROOT / "scripts" / "require_python.py"), *arguments], check=True)
+
+
+def test_the_check_of_a_clone_is_the_same_whatever_the_shell_has_set(tmp_path: Path) -> None:
+    (tmp_path / "make").write_text("#!/bin/sh\nenv\n", encoding="utf-8")
+    (tmp_path / "make").chmod(0o755)
+    (tmp_path / "g++").symlink_to("/bin/true")
+    foreign = {
+        "ARGS": "-k none",
+        "TORCH": "cuda",
+        "PYTEST_ADDOPTS": "-x",
+        "CROSSLET_PORT": "1",
+        "CROSSLET_TEST_MILVUS": "m",
+    }
+    environment = os.environ | foreign | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    check = subprocess.run(
+        ["bash", ROOT / ".ci/run"], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    seen = {line.partition("=")[0] for line in check.splitlines()}
+    assert "CI" in seen
+    assert seen & foreign.keys() == set()
 
 
 @pytest.mark.parametrize("folder", MADE_BY_THE_MAKEFILE)
@@ -51,6 +84,23 @@ def test_lint_leaves_alone_what_the_makefile_makes_where_there_is_no_git(tmp_pat
     command = [sys.executable, "-m", "ruff", "format", "--no-cache", "."]
     subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
     assert source.read_text(encoding="utf-8") == "x   = 1\n"
+
+
+def test_the_locks_do_not_depend_on_settings_of_this_machines_uv(tmp_path: Path) -> None:
+    (tmp_path / "uv").write_text('#!/bin/sh\nenv\nls "$XDG_CONFIG_DIRS/uv"\n', encoding="utf-8")
+    (tmp_path / "uv").chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "UV_EXCLUDE_NEWER": "2020-01-01",
+        "UV_DEFAULT_INDEX": "https://example.org",
+    }
+    lock = subprocess.run(
+        [ROOT / "scripts/lock.sh"], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "uv.toml" in lock.splitlines()
+    assert re.findall(r"(?m)^UV_\w+", lock) == []
+    assert f"XDG_CONFIG_HOME={tmp_path}" not in lock
 
 
 def install_torch(
