@@ -46,7 +46,8 @@ train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --ou
 
 model: $(DEV)/.installed  ## train and export what default.yaml says, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
 	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)"
-	$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4
+	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/checkpoint/crosslet.json" ] || \
+		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --force
 
 bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)

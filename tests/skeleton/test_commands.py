@@ -103,6 +103,34 @@ def test_the_locks_do_not_depend_on_settings_of_this_machines_uv(tmp_path: Path)
     assert f"XDG_CONFIG_HOME={tmp_path}" not in lock
 
 
+FAKE_JOB = """#!/bin/sh
+echo "$2" >> "{calls}"
+mkdir -p "{out}/final/checkpoint" "{out}/artifact"
+case "$2" in
+training) [ -e "{out}/final/checkpoint/crosslet.json" ] || touch "{out}/final/checkpoint/crosslet.json" ;;
+export) touch "{out}/artifact/manifest.json" ;;
+esac
+"""
+
+
+def test_a_model_is_exported_once_and_again_when_its_checkpoint_is_newer(tmp_path: Path) -> None:
+    out, calls = tmp_path / "out", tmp_path / "calls"
+    python = tmp_path / "dev" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(FAKE_JOB.format(calls=calls, out=out), encoding="utf-8")
+    python.chmod(0o755)
+    (tmp_path / "dev" / ".installed").touch()
+    arguments = ["model", f"DEV={os.path.relpath(tmp_path / 'dev', ROOT)}", f"OUT={out}"]
+    make(*arguments)
+    checkpoint, manifest = out / "final" / "checkpoint" / "crosslet.json", out / "artifact" / "manifest.json"
+    os.utime(checkpoint, (1000, 1000))
+    make(*arguments)
+    assert calls.read_text().split() == ["training", "export", "training"]
+    os.utime(manifest, (900, 900))
+    make(*arguments)
+    assert calls.read_text().split()[3:] == ["training", "export"]
+
+
 def install_torch(
     tmp_path: Path, flavour: str, *, message: str, status: int
 ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
