@@ -7,6 +7,7 @@ ARGS   ?=# passed to pytest, the training job or the exporter
 DATA   ?= data# of `make model`: folder with parallel/ and eval/
 OUT    ?= runs/crosslet-mini# of `make model`
 
+NEWEST  := 3.13# Python that the locks of the development environment hold for; the service alone takes newer ones
 SERVICE := .venv
 DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
 LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
@@ -45,7 +46,8 @@ train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --ou
 
 model: $(DEV)/.installed  ## train and export what default.yaml says, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
 	CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)"
-	$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4
+	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/checkpoint/crosslet.json" ] || \
+		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --force
 
 bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)
@@ -60,7 +62,8 @@ export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --o
 	$(DEV)/bin/python -m export $(ARGS)
 
 image:  ## build the service's container image
-	docker build --file docker/service.Dockerfile --tag crosslet:latest .
+	docker build --file docker/service.Dockerfile --tag crosslet:latest \
+		--build-arg REVISION="$$(git describe --always --dirty --abbrev=40 '--exclude=*' 2> /dev/null || echo unknown)" .
 
 image-test: $(DEV)/.installed  ## build and try the image without Docker (Debian, root, buildah)
 	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" scripts/image-test.sh
@@ -78,7 +81,7 @@ $(SERVICE)/.installed: requirements/build.txt requirements/service.txt pyproject
 	@touch $@
 
 $(DEV)/.installed: requirements/build.txt requirements/dev.txt requirements/torch-$(TORCH).txt pyproject.toml
-	@$(PYTHON) scripts/require_python.py
+	@$(PYTHON) scripts/require_python.py $(NEWEST)
 	@echo "installing the development environment into $(DEV), torch for $(TORCH): some minutes the first time"
 	@$(PYTHON) -m venv $(DEV)
 	@$(DEV)/bin/python $(LOCKED) -r requirements/build.txt -r requirements/dev.txt

@@ -4,7 +4,11 @@ import http.client
 import os
 import sys
 
-connection = http.client.HTTPConnection("127.0.0.1", int(os.environ["CROSSLET_PORT"]), timeout=2)
+LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - of addresses that are none to ask
+
+host = os.environ.get("CROSSLET_HOST", "")
+port = int(os.environ.get("CROSSLET_PORT") or 8080)
+connection = http.client.HTTPConnection(LOOPBACK.get(host, host), port, timeout=2)
 try:
     connection.request("GET", "/health")
     sys.exit(0 if connection.getresponse().status == http.client.OK else 1)

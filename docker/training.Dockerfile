@@ -1,6 +1,8 @@
 # The training job: training/run.sh with all it needs. Reads /data, writes /out. Build from the repository root:
 #   docker build --file docker/training.Dockerfile --tag crosslet-training .
-#   docker build --file docker/training.Dockerfile --tag crosslet-training --build-arg TORCH=cuda .     # for a GPU
+#   docker build --file docker/training.Dockerfile --tag crosslet-training:cuda --build-arg TORCH=cuda .     # for a GPU
+# Your own configuration lies in the folder that is mounted at /data:
+#   docker run --volume DIR:/data:ro --volume OUT:/out crosslet-training --config /data/mine.yaml
 FROM docker.io/library/python:3.11-slim
 ARG TORCH=cpu
 # For stages with `compile: true`.
@@ -37,5 +39,6 @@ ENV PATH="/opt/venv/bin:$PATH" \
 VOLUME /data /out
 USER 10001:10001
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["training/run.sh"]
-CMD ["--config", "training/configs/default.yaml", "--data", "/data", "--out", "/out"]
+# Of an option that is given twice the later one holds: arguments replace CMD, and may name another folder in a volume.
+ENTRYPOINT ["training/run.sh", "--data", "/data", "--out", "/out"]
+CMD ["--config", "training/configs/default.yaml"]

@@ -14,17 +14,21 @@ from export.gate import Limits
 from export.pipeline import ExportRequest, export_artifact
 
 FAILED = 2
+STOPPED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, or 2 with the reason on stderr."""
+    """Run the command: 0, 2 with the reason on stderr, or 130 on Ctrl-C."""
     request = read_options(arguments)
     transformers_logging.set_verbosity_error()
     try:
         export_artifact(request, progress=say)
-    except ExportError as exc:
+    except (ExportError, OSError) as exc:
         say(str(exc))
         return FAILED
+    except KeyboardInterrupt:
+        say("stopped")
+        return STOPPED
     return 0
 
 

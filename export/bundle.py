@@ -39,10 +39,13 @@ class Bundle:
 
 
 def check_target(out: Path, *, force: bool) -> None:
-    """Refuse to overwrite, before any work is done.
+    """Refuse to overwrite, or a place that cannot be written, before any work is done.
 
-    Raises: BadRequest: `out` exists and `force` is not given, or it is not an artifact.
+    Raises: BadRequest: `out` exists and `force` is not given, it is no artifact, or nothing can be made beside it.
     """
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise BadRequest(f"{parent} is no folder that can be written to; choose another --out")
     if not (out.exists() or out.is_symlink()):
         return
     if not force:

@@ -12,13 +12,16 @@ port=${IMAGE_TEST_PORT:-18080}
 base=docker.io/library/python:3.11-slim
 image=localhost/crosslet:image-test
 builder=(buildah --root "$work/storage" --runroot "$work/run" --storage-driver vfs)
-mkdir -p "$work"
 
 fail() { echo "image-test: $1" >&2; exit 1; }
+
+mkdir -p -m 700 "$work"
+[[ -O $work && ! -L $work ]] || fail "$work is not a folder of this user; name another in IMAGE_TEST_DIR"
 
 [[ -f models/default/manifest.json ]] || fail "models/default/manifest.json is missing; the image holds the bundled model"
 
 make_base() {  # tag a minimal Debian with Python 3.11 as the image the Dockerfile names
+    rm -rf "$work/base"  # half of one, where a run was stopped
     debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm "$work/base"
     ln -s /usr/bin/python3 "$work/base/usr/local/bin/python3"
     rm -rf "$work"/base/var/cache/apt/archives/*.deb "$work"/base/var/lib/apt/lists/*
@@ -38,6 +41,7 @@ lent=(--volume /etc/ssl/certs:/etc/ssl/certs:ro)
 
 container=$("${builder[@]}" from --pull-never "$image")
 inside=("${builder[@]}" run --isolation chroot --env "CROSSLET_PORT=$port" "$container" --)
+rm -f "$work/service.log"
 "${inside[@]}" crosslet serve > "$work/service.log" 2>&1 &
 service=$!
 # The signal goes to the service itself: buildah's chroot passes none on.
@@ -49,12 +53,13 @@ cleanup() {
 }
 trap cleanup EXIT
 
-for _ in $(seq 120); do
-    if "${inside[@]}" python3 /opt/crosslet/healthcheck.py 2> /dev/null; then break; fi
+for _ in $(seq 120); do  # the log says that it is ours that listens: another service may have the port
+    if grep --quiet --no-messages '"event":"listening"' "$work/service.log"; then break; fi
     kill -0 "$service" 2> /dev/null || { cat "$work/service.log" >&2; fail "the service ended"; }
     sleep 0.5
 done
-"${inside[@]}" python3 /opt/crosslet/healthcheck.py || fail "/health does not answer on port $port after 60 s"
+grep --quiet '"event":"listening"' "$work/service.log" || fail "the service does not listen on port $port after 60 s"
+"${inside[@]}" python3 /opt/crosslet/healthcheck.py || fail "/health does not answer on port $port"
 
 python3 - "$port" <<'PYTHON'
 import json, math, sys, urllib.request

@@ -13,8 +13,13 @@ compile() {  # compile OUTPUT ARGUMENT...: resolve into requirements/OUTPUT
         --output-file "requirements/$output" "$@"
 }
 
-# Extra wheel folders and indexes of this machine must not decide what everyone installs.
-unset UV_INDEX UV_DEFAULT_INDEX UV_INDEX_URL UV_EXTRA_INDEX_URL UV_FIND_LINKS
+# Indexes, wheel folders, dates and other settings of this machine and its user must not decide what everyone installs.
+unset "${!UV_@}"
+settings=$(mktemp -d)
+trap 'rm -r "$settings"' EXIT
+mkdir "$settings/uv"
+touch "$settings/uv/uv.toml"  # none would be looked for under /etc
+export XDG_CONFIG_HOME=$settings XDG_CONFIG_DIRS=$settings
 
 # First the largest set; the others are held to its versions, so tests run exactly what is served.
 compile dev.txt pyproject.toml --extra training --extra export --extra mteb --extra milvus --extra parquet --extra ray --group dev --no-emit-package torch "$@"

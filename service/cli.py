@@ -2,10 +2,14 @@
 
 import argparse
 import errno
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
 from pydantic import ValidationError
 
@@ -48,14 +52,17 @@ GROUPS = {"index": "load, export and check the local documents"}  # of subcomman
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; gives the exit status: 0, or 2 after one sentence on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # A container's first process ignores a signal that it does not handle; uvicorn's handlers come after the start.
+    signal.signal(signal.SIGTERM, _end_start if arguments[:1] == ["serve"] else signal.default_int_handler)
     plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_GROUP)}
     if arguments and arguments[0] in plugins:
         try:
             run: Callable[[list[str]], int] = plugins[arguments[0]].load()
         except ModuleNotFoundError as exc:
-            return _refused(f"{arguments[0]} needs {exc.name}: pip install 'crosslet[training]'")
+            return _refused(f"{arguments[0]} needs {exc.name}: `make setup-dev` in a checkout installs it")
         return run(arguments[1:])
-    options = _parser(plugins).parse_args(arguments)
+    there = [name for name, plugin in plugins.items() if find_spec(plugin.module.partition(".")[0])]
+    options = _parser(there).parse_args(arguments)
     try:
         SUBCOMMANDS[options.command].run(options, _settings(options.model))
         sys.stdout.flush()
@@ -71,6 +78,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         give_up_standard_output()
         return _refused(f"standard output cannot be written to its end ({exc.strerror})")
     return 0
+
+
+def _end_start(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(0)  # no exception: libraries that are being loaded would make others of it. The store is whole at any time
 
 
 def _refused(sentence: str) -> int:

@@ -1,8 +1,20 @@
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.artifacts import build_artifact
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_settings_of_the_shell() -> Iterator[None]:
+    """CROSSLET_TEST_* alone is meant for tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith("CROSSLET_") and not name.startswith("CROSSLET_TEST_"):
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,14 @@ from pathlib import Path
 from training.config import load_config
 from training.corpora.fetch import ensure_sources
 from training.errors import PeerError, TrainingError
+from training.hardware import describe_hardware
 from training.pipeline import run_alone, run_steps
 from training.preflight import check_evaluation, check_machine
 from training.processes import is_main_process, join_processes, on_main_process
 from training.run import Run
 from training.steps import steps_of
+
+logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,6 +64,7 @@ def run_job(options: argparse.Namespace) -> None:
     config = load_config(options.config)
     check_machine(config)
     run = Run(config, options.data, options.out or Path("runs") / config.name)
+    logger.info("device %s: %s", run.device, describe_hardware())
     with run_alone(run.out):
         # before the data's fingerprint is taken
         on_main_process(lambda: ensure_sources(config.corpus, config.languages, run.data))

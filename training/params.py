@@ -17,7 +17,7 @@ from training.teacher import packaged_folder
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table. Returns: 0, or 2 after one sentence."""
+    """Print the table. Returns: 0, 2 after one sentence, or 130 on Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="crosslet params", description="Parameters of a configuration's assistant and student."
     )
@@ -29,9 +29,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         config = load_config(options.config)
         print(table(sizes(config, base_shape(options.base or config.base or config.teacher))))
-    except TrainingError as exc:
+    except (TrainingError, OSError) as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -3,7 +3,7 @@
 #   corpus -> tokenizer -> tokens -> start -> stage 1 assistant -> shrunk -> stage 2 bottleneck
 #   -> stage 3 student -> stage 4 contrastive -> evaluation -> OUT/final/checkpoint (a sentence-transformers folder)
 # Usage:  training/run.sh --config training/configs/default.yaml [--data DIR] [--out DIR]; they are data and runs/NAME
-# Time:   default.yaml takes some two and a half hours on 2 CPU cores; smoke.yaml a few minutes.
+# Time:   hours for default.yaml, whose head says how many; a few minutes for smoke.yaml.
 # Writes: everything under OUT, one folder a step. Run again to resume: finished steps are skipped, a killed one goes on
 #         from its last checkpoint (every 3 minutes).
 set -euo pipefail

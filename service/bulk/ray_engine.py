@@ -75,7 +75,7 @@ def _start() -> int:
         import ray
         import ray.data
     except ModuleNotFoundError as exc:
-        raise StartError("--engine ray needs Ray: pip install 'crosslet[ray]'") from exc
+        raise StartError("--engine ray needs Ray: `make setup-dev` in a checkout installs it") from exc
     own = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": usable_cpus(), "include_dashboard": False}
     try:
         ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR", **own)

@@ -147,7 +147,7 @@ def _parquet(path: Path, file: BinaryIO) -> Source:
     try:
         from pyarrow import parquet
     except ModuleNotFoundError as exc:
-        raise StartError("parquet files need pyarrow: pip install 'crosslet[parquet]'") from exc
+        raise StartError("parquet files need pyarrow: `make setup-dev` in a checkout installs it") from exc
     with _readable_parquet(path):
         table = parquet.ParquetFile(file)
         names = table.schema_arrow.names

@@ -211,6 +211,9 @@ def open_for_upkeep(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
             yield connection
     except sqlite3.Error as exc:
-        raise StoreError(f"document store {path} cannot be compacted ({exc}); nothing was lost") from exc
+        raise StoreError(
+            f"document store {path} cannot be compacted ({exc}); nothing was lost: "
+            f"{path.parent} must have room for it twice more meanwhile"
+        ) from exc
     finally:
         store.close()

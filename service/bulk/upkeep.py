@@ -65,13 +65,16 @@ class Compacted:
 
 
 def compact(path: Path) -> Compacted:
-    """Give back the room of what was deleted or replaced. It needs as much room again while it works.
+    """Give back the room of what was deleted or replaced. It needs twice what stays while it works: a copy and the log.
 
     Raises: StoreError: a service has the store, or the disk is too full.
     """
     before_bytes = stats(path).size_bytes
     with open_for_upkeep(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # The copy is made beside the store: a container's /tmp is memory. SQLite has read SQLITE_TMPDIR long ago.
+        folder = str(path.parent.absolute()).replace("'", "''")
+        connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Compacted(before_bytes, stats(path).size_bytes)

@@ -202,9 +202,12 @@ class MilvusConnection:
 def _pymilvus(address: MilvusAddress) -> Any:
     missing = [name for name in ("pymilvus", "grpc") if importlib.util.find_spec(name) is None]
     if missing:
-        raise StartError("CROSSLET_INDEX names a Milvus, which needs pymilvus: pip install 'crosslet[milvus]'")
+        raise StartError(
+            "CROSSLET_INDEX names a Milvus, which needs pymilvus: "
+            "pip install --require-hashes --no-deps -r requirements/milvus.txt, or the image with LOCK=milvus.txt"
+        )
     if address.is_lite and importlib.util.find_spec("milvus_lite") is None:
-        raise StartError("CROSSLET_INDEX names a file of milvus-lite: pip install 'crosslet[milvus-lite]'")
+        raise StartError("CROSSLET_INDEX names a file of milvus-lite: `make setup-dev` in a checkout installs it")
     import pymilvus  # here, for its memory and its time at start: pandas comes with it
 
     # It logs each error with its expression, which may hold ids; ours carry what an operator needs.

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from export.bundle import Bundle, write_bundle
+from export.bundle import Bundle, check_target, write_bundle
 from export.errors import BadRequest
 from service.artifact import ArtifactError, load_manifest, load_parity, verify_files
 
@@ -58,6 +58,14 @@ def test_force_never_replaces_what_is_no_artifact(bundle: Bundle, tmp_path: Path
     with pytest.raises(BadRequest, match=r"has no manifest.json: it is no artifact, and --force does not replace it"):
         write_bundle(bundle, tmp_path, force=True)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BadRequest, match=r"file is no folder that can be written to; choose another --out"):
+        check_target(tmp_path / "file" / "deep" / "model", force=False)
+    check_target(tmp_path / "deep" / "model", force=False)
+    assert not (tmp_path / "deep").exists()
 
 
 def test_a_failure_leaves_nothing_and_keeps_the_old(bundle: Bundle, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -151,3 +152,18 @@ def test_the_same_checkpoint_gives_the_same_int8_fingerprint(minilm_artifact: Pa
     arguments = ["--checkpoint", str(MINILM), "--out", str(tmp_path / "again"), "--name", "x", "--languages", "en"]
     assert main(arguments) == 0
     assert load_manifest(tmp_path / "again").fingerprint == load_manifest(minilm_artifact).fingerprint
+
+
+def test_a_name_that_the_system_refuses_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--checkpoint", str(tmp_path), "--out", str(tmp_path / ("x" * 300))]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("export: ")
+    assert "File name too long" in line
+
+
+def test_ctrl_c_is_one_word_and_exit_code_130(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("export.__main__.export_artifact", Mock(side_effect=KeyboardInterrupt))
+    assert main(["--checkpoint", str(tmp_path), "--out", str(tmp_path / "out")]) == 130
+    assert capsys.readouterr().err == "export: stopped\n"

@@ -8,17 +8,17 @@ from service.bulk.sources import open_source
 from service.errors import StartError
 
 
-def test_without_ray_the_engine_names_the_extra(monkeypatch: pytest.MonkeyPatch, tiny_model: Path) -> None:
+def test_without_ray_the_engine_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tiny_model: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(StartError, match=r"--engine ray needs Ray: pip install 'crosslet\[ray\]'"):
+    with pytest.raises(StartError, match=r"--engine ray needs Ray: `make setup-dev`"):
         next(ray_engine(Model(tiny_model, None, "", 16))([["x"]]))
 
 
-def test_without_pyarrow_a_parquet_file_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_pyarrow_a_parquet_file_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "a.parquet").touch()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with (
-        pytest.raises(StartError, match=r"parquet files need pyarrow: pip install 'crosslet\[parquet\]'"),
+        pytest.raises(StartError, match=r"parquet files need pyarrow: `make setup-dev`"),
         open_source(tmp_path / "a.parquet", "parquet"),
     ):
         pass

@@ -2,11 +2,13 @@ import base64
 import io
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +195,26 @@ def test_compact_gives_back_what_was_deleted_and_changes_nothing_else(
     assert sizes["after_bytes"] == json.loads(crosslet(capsys, "index", "stats")[0])["size_bytes"]
     assert crosslet(capsys, "index", "export", "--vectors", "base64")[0] == before
     assert "100 documents are sound" in crosslet(capsys, "index", "verify")[1]
+
+
+def test_compact_needs_room_beside_the_store_and_nowhere_else(
+    capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "Ann's data"))
+    rows = [{"id": str(n), "text": TEXTS[0], "metadata": {"pad": "x" * 500}} for n in range(1000)]
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # no file grows beyond it
+    try:
+        said = crosslet(capsys, "index", "compact", status=2)[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "nothing was lost" in said
+    assert f"{Settings().data} must have room" in said
+    with closing(sqlite3.connect(":memory:")) as connection:
+        (folder,) = connection.execute("PRAGMA temp_store_directory").fetchone()
+    assert folder == str(tmp_path / "Ann's data")
+    assert "1000 documents are sound" in crosslet(capsys, "index", "verify")[1]
 
 
 @pytest.mark.parametrize("command", ["export", "stats", "verify", "compact"])

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from service.listener import bound_socket
 from service.version import VERSION
 from tests.artifacts import TEXTS
 
 ROOT = Path(__file__).resolve().parents[2]
+NEEDS_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
 IDS = [f"{number}/ü" for number in range(len(TEXTS))]
 
 
@@ -163,6 +166,44 @@ def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_mo
         assert all("RemoteProtocolError" in one or "ReadError" in one for one in broken)
 
 
+def test_sigterm_during_the_start_ends_it_with_0(tiny_model: Path, tmp_path: Path) -> None:
+    """As a container's first process it would otherwise be ignored."""
+    start = subprocess.Popen(
+        [sys.executable, "-m", "service"],
+        cwd=ROOT,
+        env=environment(model=tiny_model, data=tmp_path, port=free_port()),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert start.stderr is not None
+    assert json.loads(start.stderr.readline())["event"] == "settings"  # neither model nor documents are loaded
+    start.terminate()
+    log = start.communicate(timeout=60)[1]
+    assert start.returncode == 0
+    assert "Traceback" not in log
+    assert "listening" not in log
+
+
+def test_sigterm_ends_another_command_as_ctrl_c_does(tiny_model: Path) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-c", "import sys; from service.cli import main; sys.exit(main(['embed']))"],
+        cwd=ROOT,
+        env=environment(model=tiny_model) | {"PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert command.stdin is not None
+    assert command.stdout is not None
+    command.stdin.write("hallo\n")
+    command.stdin.flush()
+    assert command.stdout.readline().startswith("[")
+    command.terminate()
+    assert command.wait(60) == 2
+    assert command.communicate()[1] == "crosslet: stopped\n"
+
+
 def test_a_client_that_sends_too_much_gets_to_read_why(tiny_model: Path, tmp_path: Path) -> None:
     def endless() -> Iterator[bytes]:
         for _ in range(200):
@@ -280,6 +321,24 @@ def test_an_empty_setting_is_the_default(tiny_model: Path, tmp_path: Path) -> No
         assert service.client.get("/health").status_code == 200
     lines = [json.loads(line) for line in (tmp_path / "service.log").read_text().splitlines()]
     assert next(line["host"] for line in lines if line["event"] == "settings") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.2", pytest.param("::", marks=NEEDS_IPV6)])
+def test_the_health_check_asks_where_the_service_listens(tiny_model: Path, tmp_path: Path, host: str) -> None:
+    script = [sys.executable, ROOT / "docker" / "healthcheck.py"]
+    port = free_port()
+    with bound_socket(host or "127.0.0.1", port) as listener:
+        listener.listen()
+        check = subprocess.Popen(script, env=environment(host=host, port=port))
+        listener.settimeout(30)
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.recv(4096).startswith(b"GET /health HTTP/1.1")
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        assert check.wait(30) == 0
+    assert (
+        subprocess.run(script, env=environment(host=host, port=port), check=False, capture_output=True).returncode == 1
+    )
 
 
 def test_an_address_of_another_machine_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import pytest
 
 from tests.skeleton.project import ROOT
 
+MADE_BY_THE_MAKEFILE = [".venv", ".venv-dev", ".venv-dev-cuda", ".bench", "runs", "data"]
 FAKE_PYTHON = """#!/usr/bin/env bash
 echo "$@" >> "{calls}"
 [[ "$*" == *pytorch.org* ]] && exit 0
@@ -37,8 +39,96 @@ def test_an_old_python_is_refused_with_both_versions_and_the_way_out() -> None:
     assert re.fullmatch(r"crosslet needs Python 3\.11 or newer; \S+ is 3\.9: .*make PYTHON=\S+ .*\n", answer.stderr)
 
 
+def test_a_python_that_the_locks_do_not_hold_for_is_refused_for_development_and_not_for_the_service() -> None:
+    script = str(ROOT / "scripts" / "require_python.py")
+    code = "import runpy, sys; sys.version_info = (3, 14, 0); runpy.run_path(sys.argv.pop(1))"
+    service = subprocess.run([sys.executable, "-c", code, script], capture_output=True, text=True, check=False)
+    assert service.returncode == 0
+    dev = subprocess.run([sys.executable, "-c", code, script, "3.13"], capture_output=True, text=True, check=False)
+    assert dev.returncode == 1
+    assert re.fullmatch(r".* needs Python 3\.13 at most, .*; \S+ is 3\.14: .*make PYTHON=python3\.13 .*\n", dev.stderr)
+
+
 def test_this_python_is_accepted() -> None:
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "require_python.py")], check=True)
+    (newest,) = re.findall(r"(?m)^NEWEST +:= ([\d.]+)#", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    for arguments in ([], [newest]):
+        subprocess.run([sys.executable, str(ROOT / "scripts" / "require_python.py"), *arguments], check=True)
+
+
+def test_the_check_of_a_clone_is_the_same_whatever_the_shell_has_set(tmp_path: Path) -> None:
+    (tmp_path / "make").write_text("#!/bin/sh\nenv\n", encoding="utf-8")
+    (tmp_path / "make").chmod(0o755)
+    (tmp_path / "g++").symlink_to("/bin/true")
+    foreign = {
+        "ARGS": "-k none",
+        "TORCH": "cuda",
+        "PYTEST_ADDOPTS": "-x",
+        "CROSSLET_PORT": "1",
+        "CROSSLET_TEST_MILVUS": "m",
+    }
+    environment = os.environ | foreign | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    check = subprocess.run(
+        ["bash", ROOT / ".ci/run"], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    seen = {line.partition("=")[0] for line in check.splitlines()}
+    assert "CI" in seen
+    assert seen & foreign.keys() == set()
+
+
+@pytest.mark.parametrize("folder", MADE_BY_THE_MAKEFILE)
+def test_lint_leaves_alone_what_the_makefile_makes_where_there_is_no_git(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    source = tmp_path / folder / "module.py"
+    source.parent.mkdir()
+    source.write_text("x   = 1\n", encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "format", "--no-cache", "."]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert source.read_text(encoding="utf-8") == "x   = 1\n"
+
+
+def test_the_locks_do_not_depend_on_settings_of_this_machines_uv(tmp_path: Path) -> None:
+    (tmp_path / "uv").write_text('#!/bin/sh\nenv\nls "$XDG_CONFIG_DIRS/uv"\n', encoding="utf-8")
+    (tmp_path / "uv").chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "UV_EXCLUDE_NEWER": "2020-01-01",
+        "UV_DEFAULT_INDEX": "https://example.org",
+    }
+    lock = subprocess.run(
+        [ROOT / "scripts/lock.sh"], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert "uv.toml" in lock.splitlines()
+    assert re.findall(r"(?m)^UV_\w+", lock) == []
+    assert f"XDG_CONFIG_HOME={tmp_path}" not in lock
+
+
+FAKE_JOB = """#!/bin/sh
+echo "$2" >> "{calls}"
+mkdir -p "{out}/final/checkpoint" "{out}/artifact"
+case "$2" in
+training) [ -e "{out}/final/checkpoint/crosslet.json" ] || touch "{out}/final/checkpoint/crosslet.json" ;;
+export) touch "{out}/artifact/manifest.json" ;;
+esac
+"""
+
+
+def test_a_model_is_exported_once_and_again_when_its_checkpoint_is_newer(tmp_path: Path) -> None:
+    out, calls = tmp_path / "out", tmp_path / "calls"
+    python = tmp_path / "dev" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(FAKE_JOB.format(calls=calls, out=out), encoding="utf-8")
+    python.chmod(0o755)
+    (tmp_path / "dev" / ".installed").touch()
+    arguments = ["model", f"DEV={os.path.relpath(tmp_path / 'dev', ROOT)}", f"OUT={out}"]
+    make(*arguments)
+    checkpoint, manifest = out / "final" / "checkpoint" / "crosslet.json", out / "artifact" / "manifest.json"
+    os.utime(checkpoint, (1000, 1000))
+    make(*arguments)
+    assert calls.read_text().split() == ["training", "export", "training"]
+    os.utime(manifest, (900, 900))
+    make(*arguments)
+    assert calls.read_text().split()[3:] == ["training", "export"]
 
 
 def install_torch(

@@ -1,4 +1,6 @@
+import json
 import re
+import subprocess
 from fnmatch import fnmatch
 from typing import Any
 
@@ -9,6 +11,8 @@ from service.settings import Settings
 from tests.skeleton.project import ROOT
 
 DOCKERFILES = ["service.Dockerfile", "training.Dockerfile"]
+# Compose and the image say these: another value would need a volume or another port in the file as well.
+OF_THE_CONTAINER = {"host", "port", "data", "model", "fallback_model", "api_keys_file", "index"}
 
 
 def compose() -> dict[str, Any]:
@@ -35,6 +39,40 @@ def test_compose_runs_training_only_when_asked_and_lends_it_data_and_runs() -> N
     training = compose()["services"]["training"]
     assert training["profiles"] == ["training"]
     assert training["volumes"] == ["./data:/data:ro", "./runs:/out"]
+
+
+def test_training_on_a_gpu_has_an_image_of_its_own_and_asks_for_the_devices() -> None:
+    services = compose()["services"]
+    training, cuda = services["training"], services["training-cuda"]
+    assert cuda["build"]["args"]["TORCH"] == "cuda"
+    assert "TORCH" not in training["build"]["args"]
+    assert cuda["image"] != training["image"]
+    assert cuda["profiles"] != training["profiles"]
+    (device,) = cuda["deploy"]["resources"]["reservations"]["devices"]
+    assert device["capabilities"] == ["gpu"]
+    assert cuda["volumes"] == training["volumes"]
+
+
+def test_arguments_of_the_training_container_replace_the_configuration_and_not_the_folders() -> None:
+    steps = dict(instructions("training.Dockerfile"))
+    assert json.loads(steps["ENTRYPOINT"]) == ["training/run.sh", "--data", "/data", "--out", "/out"]
+    assert json.loads(steps["CMD"]) == ["--config", "training/configs/default.yaml"]
+
+
+def test_every_image_is_told_its_revision() -> None:
+    built = [service["build"] for service in compose()["services"].values() if "build" in service]
+    assert {build["args"]["REVISION"] for build in built} == {"${REVISION:-unknown}"}
+    command = subprocess.run(["make", "-n", "image"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "--build-arg REVISION=" in command
+
+
+@pytest.mark.parametrize("name", ["service", "service-milvus"])
+def test_every_setting_reaches_the_service_from_the_shell_or_a_file_that_nobody_commits(name: str) -> None:
+    environment = compose()["services"][name]["environment"]
+    passed = {key.removeprefix("CROSSLET_").lower() for key, value in environment.items() if value is None}
+    assert passed == Settings.model_fields.keys() - OF_THE_CONTAINER
+    assert ".env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert "**/.env" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_the_milvus_profile_starts_milvus_before_the_service_and_publishes_no_port_of_it() -> None:

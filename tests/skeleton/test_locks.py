@@ -10,20 +10,32 @@ from tests.skeleton.project import ROOT, lock, locked_versions, pyproject
 LOCKS = ["service.txt", "milvus.txt", "training.txt", "dev.txt", "build.txt", "torch-cpu.txt", "torch-cuda.txt"]
 
 
-def declared(*, extras: bool) -> list[Requirement]:
+ALL = tuple(pyproject()["project"]["optional-dependencies"])
+
+
+def declared(extras: tuple[str, ...], groups: tuple[str, ...]) -> list[Requirement]:
     project = pyproject()
     lines = list(project["project"]["dependencies"])
-    if extras:
-        lines += [line for extra in project["project"]["optional-dependencies"].values() for line in extra]
-        lines += project["dependency-groups"]["dev"]
+    lines += [line for extra in extras for line in project["project"]["optional-dependencies"][extra]]
+    lines += [line for group in groups for line in project["dependency-groups"][group]]
     requirements = [Requirement(line) for line in lines]
     return [requirement for requirement in requirements if requirement.name not in ("crosslet", "torch")]
 
 
-@pytest.mark.parametrize(("name", "extras"), [("service.txt", False), ("dev.txt", True)])
-def test_the_lock_satisfies_every_declared_dependency(name: str, extras: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "extras", "groups"),
+    [
+        ("service.txt", (), ()),
+        ("milvus.txt", ("milvus",), ()),
+        ("training.txt", ("training", "export"), ()),
+        ("dev.txt", ALL, ("dev",)),
+    ],
+)
+def test_the_lock_satisfies_every_declared_dependency(
+    name: str, extras: tuple[str, ...], groups: tuple[str, ...]
+) -> None:
     versions = locked_versions(name)
-    for requirement in declared(extras=extras):
+    for requirement in declared(extras, groups):
         pinned = versions.get(canonicalize_name(requirement.name))
         assert pinned, f"{requirement.name} is not in requirements/{name}: run `make lock`"
         assert all(requirement.specifier.contains(version, prereleases=True) for version in pinned), requirement
@@ -44,9 +56,10 @@ def test_a_lock_names_no_index_folder_or_address(name: str) -> None:
     assert [str(requirement) for requirement in lock(name) if requirement.url] == []
 
 
-def test_the_service_lock_holds_no_training_package() -> None:
+@pytest.mark.parametrize("name", ["service.txt", "milvus.txt"])
+def test_a_lock_of_the_service_holds_no_training_package(name: str) -> None:
     heavy = re.compile(r"torch|transformers|optimum.*|sentence-transformers|onnx|scipy|triton|nvidia-.*|cuda-.*")
-    assert [package for package in locked_versions("service.txt") if heavy.fullmatch(package)] == []
+    assert [package for package in locked_versions(name) if heavy.fullmatch(package)] == []
 
 
 @pytest.mark.parametrize("name", ["dev.txt", "training.txt"])
@@ -55,7 +68,7 @@ def test_the_locks_used_beside_torch_hold_no_cuda_package(name: str) -> None:
     assert [package for package in locked_versions(name) if cuda.fullmatch(package)] == []
 
 
-@pytest.mark.parametrize("name", ["service.txt", "training.txt", "build.txt", "torch-cuda.txt"])
+@pytest.mark.parametrize("name", ["service.txt", "milvus.txt", "training.txt", "build.txt", "torch-cuda.txt"])
 def test_tests_run_the_versions_that_are_installed_elsewhere(name: str) -> None:
     tested = locked_versions("dev.txt")
     shared = {package: versions for package, versions in locked_versions(name).items() if package in tested}

@@ -1,4 +1,7 @@
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -40,3 +43,10 @@ def test_the_machine_path_pattern_knows_what_it_looks_for() -> None:
 
 def test_the_version_is_the_same_in_the_package_and_its_metadata() -> None:
     assert pyproject()["project"]["version"] == VERSION
+
+
+def test_settings_of_the_shell_do_not_reach_the_tests() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/service/test_settings.py"]
+    environment = os.environ | {"CROSSLET_PORT": "many"}
+    end = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert end.returncode == 0, end.stdout

@@ -67,5 +67,5 @@ def test_without_mteb_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
     for name in ("mteb", "mteb.models"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "training.evaluation.mteb_model")
-    with pytest.raises(ModuleNotFoundError, match=r"this needs mteb: pip install 'crosslet\[mteb\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"this needs mteb: `make setup-dev` installs it"):
         importlib.import_module("training.evaluation.mteb_model")

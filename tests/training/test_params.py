@@ -1,6 +1,7 @@
 """`crosslet params` against the sizes that Ding et al. 2022 print, from the encoders' published shapes."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -74,3 +75,15 @@ def test_an_unknown_base_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureF
     )
     assert main([str(path), "--base", str(tmp_path / "none")]) == 2
     assert "is neither a folder nor a model that the hub gave" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [(OSError("the disk is gone"), 2, "error: the disk is gone\n"), (KeyboardInterrupt(), 130, "stopped\n")],
+)
+def test_what_the_system_or_the_user_ends_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fault: BaseException, status: int, said: str
+) -> None:
+    monkeypatch.setattr("training.params.load_config", Mock(side_effect=fault))
+    assert main(["run.yaml"]) == status
+    assert capsys.readouterr().err == said

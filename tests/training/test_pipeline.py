@@ -1,5 +1,6 @@
 import fcntl
 import json
+import logging
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,8 +14,10 @@ from tokenizers.models import WordLevel
 from tests.training.files import write
 from training.__main__ import main
 from training.config import RunConfig
+from training.device import pick_device
 from training.errors import ConfigError, CorpusError, StepMismatchError
 from training.files import files_under, fingerprint_files
+from training.hardware import describe_hardware
 from training.parsing import build
 from training.pipeline import Step, fingerprints, run_steps, share_steps
 from training.run import Run
@@ -252,6 +255,13 @@ def test_a_run_that_cannot_start_says_why_in_one_line(
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert complaint in errors[0]
+
+
+def test_the_log_says_on_which_device_a_run_computes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shipped = Path(__file__).parents[2] / "training/configs/smoke.yaml"
+    with caplog.at_level(logging.INFO):
+        main(["--config", str(shipped), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")])
+    assert f"device {pick_device()}: {describe_hardware()}" in caplog.messages
 
 
 def test_a_malformed_evaluation_line_is_found_before_any_step(

@@ -17,7 +17,7 @@ from training.evaluation.vectors import unit_rows
 try:
     from mteb.models import ModelMeta
 except ModuleNotFoundError as exc:
-    raise ModuleNotFoundError("this needs mteb: pip install 'crosslet[mteb]'", name=exc.name) from exc
+    raise ModuleNotFoundError("this needs mteb: `make setup-dev` installs it", name=exc.name) from exc
 
 
 class MtebModel:
