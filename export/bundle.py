@@ -43,7 +43,7 @@ def check_target(out: Path, *, force: bool) -> None:
 
     Raises: BadRequest: `out` exists and `force` is not given, it is no artifact, or nothing can be made beside it.
     """
-    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    parent = next((folder for folder in out.absolute().parents if folder.exists()), Path(out.anchor))
     if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
         raise BadRequest(f"{parent} is no folder that can be written to; choose another --out")
     if not (out.exists() or out.is_symlink()):

@@ -60,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             run: Callable[[list[str]], int] = plugins[arguments[0]].load()
         except ModuleNotFoundError as exc:
             return _refused(f"{arguments[0]} needs {exc.name}: `make setup-dev` in a checkout installs it")
+        except KeyboardInterrupt:  # torch takes seconds to load
+            return _refused("stopped")
         return run(arguments[1:])
     there = [name for name, plugin in plugins.items() if find_spec(plugin.module.partition(".")[0])]
     options = _parser(there).parse_args(arguments)

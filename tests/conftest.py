@@ -1,4 +1,5 @@
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,14 @@ def no_settings_of_the_shell() -> Iterator[None]:
             if name.startswith("CROSSLET_") and not name.startswith("CROSSLET_TEST_"):
                 patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True)
+def sigterm_as_it_was() -> Iterator[None]:
+    """`crosslet` handles the signal for its process, which here is that of the tests."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,10 @@
 import asyncio
 import itertools
 import math
+import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from benchmarks.endurance.process import ServiceProcess
@@ -12,7 +14,7 @@ from benchmarks.endurance.texts import Known, batch_request
 from benchmarks.endurance.wire import Connection, Lost, Refused
 
 CLIENTS = 16
-EXIT_TIMEOUT_S = 120
+EXIT_TIMEOUT_S = 120  # for the last answers, and again for the end of the process
 READ_AFTER_S = 0.1  # of its last byte a request has been read: from then on it is the service's to answer
 
 
@@ -69,7 +71,11 @@ async def shutdown(service: ServiceProcess, *, seconds: float) -> Shutdown:
     await asyncio.sleep(seconds)
     signal_at = time.monotonic()
     service.terminate()
+    _, waiting = await asyncio.wait(clients, timeout=EXIT_TIMEOUT_S)
+    if waiting:
+        service.process.kill()
     await asyncio.gather(*clients)
-    found.exit_code = await asyncio.to_thread(service.process.wait, EXIT_TIMEOUT_S)
+    with suppress(subprocess.TimeoutExpired):
+        found.exit_code = await asyncio.to_thread(service.process.wait, EXIT_TIMEOUT_S)
     found.logged = service.logged_statuses("/embed") - before
     return found

@@ -91,7 +91,7 @@ def setting_lines(run: Run) -> str:
     worst = max(others, default=0.0)
     if worst > BUSY_SHARE:
         text += (
-            f"\n\n**The machine was busy with other work, up to {_percent(worst)} of it: these figures say little.**"
+            f"\n\n**These cores were busy with other work, up to {_percent(worst)} of them: the figures say little.**"
         )
     return text
 

@@ -19,7 +19,7 @@ MIB = 2**20
 class LoadResult:
     """One load on one peer in one round.
 
-    generator_share: of one core, while the load ran.  other_share: of the whole machine, by processes that are neither
+    generator_share: of one core, while the load ran.  other_share: of the peer's cores, by processes that are neither
     the peer nor the generator; figures from a machine that is busy otherwise say little.
     """
 

@@ -39,7 +39,7 @@ while is so for all. Figures are medians over the rounds. "Other work" is also w
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, or 1 if something does not hold, or could not be measured."""
+    """Run the command: 0, or 1 if something does not hold, or was not measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.together", description=__doc__)
     add_options(parser, rounds=8, seconds=1.0)
     options = parser.parse_args(arguments)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit(f"a server failed ({exc}); `make bench` makes their environments") from exc
     run = Run(setting, tuple(results))
     (options.out / PAGE).write_text(page(run), encoding="utf-8")
-    return say_verdicts(run)
+    return say_verdicts(run, judge_loads)
 
 
 def measure_together(plan: Plan, *, cores: int, rounds: int) -> Iterator[Result]:

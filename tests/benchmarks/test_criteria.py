@@ -1,7 +1,9 @@
+import math
 from dataclasses import replace
 
 import pytest
 
+from benchmarks.serving.__main__ import say_verdicts
 from benchmarks.serving.criteria import Criterion, judge
 from benchmarks.serving.results import Agreement, FloorResult, LoadResult, ProcessResult, Run
 from tests.benchmarks.results import whole_run
@@ -82,6 +84,13 @@ def test_a_round_with_a_failed_request_does_not_count() -> None:
     assert verdicts(run, "infinity") == {"not measured"}
     assert not run.is_whole
     assert whole_run().is_whole
+
+
+def test_a_run_that_lacks_something_does_not_end_well() -> None:
+    assert say_verdicts(whole_run()) == 0
+    assert say_verdicts(whole_run(ours=899.0)) == 1
+    assert say_verdicts(changed(whole_run(), LoadResult, p99_ms=math.nan)) == 1
+    assert say_verdicts(Run({}, ())) == 1
 
 
 def test_what_was_not_measured_neither_passes_nor_fails() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -97,6 +98,22 @@ def test_an_answer_that_is_lost_before_sigterm_is_a_failure() -> None:
             return (await shutdown(service, seconds=0.7)).failures()
 
     assert asyncio.run(failures()) == lost(1)
+
+
+def test_a_service_that_neither_answers_nor_ends_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.endurance.shutdown.EXIT_TIMEOUT_S", 0.3)
+
+    def wait(timeout_s: float) -> int:
+        raise subprocess.TimeoutExpired("service", timeout_s)
+
+    async def failures() -> list[str]:
+        async with FakeService(delay_s=2).listening() as service:
+            service.process = SimpleNamespace(wait=wait, kill=lambda: service.drop(CLIENTS))
+            found = await shutdown(service, seconds=0.3)
+            await asyncio.sleep(2)  # until the batches that nobody waits for have ended
+            return found.failures()
+
+    assert asyncio.run(failures()) == [*lost(CLIENTS), "the exit code is None"]
 
 
 def lost(count: int) -> list[str]:

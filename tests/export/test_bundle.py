@@ -1,4 +1,5 @@
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,8 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path: Pat
     with pytest.raises(BadRequest, match=r"file is no folder that can be written to; choose another --out"):
         check_target(tmp_path / "file" / "deep" / "model", force=False)
     check_target(tmp_path / "deep" / "model", force=False)
+    with pytest.raises(BadRequest, match="/ exists; --force replaces it" if os.access("/", os.W_OK) else "written to"):
+        check_target(Path("/"), force=False)
     assert not (tmp_path / "deep").exists()
 
 

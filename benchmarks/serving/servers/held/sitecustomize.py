@@ -11,9 +11,15 @@ if cores < (os.cpu_count() or 1):
     import onnxruntime
 
     class InferenceSession(onnxruntime.InferenceSession):
-        def __init__(self, model: object, sess_options: onnxruntime.SessionOptions | None = None, **more: object):
+        def __init__(
+            self,
+            path_or_bytes: object,
+            sess_options: onnxruntime.SessionOptions | None = None,
+            *rest: object,
+            **more: object,
+        ):
             options = sess_options or onnxruntime.SessionOptions()
             options.intra_op_num_threads = options.intra_op_num_threads or cores
-            super().__init__(model, options, **more)
+            super().__init__(path_or_bytes, options, *rest, **more)
 
     onnxruntime.InferenceSession = InferenceSession
