@@ -40,7 +40,6 @@ class Handler(BaseHTTPRequestHandler):
         script = self.server.scripts.get(self.path, [status(404)])
         answer = script.pop(0) if len(script) > 1 else script[0]
         answer(self)
-        self.close_connection = True
 
     def log_message(self, *_: object) -> None:
         pass
@@ -48,6 +47,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def reply(handler: BaseHTTPRequestHandler, code: int, body: bytes, **headers: object) -> None:
     handler.send_response(code)
+    handler.send_header("Connection", "close")  # said: a client that follows a redirect would ask again on this one
     for name, value in {"Content_Length": len(body), **headers}.items():
         handler.send_header(name.replace("_", "-"), str(value))
     handler.end_headers()
