@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.serving.criteria import Criterion, judge
-from benchmarks.serving.peers import PEERS, ROOT, Peer
+from benchmarks.serving.peers import BUNDLED, PEERS, ROOT, Peer
 from benchmarks.serving.process import PeerFailed, end_in_order, running
 from benchmarks.serving.report import write_report
 from benchmarks.serving.results import Failure, Result, Run, read_results, save_results
@@ -123,6 +123,7 @@ def read_plan(
         "so many cores (`benchmarks/serving/servers/held`)",
         "Loads": f"{options.seconds:g} s each, after {options.seconds * WARM_UP_SHARE:g} s to warm up",
         "Texts": f"{lengths['short']}; {lengths['mixed']}, by all-MiniLM-L6-v2's tokenizer; {content['source']}",
+        "Bundled model": _artifact(options.folder / "models" / BUNDLED),
         "Versions": "; ".join(dict.fromkeys(map(_versions(options), peers))),
         "Command": f"`python -m {command} {shlex.join(_shown(options))}`",
     }
@@ -140,6 +141,12 @@ def say_verdicts(run: Run, judged: Callable[[Run, int], list[Criterion]] = judge
 def say(message: str) -> None:
     """One line, at once."""
     print(message, flush=True)
+
+
+def _artifact(folder: Path) -> str:
+    """Which artifact it is, as its manifest says."""
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return f"{manifest['name']} {manifest['fingerprint'][:12]}"
 
 
 def _shown(options: argparse.Namespace) -> list[str]:
