@@ -23,12 +23,12 @@ from tqdm import tqdm
 
 from training.corpora.config import CorpusConfig
 from training.corpora.corpus import Corpus
-from training.corpora.dictionary import MAX_PAIRS
 from training.corpora.filters import PairFilter
 from training.corpora.glosses import GlossSource
 from training.corpora.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.readers import find_pair_file, read_pairs
 from training.corpora.report import CorpusReport
+from training.corpora.translation import MAX_PAIRS
 from training.corpora.tsv import Pair
 from training.corpora.writer import CorpusWriter
 from training.errors import CorpusError
@@ -55,11 +55,11 @@ def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Pa
     with CorpusWriter(out, languages, list(config.sources)) as writer, _progress() as progress:
         for language in languages:
             pair_filter = PairFilter(config, language, evaluation)
-            known: list[Pair] = []  # what a dictionary is learnt from
+            known: list[Pair] = []  # what a translator is learnt from
             for source in (*config.texts, *config.glosses):
                 dropped = Counter[str]()
                 if source in glosses:
-                    lines = glosses[source].pairs(language, known, seed=seed)
+                    lines = glosses[source].pairs(language, known)
                 elif path := find_pair_file(data / "parallel", source, language):
                     lines = read_pairs(path, language, on_bad_line=config.on_bad_line, dropped=dropped)
                 else:

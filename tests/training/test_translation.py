@@ -1,0 +1,85 @@
+from itertools import product
+
+import pytest
+
+from training.corpora import translation
+from training.corpora.translation import Translator, stemmer
+
+NOUNS = {"dog": "pes", "cat": "kočka", "horse": "kůň", "child": "dítě"}
+VERBS = {"sleeps": "spí", "runs": "běží", "drinks": "pije"}
+PAIRS = [
+    (f"The {noun} {verb}{end}", f"{NOUNS[noun]} {VERBS[verb]}{end}")
+    for noun, verb, end in product(NOUNS, VERBS, ["", ".", "!"])
+]
+
+
+def translated(sentence: str, pairs: list[tuple[str, str]] = PAIRS, language: str = "cs") -> str:
+    return Translator(pairs, language, [sentence]).translate(sentence)
+
+
+def test_a_translation_has_the_words_of_the_other_language() -> None:
+    """Without the article, which Czech lacks."""
+    assert translated("The horse drinks.") == "kůň pije ."
+    assert translated("the DOG sleeps") == "pes spí"
+
+
+def test_phrases_are_put_as_phrases() -> None:
+    """In their own order, and by what a word means beside another."""
+    pairs = [("red wine", "vin rouge"), ("red house", "maison rouge"), ("house", "maison"), ("wine", "vin")] * 5
+    assert translated("red wine", pairs, "fr") == "vin rouge"
+    pairs = [("river bank", "břeh řeky"), ("bank account", "bankovní účet"), ("account", "účet"), ("river", "řeka")] * 5
+    assert translated("river bank", pairs) == "břeh řeky"
+    assert translated("bank account", pairs) == "bankovní účet"
+
+
+def test_the_more_fluent_of_two_counterparts_is_taken() -> None:
+    """ "the" is "der" as often as "die"; the noun after it decides."""
+    pairs = [("the", "der"), ("the", "die"), ("dog", "hund"), ("cat", "katze")] * 3
+    pairs += [("yes the dog", "ja der hund"), ("yes the cat", "ja die katze")]
+    assert translated("the dog", pairs, "de") == "der hund"
+    assert translated("the cat", pairs, "de") == "die katze"
+
+
+def test_an_unknown_word_stays() -> None:
+    assert translated("The zebra sleeps.").split()[-2:] == ["spí", "."]
+    assert "zebra" in translated("The zebra sleeps.")
+    assert not Translator(PAIRS, "cs", ["zebra"]).knows("zebra")
+    assert Translator(PAIRS, "cs", ["horse"]).knows("horse")
+
+
+def test_a_form_that_was_never_seen_is_found_by_its_stem() -> None:
+    pairs = [("Horses", "Pferde")] * 3 + [("Horses", "Pferden")] * 2
+    assert translated("horses", pairs, "de") == "pferde"
+    assert translated("horse", pairs, "de") == "pferde"
+    assert Translator(pairs, "de", ["horse"]).knows("horse")
+
+
+def test_a_language_without_a_stemmer_keeps_its_words_as_they_are() -> None:
+    assert stemmer("cs")("kočkami") == stemmer("cs")("kočky")
+    assert stemmer("ko")("친구를") == "친구를"
+    assert translated("friend", [("Friends", "친구를")] * 5, "ko") == "친구를"
+
+
+def test_a_long_sentence_is_put_whole() -> None:
+    assert translated("dog " * 2_000).split() == ["pes"] * 2_000
+
+
+def test_an_empty_sentence_stays_empty() -> None:
+    assert translated(" ") == ""
+
+
+def test_only_so_many_cells_are_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translation, "MAX_CELLS", 12 * 18)  # the dogs and the cats, of 12 to 20 cells each
+    assert "kočka" in translated("cat sleeps")
+    assert "child" in translated("child sleeps")
+
+
+def test_a_pair_with_a_very_long_side_is_not_learnt_from() -> None:
+    assert translated("lamp", [*PAIRS, ("lamp " * 61, "lampa " * 61)]) == "lamp"
+
+
+@pytest.mark.parametrize("pairs", [[], [("", "")], [("lamp " * 61, "lampa " * 61)]])
+def test_a_translator_of_nothing_knows_nothing(pairs: list[tuple[str, str]]) -> None:
+    translator = Translator(pairs, "cs", ["The lamp"])
+    assert not translator.knows("lamp")
+    assert translator.translate("The lamp") == "the lamp"
