@@ -224,7 +224,7 @@ def test_a_filtered_search_finds_exactly_the_documents_that_the_filter_means(ind
     metadata = varied_metadata(60, seed=11)
     index.put([Document(f"{n:02}", "text", one) for n, one in enumerate(metadata)], np.stack([EAST] * 60))
 
-    @settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=30, suppress_health_check=list(HealthCheck), database=None)
     @given(filter_=FILTERS)
     def check(filter_: dict[str, Any]) -> None:
         expected = [f"{n:02}" for n, one in enumerate(metadata) if matches(filter_, one)]

@@ -60,7 +60,7 @@ def ids(collection: Collection, vector: np.ndarray, top_k: int, **options: Any) 
 INTEGER_VECTORS = st.lists(st.integers(-2, 2), min_size=DIM, max_size=DIM).map(lambda row: np.asarray(row, np.float32))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     documents=st.lists(st.tuples(INTEGER_VECTORS, METADATA), min_size=1, max_size=12),
     query=INTEGER_VECTORS,
@@ -93,7 +93,7 @@ def test_a_filtered_search_is_brute_force_over_the_matching_documents(
     assert [match.score for match in found] == [-score for score, _, _ in sorted(chosen)]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 300), top_k=st.integers(1, 30))
 def test_an_exact_search_equals_numpy(seed: int, count: int, top_k: int) -> None:
     rng = np.random.default_rng(seed)

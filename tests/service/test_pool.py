@@ -70,7 +70,7 @@ async def until(condition: object) -> None:
     raise AssertionError("never happened")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(texts=st.lists(LANGUAGES, min_size=1, max_size=12))
 def test_a_vector_is_the_same_to_the_bit_alone_and_in_any_company(
     pool: EncoderPool, encoder: Encoder, texts: list[str]
