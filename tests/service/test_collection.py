@@ -316,33 +316,33 @@ def test_a_search_does_not_wait_for_a_commit_and_sees_no_half_of_it(
     def slow_commit(transaction: Transaction) -> None:
         if is_before:
             reached.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
         commit(transaction)
         if not is_before:
             reached.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     monkeypatch.setattr(Transaction, "commit", slow_commit)
     search = partial(ids, collection, unit(1, 0, 0, 0), 5)
     with ThreadPoolExecutor(2) as threads:
         written = threads.submit(put, collection, {"new": unit(1, 0, 0, 0)})
-        assert reached.wait(10)
+        assert reached.wait(60)
         assert search() == ["old"]
         go_on.set()
-        written.result(10)
+        written.result(60)
         assert search() == ["new", "old"]
 
         is_before = False
         reached.clear()
         go_on.clear()
         written = threads.submit(collection.delete, ["old"])  # type: ignore[arg-type]
-        assert reached.wait(10)
+        assert reached.wait(60)
         found = threads.submit(search)
         with pytest.raises(TimeoutError):
             found.result(0.2)
         go_on.set()
-        written.result(10)
-        assert found.result(10) == ["new"]
+        written.result(60)
+        assert found.result(60) == ["new"]
 
 
 def test_the_log_is_folded_into_the_file_beside_readers_and_may_fail(
@@ -480,13 +480,13 @@ def test_a_change_does_not_wait_for_all_the_searches_of_a_request(
 
     def slow(*args: Any, **options: Any) -> Any:
         is_searching.set()
-        time.sleep(0.1)
+        time.sleep(0 if ended else 0.1)
         return search(*args, **options)
 
     monkeypatch.setattr(FaissIndex, "search", slow)
 
     def many() -> None:
-        collection.search_all(np.stack([unit(1, 0, 0, 0)] * 20), top_k=1)
+        collection.search_all(np.stack([unit(1, 0, 0, 0)] * 600), top_k=1)  # a minute, for a change may take long
         ended.append("searches")
 
     thread = threading.Thread(target=many)
