@@ -45,7 +45,7 @@ Open = Callable[..., DocumentIndex]
 def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the index of a model; what was open before is closed first."""
     where = {"embedded": "embedded", "milvus-lite": f"milvus+lite://{tmp_path}/documents.db", "milvus": SERVER}
-    chosen = Settings(data=tmp_path, index=where[request.param])
+    chosen = Settings(data=tmp_path, index=where[request.param], index_timeout_s=100)
     run = secrets.token_hex(7)  # a server keeps the collections of other tests
     opened: list[DocumentIndex] = []
 

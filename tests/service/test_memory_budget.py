@@ -14,7 +14,7 @@ from service.cache import VectorCache
 from service.errors import Overloaded, StartError, StorageFull, TooLarge
 from service.memory_budget import MemoryBudget
 from service.settings import BUNDLED_MODEL
-from tests.service.test_process import ROOT, environment, free_port, running
+from tests.service.test_process import ROOT, environment, running
 
 
 class Process:
@@ -165,7 +165,7 @@ def test_a_ceiling_that_the_start_passes_is_one_sentence_and_exit_code_2(tmp_pat
     result = subprocess.run(
         [sys.executable, "-m", "service"],
         cwd=ROOT,
-        env=environment(model=BUNDLED_MODEL, data=tmp_path, port=free_port(), memory_budget=20_000_000),
+        env=environment(model=BUNDLED_MODEL, data=tmp_path, port=0, memory_budget=20_000_000),
         capture_output=True,
         text=True,
         timeout=200,
