@@ -44,7 +44,7 @@ def test_sigterm_in_the_middle_of_load_loses_nothing_that_was_taken() -> None:
 def test_killed_writers_lose_nothing_acknowledged_and_leave_no_half_change(tmp_path: Path) -> None:
     found = crash(tmp_path, rounds=10)
     assert found.faults == []
-    assert found.changes > 20
+    assert found.changes >= 10
     assert found.cut > 3
 
 
