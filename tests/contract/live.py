@@ -1,7 +1,6 @@
 """A real service process on a free loopback port, for tests that speak HTTP to it."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,26 +10,26 @@ from pathlib import Path
 
 import httpx
 
-READY_TIMEOUT_S = 60
+from tests.ports import reserved_port
+
+READY_TIMEOUT_S = 120
 
 
 @contextmanager
 def live_service(model: Path, data: Path, **settings: object) -> Iterator[httpx.Client]:
     """`python -m service` on `model`, its documents under `data`; killed with SIGKILL on leaving, as a crash would."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    given = {"model": model, "data": data, "port": port} | settings
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
-    environment = inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in given.items()}
-    process = subprocess.Popen([sys.executable, "-m", "service"], env=environment)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
-            wait_until_ready(client, process)
-            yield client
-    finally:
-        process.kill()
-        process.wait()
+    with reserved_port() as port:
+        given = {"model": model, "data": data, "port": port} | settings
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
+        environment = inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in given.items()}
+        process = subprocess.Popen([sys.executable, "-m", "service"], env=environment)
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
+                wait_until_ready(client, process)
+                yield client
+        finally:
+            process.kill()
+            process.wait()
 
 
 def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:

@@ -45,7 +45,7 @@ Open = Callable[..., DocumentIndex]
 def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the index of a model; what was open before is closed first."""
     where = {"embedded": "embedded", "milvus-lite": f"milvus+lite://{tmp_path}/documents.db", "milvus": SERVER}
-    chosen = Settings(data=tmp_path, index=where[request.param])
+    chosen = Settings(data=tmp_path, index=where[request.param], index_timeout_s=100)
     run = secrets.token_hex(7)  # a server keeps the collections of other tests
     opened: list[DocumentIndex] = []
 
@@ -224,7 +224,7 @@ def test_a_filtered_search_finds_exactly_the_documents_that_the_filter_means(ind
     metadata = varied_metadata(60, seed=11)
     index.put([Document(f"{n:02}", "text", one) for n, one in enumerate(metadata)], np.stack([EAST] * 60))
 
-    @settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=30, suppress_health_check=list(HealthCheck), database=None)
     @given(filter_=FILTERS)
     def check(filter_: dict[str, Any]) -> None:
         expected = [f"{n:02}" for n, one in enumerate(metadata) if matches(filter_, one)]

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.ports import reserved_port
+
 START_TIMEOUT_S = 90
 
 
@@ -26,17 +28,13 @@ class MilvusServer:
         self.process.wait()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def milvus_server(folder: Path, port: int | None = None) -> Iterator[MilvusServer]:
     """Serves what is in the folder; killed on leaving."""
-    port = port or free_port()
+    if port is None:
+        with reserved_port() as port, milvus_server(folder, port) as server:
+            yield server
+        return
     command = [sys.executable, "-m", "milvus_lite", "server", "--data-dir", str(folder), "--port", str(port)]
     server = MilvusServer(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), port)
     try:

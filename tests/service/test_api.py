@@ -161,9 +161,7 @@ def test_a_body_that_is_not_json_is_a_client_error(client: TestClient, content: 
     assert_refused(response, 400 if content else 422, "Validation")
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=st.text(st.characters(), min_size=1, max_size=50))
 def test_any_string_that_json_can_hold_gives_a_vector_or_a_typed_error(client: TestClient, text: str) -> None:
     content = json.dumps({"inputs": text}).encode()  # lone surrogates as \ud800
@@ -174,9 +172,7 @@ def test_any_string_that_json_can_hold_gives_a_vector_or_a_typed_error(client: T
         assert_refused(response, 400, "Validation")
 
 
-@settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     route=st.sampled_from(["/embed", "/similarity", "/search", "/documents", "/documents/delete", "/v1/embeddings"]),
     body=JSON_VALUES

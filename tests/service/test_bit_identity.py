@@ -24,7 +24,7 @@ def encoder() -> Encoder:
     return load_encoder(BUNDLED_MODEL)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(texts=st.lists(MULTILINGUAL, min_size=1, max_size=20), order=st.randoms(), workers=st.sampled_from([1, 2, 3]))
 def test_the_bundled_models_vectors_are_the_same_to_the_bit_alone_in_any_batch_order_and_concurrency(
     encoder: Encoder, texts: list[str], order: object, workers: int

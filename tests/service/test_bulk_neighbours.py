@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.bulk import neighbours
@@ -47,7 +47,6 @@ def leaders_one_by_one(near: np.ndarray) -> list[int]:
     return leader
 
 
-@settings(deadline=None)  # a shared machine
 @given(st.integers(0, 10_000), st.integers(0, 40), st.sampled_from([0.0, 0.3, 0.45, 0.6, 0.999]))
 def test_the_leader_of_a_row_is_the_earliest_leader_near_it(seed: int, count: int, threshold: float) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -82,7 +81,6 @@ def test_where_nothing_resembles_anything_the_margin_is_zero_and_not_infinite() 
     assert ratio_margins(nothing, nothing).margin_of_left_N.tolist() == [0, 0]
 
 
-@settings(deadline=None)  # a shared machine
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 12))
 def test_pairs_are_one_to_one_best_first_and_none_is_left_that_two_lines_would_prefer(
     seed: int, left: int, right: int

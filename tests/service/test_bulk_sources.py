@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from service.bulk import lines
@@ -158,7 +158,6 @@ def test_documents_differ_where_python_says_that_they_do_not() -> None:
     assert not is_same(one, Document("1", "b", one.metadata))
 
 
-@settings(deadline=None)  # a shared machine
 @given(st.lists(st.text(min_size=1), max_size=8))
 def test_any_text_comes_back_from_csv_and_jsonl(texts: list[str]) -> None:
     table = io.StringIO(newline="")

@@ -60,7 +60,7 @@ def ids(collection: Collection, vector: np.ndarray, top_k: int, **options: Any) 
 INTEGER_VECTORS = st.lists(st.integers(-2, 2), min_size=DIM, max_size=DIM).map(lambda row: np.asarray(row, np.float32))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     documents=st.lists(st.tuples(INTEGER_VECTORS, METADATA), min_size=1, max_size=12),
     query=INTEGER_VECTORS,
@@ -93,7 +93,7 @@ def test_a_filtered_search_is_brute_force_over_the_matching_documents(
     assert [match.score for match in found] == [-score for score, _, _ in sorted(chosen)]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 300), top_k=st.integers(1, 30))
 def test_an_exact_search_equals_numpy(seed: int, count: int, top_k: int) -> None:
     rng = np.random.default_rng(seed)
@@ -316,33 +316,33 @@ def test_a_search_does_not_wait_for_a_commit_and_sees_no_half_of_it(
     def slow_commit(transaction: Transaction) -> None:
         if is_before:
             reached.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
         commit(transaction)
         if not is_before:
             reached.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     monkeypatch.setattr(Transaction, "commit", slow_commit)
     search = partial(ids, collection, unit(1, 0, 0, 0), 5)
     with ThreadPoolExecutor(2) as threads:
         written = threads.submit(put, collection, {"new": unit(1, 0, 0, 0)})
-        assert reached.wait(10)
+        assert reached.wait(60)
         assert search() == ["old"]
         go_on.set()
-        written.result(10)
+        written.result(60)
         assert search() == ["new", "old"]
 
         is_before = False
         reached.clear()
         go_on.clear()
         written = threads.submit(collection.delete, ["old"])  # type: ignore[arg-type]
-        assert reached.wait(10)
+        assert reached.wait(60)
         found = threads.submit(search)
         with pytest.raises(TimeoutError):
             found.result(0.2)
         go_on.set()
-        written.result(10)
-        assert found.result(10) == ["new"]
+        written.result(60)
+        assert found.result(60) == ["new"]
 
 
 def test_the_log_is_folded_into_the_file_beside_readers_and_may_fail(
@@ -480,13 +480,13 @@ def test_a_change_does_not_wait_for_all_the_searches_of_a_request(
 
     def slow(*args: Any, **options: Any) -> Any:
         is_searching.set()
-        time.sleep(0.1)
+        time.sleep(0 if ended else 0.1)
         return search(*args, **options)
 
     monkeypatch.setattr(FaissIndex, "search", slow)
 
     def many() -> None:
-        collection.search_all(np.stack([unit(1, 0, 0, 0)] * 20), top_k=1)
+        collection.search_all(np.stack([unit(1, 0, 0, 0)] * 600), top_k=1)  # a minute, for a change may take long
         ended.append("searches")
 
     thread = threading.Thread(target=many)

@@ -263,7 +263,7 @@ def test_a_reader_that_leaves_early_is_no_error(capsys: Capture, tmp_path: Path)
     assert exporting.stderr is not None
     error = exporting.stderr.read().decode()
     exporting.stderr.close()
-    assert exporting.wait(timeout=60) == 0, error
+    assert exporting.wait(timeout=200) == 0, error
     assert "Error" not in error
 
 
@@ -280,7 +280,7 @@ def test_a_build_that_was_ended_goes_on_where_it_was(capsys: Capture, tmp_path: 
         file.flush()
         wait_for_documents(256)
         building.send_signal(signal_)
-        error = building.communicate(timeout=60)[1].decode()
+        error = building.communicate(timeout=200)[1].decode()
     if signal_ == signal.SIGINT:
         assert building.returncode == 2
         assert "the same command goes on" in error.splitlines()[-1]
@@ -294,7 +294,7 @@ def test_a_build_that_was_ended_goes_on_where_it_was(capsys: Capture, tmp_path: 
 
 
 def wait_for_documents(count: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         path = Settings().documents_path
         if path.with_name(f"{path.name}-wal").exists():
@@ -307,7 +307,7 @@ def wait_for_documents(count: int) -> None:
             finally:
                 connection.close()
         time.sleep(0.1)
-    raise AssertionError(f"{count} documents were not there after 60 s")
+    raise AssertionError(f"{count} documents were not there after 200 s")
 
 
 @pytest.mark.parametrize("command", ["export", "stats", "verify", "compact", "re-embed"])

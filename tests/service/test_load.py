@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,11 +25,15 @@ class SlowEncoder:
 
     def __init__(self, folder: Path) -> None:
         self.encoder = load_encoder(folder)
-        self.gate = threading.Event()
+        self._gate = threading.Semaphore(0)
         self.count = 0
 
+    def let(self, texts: int = 10_000) -> None:
+        """Let so many texts through."""
+        self._gate.release(texts)
+
     def encode(self, text: TextInput, truncate: bool) -> Encoded:
-        assert self.gate.wait(20)
+        assert self._gate.acquire(timeout=100)
         self.count += 1
         return self.encoder.encode(text, truncate)
 
@@ -43,11 +48,10 @@ def gated_runtime(folder: Path, data: Path, **settings: Any) -> tuple[Runtime, S
 
 
 async def until(happened: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if happened():
-            return
+    latest = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < latest
         await asyncio.sleep(0.01)
-    raise AssertionError("it did not happen within ten seconds")
 
 
 async def until_queued(runtime: Runtime, texts: int) -> None:
@@ -62,12 +66,14 @@ def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(tiny_model: Pat
     async def scenario() -> None:
         runtime, encoder = gated_runtime(tiny_model, tmp_path, max_texts=10, max_queue_texts=100)
         async with connect(runtime) as client:
-            flood = [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10})) for _ in range(300)]
-            await asyncio.sleep(0.3)
+            flood = [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10}))]
+            await until(lambda: runtime.pool.depth == 9)  # the worker holds one
+            flood += [asyncio.create_task(client.post("/embed", json={"inputs": ["hallo"] * 10})) for _ in range(299)]
+            await until(lambda: sum(request.done() for request in flood) >= 289)  # which leaves the queue's eleven
             assert 100 <= runtime.pool.depth < 100 + 10
             assert (await client.get("/health")).status_code == 200
             assert (await client.get("/ready")).status_code == 200  # probes do not queue
-            encoder.gate.set()
+            encoder.let()
             responses = await asyncio.gather(*flood)
         statuses = [response.status_code for response in responses]
         assert set(statuses) == {200, 429}
@@ -119,7 +125,7 @@ def test_a_client_that_leaves_takes_its_texts_out_of_the_queue(tiny_model: Path,
         left.set()
         await request
         assert runtime.pool.depth == 0
-        encoder.gate.set()
+        encoder.let()
         await asyncio.to_thread(runtime.close)
         assert encoder.count <= 1
 
@@ -131,7 +137,7 @@ def test_a_search_is_not_made_for_a_client_that_left(
 ) -> None:
     async def scenario() -> None:
         runtime, encoder = gated_runtime(tiny_model, tmp_path)
-        encoder.gate.set()
+        encoder.let()
         released, queries = threading.Event(), list[int]()
         search = runtime.collection.search_all
         monkeypatch.setattr(runtime.collection, "search_all", lambda *_, **__: queries.append(1) or search(*_, **__))
@@ -162,7 +168,7 @@ def test_a_request_that_a_shutdown_does_not_wait_for_is_told_so(tiny_model: Path
         assert response.json()["error_type"] == "NotReady"
         assert "CROSSLET_SHUTDOWN_TIMEOUT_S" in response.json()["error"]
         assert runtime.pool.depth == 0
-        encoder.gate.set()
+        encoder.let()
         await asyncio.to_thread(runtime.close)
 
     asyncio.run(scenario())
@@ -178,9 +184,10 @@ def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Path, tmp
             await until_queued(runtime, 499)
             small = asyncio.create_task(client.post("/embed", json={"inputs": "hallo"}))
             await until_queued(runtime, 500)
-            encoder.gate.set()
+            encoder.let(10)
             assert (await small).status_code == 200
             assert not large.done()
+            encoder.let()
             assert (await large).status_code == 200
         await asyncio.to_thread(runtime.close)
 
@@ -190,7 +197,7 @@ def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Path, tmp
 def test_concurrent_puts_of_one_id_leave_one_whole_document(tiny_model: Path, tmp_path: Path) -> None:
     async def scenario() -> None:
         runtime, encoder = gated_runtime(tiny_model, tmp_path)
-        encoder.gate.set()
+        encoder.let()
         async with connect(runtime) as client:
 
             async def put(number: int) -> int:
@@ -223,7 +230,7 @@ def test_a_request_in_flight_at_shutdown_is_finished(tiny_model: Path, tmp_path:
             assert ready.json()["error_type"] == "NotReady"
             assert (await client.get("/health")).status_code == 200
             closing = asyncio.create_task(asyncio.to_thread(runtime.close))
-            encoder.gate.set()
+            encoder.let()
             assert (await accepted).status_code == 200
             await closing
             late = await client.post("/embed", json={"inputs": "hallo"})

@@ -21,11 +21,13 @@ from service.index.milvus_address import milvus_address
 from service.index.milvus_filters import _sortable, searchable, to_expression
 from service.runtime import load_collection
 from service.settings import Settings
-from tests.service.milvus_server import MilvusServer, free_port, milvus_server
+from tests.ports import reserved_port
+from tests.service.milvus_server import MilvusServer, milvus_server
 
 DIM = 4
 EAST = np.asarray([1, 0, 0, 0], np.float32)
-TIMEOUT_S = 2.0
+TIMEOUT_S = 5.0  # of an index that is going to be silent
+PATIENT_S = 100.0
 
 Serve = Callable[..., TestClient]
 
@@ -36,9 +38,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MilvusServer]:
         yield server
 
 
-def connect(url: str, *, fingerprint: str = "a" * 64, dim: int = DIM, read_only: bool = False) -> DocumentIndex:
+def connect(
+    url: str,
+    *,
+    fingerprint: str = "a" * 64,
+    dim: int = DIM,
+    read_only: bool = False,
+    timeout_s: float = PATIENT_S,
+) -> DocumentIndex:
     model: Any = SimpleNamespace(fingerprint=fingerprint, dim=dim)
-    return load_collection(Settings(index=url, index_timeout_s=TIMEOUT_S), model, read_only=read_only)
+    return load_collection(Settings(index=url, index_timeout_s=timeout_s), model, read_only=read_only)
 
 
 def document(id_: str, text: str = "text", **metadata: Any) -> Document:
@@ -120,15 +129,17 @@ def test_reading_makes_no_collection(server: MilvusServer) -> None:
 
 
 def test_a_milvus_that_is_down_or_silent_at_start_is_one_sentence_in_time() -> None:
-    port = free_port()
-    with pytest.raises(StartError, match=rf"Milvus at 127.0.0.1:{port} cannot be used .*CROSSLET_INDEX"):
-        connect(f"milvus://127.0.0.1:{port}")
+    with (
+        reserved_port() as port,
+        pytest.raises(StartError, match=rf"Milvus at 127.0.0.1:{port} cannot be used .*CROSSLET_INDEX"),
+    ):
+        connect(f"milvus://127.0.0.1:{port}", timeout_s=TIMEOUT_S)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         started_at = time.monotonic()
         with pytest.raises(StartError, match="cannot be used"):
-            connect(f"milvus://127.0.0.1:{silent.getsockname()[1]}")
+            connect(f"milvus://127.0.0.1:{silent.getsockname()[1]}", timeout_s=TIMEOUT_S)
         assert time.monotonic() - started_at < 3 * TIMEOUT_S
 
 
@@ -164,10 +175,10 @@ def test_a_milvus_that_dies_is_503_in_time_while_texts_are_still_embedded(serve:
 
 def test_a_milvus_that_stood_still_or_started_again_is_used_again(tmp_path: Path) -> None:
     with milvus_server(tmp_path / "milvus") as server:
-        index = connect(server.url)
+        index = connect(server.url, timeout_s=TIMEOUT_S)
         index.put([document("a")], EAST[None])
         server.process.send_signal(19)  # SIGSTOP: it holds its port, and answers nothing
-        with pytest.raises(IndexUnavailable, match="no answer within 2 s"):
+        with pytest.raises(IndexUnavailable, match=f"no answer within {TIMEOUT_S:g} s"):
             index.search(EAST, top_k=1)
         server.process.send_signal(18)  # SIGCONT
         assert [match.document.id for match in index.search(EAST, top_k=1)] == ["a"]
@@ -187,7 +198,7 @@ def test_the_search_command_searches_milvus(
     capsys: pytest.CaptureFixture[str],
     serve: Serve,
 ) -> None:
-    client = serve(index=server.url)
+    client = serve(index=server.url, index_timeout_s=PATIENT_S)
     client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}]})
     monkeypatch.setenv("CROSSLET_INDEX", server.url)
     assert cli.main(["search", "hallo", "--model", str(tiny_model)]) == 0

@@ -2,13 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from service.listener import bound_socket
 from service.version import VERSION
 from tests.artifacts import TEXTS
+from tests.ports import reserved_port
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDS_IPV6 = pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6")
@@ -30,26 +32,20 @@ def environment(**settings: object) -> dict[str, str]:
     return kept | {f"CROSSLET_{name.upper()}": str(value) for name, value in settings.items()}
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 class Service:
     """A running `python -m service`."""
 
     def __init__(self, model: Path, data: Path, **settings: object) -> None:
-        port = free_port()
         self.log = (data.parent / "service.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "service"],
-            cwd=ROOT,
-            env=environment(model=model, data=data, port=port, workers=2, **settings),
-            stderr=self.log,
-        )
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
-        self._await_ready()
+        with reserved_port() as port:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "service"],
+                cwd=ROOT,
+                env=environment(model=model, data=data, port=port, workers=2, **settings),
+                stderr=self.log,
+            )
+            self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False)
+            self._await_ready()
 
     def _await_ready(self) -> None:
         for _ in range(2400):  # a busy machine may take a minute to start Python
@@ -85,6 +81,13 @@ def documents(texts: tuple[str, ...] = TEXTS) -> list[dict[str, Any]]:
     ]
 
 
+def wait_for(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + 100
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def search(service: Service) -> Any:
     response = service.client.post("/search", json={"query": TEXTS[3], "top_k": 5, "filter": {"n": {"lt": 9}}})
     return response.json()["results"]
@@ -114,7 +117,6 @@ def test_what_was_answered_before_a_kill_in_the_middle_of_writing_is_there(tiny_
     answered: list[str] = []
     with running(tiny_model, data) as service:
         killer = threading.Timer(0.4, service.process.kill)
-        killer.start()
         for number in range(100_000):
             document = {"id": str(number), "text": f"hallo {number}"}
             try:
@@ -123,6 +125,8 @@ def test_what_was_answered_before_a_kill_in_the_middle_of_writing_is_there(tiny_
                 break
             assert response.status_code == 200
             answered.append(document["id"])
+            if len(answered) == 1:
+                killer.start()
         killer.join()
     assert answered
     with running(tiny_model, data) as service:
@@ -133,13 +137,12 @@ def test_what_was_answered_before_a_kill_in_the_middle_of_writing_is_there(tiny_
 
 
 def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_model: Path, tmp_path: Path) -> None:
-    with running(tiny_model, tmp_path / "data", drain_delay_s=0.5, max_queue_texts=10_000) as service:
+    with running(tiny_model, tmp_path / "data", drain_delay_s=5, max_queue_texts=10_000) as service:
         statuses: list[int] = []
         broken: list[str] = []
-        draining = threading.Event()
 
         def ask() -> None:
-            with httpx.Client(base_url=service.client.base_url, timeout=30, trust_env=False) as client:
+            with httpx.Client(base_url=service.client.base_url, timeout=100, trust_env=False) as client:
                 while True:
                     try:
                         response = client.post("/embed", json={"inputs": list(TEXTS) * 20})
@@ -153,25 +156,27 @@ def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_mo
         askers = [threading.Thread(target=ask) for _ in range(4)]
         for asker in askers:
             asker.start()
-        time.sleep(0.3)
+        wait_for(lambda: len(statuses) > 10)
         service.process.send_signal(signal.SIGTERM)
-        time.sleep(0.2)
-        assert service.client.get("/ready").status_code == 503
-        draining.set()
+        wait_for(lambda: service.client.get("/ready").status_code == 503)  # within the drain: later nobody listens
         for asker in askers:
-            asker.join(30)
-        assert service.process.wait(30) == 0
+            asker.join(100)
+        assert service.process.wait(100) == 0
         assert set(statuses) == {200}
         # A keep-alive connection may be closed just as its next request starts; nothing that was accepted is lost.
         assert all("RemoteProtocolError" in one or "ReadError" in one for one in broken)
 
 
 def test_sigterm_during_the_start_ends_it_with_0(tiny_model: Path, tmp_path: Path) -> None:
-    """As a container's first process it would otherwise be ignored."""
+    """As a container's first process it would otherwise be ignored. The model is a pipe: the start waits for it."""
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    (model / "manifest.json").unlink()
+    os.mkfifo(model / "manifest.json")
     start = subprocess.Popen(
         [sys.executable, "-m", "service"],
         cwd=ROOT,
-        env=environment(model=tiny_model, data=tmp_path, port=free_port()),
+        env=environment(model=model, data=tmp_path, port=0),
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -257,7 +262,7 @@ def run(*arguments: str, **settings: object) -> subprocess.CompletedProcess[str]
 
 
 def test_a_broken_model_folder_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
-    result = run("service", model=tmp_path / "nowhere", data=tmp_path, port=free_port())
+    result = run("service", model=tmp_path / "nowhere", data=tmp_path, port=0)
     assert result.returncode == 2
     sentence = result.stderr.splitlines()[-1]
     assert sentence.startswith("crosslet: model folder")
@@ -266,7 +271,7 @@ def test_a_broken_model_folder_is_one_sentence_and_exit_code_2(tmp_path: Path) -
 
 
 def test_a_password_in_the_address_of_an_index_is_refused_before_it_is_logged(tiny_model: Path, tmp_path: Path) -> None:
-    result = run("service", model=tiny_model, data=tmp_path, port=free_port(), index="milvus://root:hunter2@host:1")
+    result = run("service", model=tiny_model, data=tmp_path, port=0, index="milvus://root:hunter2@host:1")
     assert result.returncode == 2
     assert "CROSSLET_INDEX_TOKEN" in result.stderr
     assert "hunter2" not in result.stderr + result.stdout
@@ -290,21 +295,18 @@ def test_a_port_in_use_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_pat
 
 def test_of_two_starts_at_once_one_ends_with_a_sentence(tiny_model: Path, tmp_path: Path) -> None:
     """Both can bind the port before either listens."""
-    port = free_port()
-    starts = [
-        subprocess.Popen(
-            [sys.executable, "-m", "service"],
-            cwd=ROOT,
-            env=environment(model=tiny_model, data=tmp_path / str(number), port=port, workers=1),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(2)
-    ]
-    until = time.monotonic() + 120
-    while all(start.poll() is None for start in starts):
-        assert time.monotonic() < until, "both live"
-        time.sleep(0.05)
+    with reserved_port() as port:
+        starts = [
+            subprocess.Popen(
+                [sys.executable, "-m", "service"],
+                cwd=ROOT,
+                env=environment(model=tiny_model, data=tmp_path / str(number), port=port, workers=1),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(2)
+        ]
+        wait_for(lambda: any(start.poll() is not None for start in starts))
     loser, winner = sorted(starts, key=lambda start: start.poll() is None)
     assert loser.returncode == 2
     assert loser.communicate()[1].splitlines()[-1] == f"crosslet: port {port} is in use (CROSSLET_PORT)"
@@ -326,16 +328,16 @@ def test_an_empty_setting_is_the_default(tiny_model: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.2", pytest.param("::", marks=NEEDS_IPV6)])
 def test_the_health_check_asks_where_the_service_listens(tiny_model: Path, tmp_path: Path, host: str) -> None:
     script = [sys.executable, ROOT / "docker" / "healthcheck.py"]
-    port = free_port()
-    with bound_socket(host or "127.0.0.1", port) as listener:
+    with bound_socket(host or "127.0.0.1", 0) as listener:
         listener.listen()
+        port = listener.getsockname()[1]
         check = subprocess.Popen(script, env=environment(host=host, port=port))
-        listener.settimeout(30)
+        listener.settimeout(100)
         connection, _ = listener.accept()
         with connection:
             assert connection.recv(4096).startswith(b"GET /health HTTP/1.1")
             connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-        assert check.wait(30) == 0
+        assert check.wait(100) == 0
     assert (
         subprocess.run(script, env=environment(host=host, port=port), check=False, capture_output=True).returncode == 1
     )

@@ -172,6 +172,7 @@ print(peak * 1024)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_two_million_pairs_take_no_more_memory_than_the_bound(tmp_path: Path) -> None:
     peaks = []
     for pairs in (10_000, 2_000_000):  # all texts distinct: the worst case

@@ -33,7 +33,7 @@ def test_a_write_that_a_kill_cut_short_is_forgotten(tmp_path: Path, name: str, c
     np.testing.assert_array_equal(EmbeddingStore(tmp_path, dim=4).vectors()[2:], vectors(1, seed=2))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes=st.lists(st.integers(1, 40), max_size=12))
 def test_rows_follow_the_order_of_writing_however_it_was_cut(sizes: list[int], tmp_path_factory) -> None:
     store = EmbeddingStore(tmp_path_factory.mktemp("store"), dim=4)

@@ -11,7 +11,8 @@ import torch
 
 from tests.training.small_job import train_tiny
 
-pytestmark = pytest.mark.slow  # each test starts several processes, which take seconds to import torch
+# each test starts several processes, which take seconds to import torch
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,7 +22,7 @@ def start(out: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    errors = process.communicate(timeout=120)[1]
+    errors = process.communicate(timeout=250)[1]
     assert "Traceback" not in errors
     return process.returncode, errors
 
