@@ -77,7 +77,7 @@ class Translator:
     def translate(self, sentence: str) -> str:
         """The likeliest translation, its words and punctuation marks apart; a word that nothing is known of stays."""
         words = words_of(sentence)
-        # of so many words; by the last two words of the translation
+        # reached[n]: the best beginnings that cover the first n words, by their own last two words
         reached: list[dict[tuple[str, str], _Beginning]] = [{} for _ in range(len(words) + 1)]
         reached[0][START, START] = _Beginning(0.0)
         for start in range(len(words)):
