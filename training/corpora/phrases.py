@@ -89,7 +89,7 @@ class PhraseTable:
         return max(self._links[word, other] / max(self._of_source[word], 1), UNLINKED)
 
     def _given_target(self, word: str, other: str) -> float:
-        return max(self._links[word, other] / max(self._of_target[other], 1), UNLINKED)
+        return self._links[word, other] / max(self._of_target[other], 1)
 
 
 def phrase_pairs(links: set[Link], source_words: int, target_words: int) -> Iterator[tuple[Span, Span]]:
