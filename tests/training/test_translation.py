@@ -2,6 +2,7 @@ from itertools import product
 
 import pytest
 
+from tests.training.names import NAMES, cyrillic
 from training.corpora import translation
 from training.corpora.translation import Translator, stemmer
 
@@ -43,15 +44,14 @@ def test_the_more_fluent_of_two_counterparts_is_taken() -> None:
 def test_an_unknown_word_stays() -> None:
     assert translated("The zebra sleeps.").split()[-2:] == ["spí", "."]
     assert "zebra" in translated("The zebra sleeps.")
-    assert not Translator(PAIRS, "cs", ["zebra"]).knows("zebra")
-    assert Translator(PAIRS, "cs", ["horse"]).knows("horse")
+    assert Translator(PAIRS, "cs", ["zebra horse"]).known_share("zebra horse dog") == pytest.approx(2 / 3)
 
 
 def test_a_form_that_was_never_seen_is_found_by_its_stem() -> None:
     pairs = [("Horses", "Pferde")] * 3 + [("Horses", "Pferden")] * 2
     assert translated("horses", pairs, "de") == "pferde"
     assert translated("horse", pairs, "de") == "pferde"
-    assert Translator(pairs, "de", ["horse"]).knows("horse")
+    assert Translator(pairs, "de", ["horse"]).known_share("horse") == 1
 
 
 def test_a_language_without_a_stemmer_keeps_its_words_as_they_are() -> None:
@@ -81,5 +81,28 @@ def test_a_pair_with_a_very_long_side_is_not_learnt_from() -> None:
 @pytest.mark.parametrize("pairs", [[], [("", "")], [("lamp " * 61, "lampa " * 61)]])
 def test_a_translator_of_nothing_knows_nothing(pairs: list[tuple[str, str]]) -> None:
     translator = Translator(pairs, "cs", ["The lamp"])
-    assert not translator.knows("lamp")
+    assert translator.known_share("lamp") == 0
     assert translator.translate("The lamp") == "the lamp"
+
+
+def test_a_name_that_the_text_lacks_is_written_by_its_sound() -> None:
+    """In other letters, in one of several spellings that differ between sentences, but not between runs."""
+    pairs = [(f"{name} sleeps", f"{cyrillic(name)} спит") for name in NAMES]
+    sentences = [f"Mandela sleeps {count}" for count in range(20)]
+    translations = [Translator(pairs, "ru", sentences).translate(sentence) for sentence in sentences]
+    assert "мандела спит 1" in translations
+    assert not any("mandela" in translation for translation in translations)
+    assert translations == [Translator(pairs, "ru", sentences).translate(sentence) for sentence in sentences]
+    assert Translator(pairs, "ru", sentences).known_share("Mandela sleeps") == 1
+
+
+def test_what_is_no_name_stays() -> None:
+    pairs = [(f"{name} sleeps", f"{cyrillic(name)} спит") for name in NAMES]
+    translator = Translator(pairs, "ru", ["NATO and mandela sleeps", "El 747 sleeps"])
+    assert translator.translate("NATO and mandela sleeps") == "nato and mandela спит"
+    assert translator.translate("El 747 sleeps") == "el 747 спит"
+
+
+def test_names_stay_where_letters_are_the_same() -> None:
+    pairs = [(f"{name} sleeps", f"{name} spí") for name in NAMES]
+    assert Translator(pairs, "cs", ["Mandela sleeps"]).translate("Mandela sleeps") == "mandela spí"

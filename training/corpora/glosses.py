@@ -13,11 +13,11 @@ from pathlib import Path
 
 from training.corpora.config import CorpusConfig
 from training.corpora.readers import find_pair_file, read_pairs
-from training.corpora.translation import Translator, words_of
+from training.corpora.translation import Translator
 from training.corpora.tsv import Pair
 
 UNSPACED = ("ja", "km", "lo", "my", "th", "vi", "yue", "zh")  # no spaces between words, or (vi) between syllables
-MIN_TRANSLATED = 0.5  # of a sentence's words
+MIN_KNOWN = 0.5  # of a sentence's words
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,5 @@ class GlossSource:
             return
         translator = Translator(known, language, self.sentences)
         for sentence in self.sentences:
-            words = words_of(sentence)
-            if words and sum(map(translator.knows, words)) >= MIN_TRANSLATED * len(words):
+            if translator.known_share(sentence) >= MIN_KNOWN:
                 yield sentence, translator.translate(sentence)

@@ -1,4 +1,4 @@
-"""How likely words follow each other: three at a time, learnt from sentences. Knows nothing about translation.
+"""How likely words follow each other, learnt from sentences; or letters, from words. Knows nothing about translation.
 
 Interpolated Kneser-Ney with one discount for all orders (Chen and Goodman 1999, "An Empirical Study of Smoothing
 Techniques for Language Modeling", section 3).
@@ -8,44 +8,46 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 DISCOUNT = 0.75
 START, END = "<s>", "</s>"
 
 
 class LanguageModel:
-    """Trigrams of words."""
+    """n-grams of words.
 
-    def __init__(self, sentences: Iterable[Sequence[str]]) -> None:
-        trigrams = Counter(
-            trigram
-            for sentence in sentences
-            for words in [(START, START, *sentence, END)]
-            for trigram in zip(words, words[1:], words[2:], strict=False)
-        )
-        bigrams = Counter(trigram[1:] for trigram in trigrams)  # after how many different words each came
-        words = Counter(bigram[1:] for bigram in bigrams)
-        self._orders = [_Order(words), _Order(bigrams), _Order(trigrams)]
-        self._unseen = 1 / (len(words) + 1)
-        self._known: dict[tuple[str, str, str], float] = {}
+    Args: order: n, at least 1.
+    """
 
-    def log_probability(self, before: tuple[str, str], word: str) -> float:
-        """log p(word | the two words before it)."""
+    def __init__(self, sentences: Iterable[Sequence[str]], order: int = 3) -> None:
+        self.start = (START,) * (order - 1)  # what comes before the first word
+        counts = [Counter(ngram for sentence in sentences for ngram in _ngrams((*self.start, *sentence, END), order))]
+        while len(counts) < order:  # the shorter ones: after how many different words each came
+            counts.append(Counter(ngram[1:] for ngram in counts[-1]))
+        self._orders = [_Order(ngrams) for ngrams in reversed(counts)]
+        self._unseen = 1 / (len(counts[-1]) + 1)
+        self._known: dict[tuple[str, ...], float] = {}
+
+    def log_probability(self, before: tuple[str, ...], word: str) -> float:
+        """log p(word | the order - 1 words before it)."""
         key = (*before, word)
         if key not in self._known:
             probability = self._unseen
-            for order, ngram in zip(self._orders, (key[2:], key[1:], key), strict=True):
-                probability = order.interpolated(ngram, probability)
+            for length, order in enumerate(self._orders, 1):
+                probability = order.interpolated(key[-length:], probability)
             self._known[key] = math.log(probability)
         return self._known[key]
+
+
+def _ngrams(words: tuple[str, ...], order: int) -> Iterator[tuple[str, ...]]:
+    return (words[start : start + order] for start in range(len(words) - order + 1))
 
 
 class _Order:
     """n-grams of one length."""
 
-    def __init__(self, counts: Mapping[Any, int]) -> None:
+    def __init__(self, counts: Mapping[tuple[str, ...], int]) -> None:
         self._counts = counts
         self._totals = Counter[tuple[str, ...]]()  # of the n-grams that begin so
         self._kinds = Counter(ngram[:-1] for ngram in counts)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from training.corpora.alignment import Link
 
@@ -17,25 +18,32 @@ MAX_SOURCE_WORDS = 5
 MAX_TARGET_WORDS = 6
 CANDIDATES = 12  # of a source phrase
 DISCOUNT = 0.5  # of a count: a phrase that was seen once is worth little
-MIN_GIVEN_TARGET = 0.03  # p(source word | target word): lower, and a rare word stands for a frequent one by chance
 UNLINKED = 1e-4  # probability of a word beside a phrase that has none of its counterparts
-WEIGHTS = {"phrase": 1.0, "forth": 0.5, "back": 1.0, "word": 1.5}  # of the logarithms below, and for each target word
 
 Phrase = tuple[str, ...]
 Span = tuple[int, int]  # first position, position after the last
 Aligned = tuple[Sequence[str], Sequence[str], set[Link]]
 
 
+@dataclass(frozen=True)
+class Weights:
+    """What a phrase's score is made of: the sum of these, each times what it stands before."""
+
+    phrase: float = 1.0  # log p(target | source) by how often the phrases stood for each other
+    forth: float = 0.5  # log p(target word | source word), of each target word
+    back: float = 1.0  # log p(source word | target word), of each source word
+    word: float = 1.5  # the target's length, against the language model's liking for short sentences
+    min_back: float = 0.03  # p(source word | target word): lower, and a rare word stands for a frequent one by chance
+
+
 class PhraseTable:
     """The likeliest counterparts of source phrases, with a score.
-
-    The score is a weighted sum of log p(target | source) by how often the phrases stood for each other, of the words'
-    own probabilities both ways, and of the target's length, against the language model's liking for short sentences.
 
     Args: wanted: the source phrases that will be asked for; no others are kept.
     """
 
-    def __init__(self, aligned: Iterable[Aligned], wanted: set[Phrase]) -> None:
+    def __init__(self, aligned: Iterable[Aligned], wanted: set[Phrase], weights: Weights | None = None) -> None:
+        self._weights = weights or Weights()
         self._links = Counter[tuple[str, str]]()
         counts: defaultdict[Phrase, Counter[Phrase]] = defaultdict(Counter)
         for source, target, links in aligned:
@@ -54,6 +62,11 @@ class PhraseTable:
         """Scores and target phrases, best first; empty: it was never seen."""
         return self._found.get(source, [])
 
+    @property
+    def links(self) -> Mapping[tuple[str, str], int]:
+        """How often each source word was linked to each target word."""
+        return self._links
+
     def words_by(self, key: Callable[[str], str]) -> dict[str, str]:
         """What the source words that are the same by `key` most often stand for."""
         counts = Counter[tuple[str, str]]()
@@ -61,7 +74,7 @@ class PhraseTable:
             counts[key(word), other] += count
         found: dict[str, str] = {}
         for (word, other), count in counts.most_common():
-            if count >= MIN_GIVEN_TARGET * self._of_target[other]:
+            if count >= self._weights.min_back * self._of_target[other]:
                 found.setdefault(word, other)
         return found
 
@@ -75,14 +88,14 @@ class PhraseTable:
     def _score(self, source: Phrase, target: Phrase, probability: float) -> float:
         """Minus infinity: one of the source's words has no counterpart in the target."""
         back = [max(self._given_target(word, other) for other in target) for word in source]
-        if min(back) < MIN_GIVEN_TARGET:
+        if min(back) < self._weights.min_back:
             return -math.inf
         forth = [max(self._given_source(word, other) for word in source) for other in target]
         return (
-            WEIGHTS["phrase"] * math.log(probability)
-            + WEIGHTS["forth"] * sum(map(math.log, forth))
-            + WEIGHTS["back"] * sum(map(math.log, back))
-            + WEIGHTS["word"] * len(target)
+            self._weights.phrase * math.log(probability)
+            + self._weights.forth * sum(map(math.log, forth))
+            + self._weights.back * sum(map(math.log, back))
+            + self._weights.word * len(target)
         )
 
     def _given_source(self, word: str, other: str) -> float:
@@ -124,3 +137,10 @@ def _widened(low: int, high: int, sources_of: defaultdict[int, list[int]], targe
         start -= 1
         if start < 0 or sources_of[start]:
             return
+
+
+def phrases_of(words: Sequence[str]) -> Iterator[Phrase]:
+    """All phrases of a source."""
+    for start in range(len(words)):
+        for end in range(start + 1, min(start + MAX_SOURCE_WORDS, len(words)) + 1):
+            yield tuple(words[start:end])

@@ -1,31 +1,32 @@
 """Translates English sentences by phrases, learnt from parallel text of any size. Lower case; word order stays English.
 
 Koehn, Och and Marcu 2003 without reordering: what a translation's words are matters to a mean-pooled encoder more than
-where they stand.
+where they stand. Names that the text lacks are written by their sound where the language has other letters.
 """
 
 from __future__ import annotations
 
 import functools
-import heapq
+import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import snowballstemmer
 from tokenizers import pre_tokenizers  # type: ignore[import-untyped]
 
 from training.corpora.alignment import Words, align
-from training.corpora.language_model import END, START, LanguageModel
-from training.corpora.phrases import MAX_SOURCE_WORDS, Phrase, PhraseTable
+from training.corpora.language_model import LanguageModel
+from training.corpora.phrases import Phrase, PhraseTable, phrases_of
+from training.corpora.search import Candidate, likeliest
+from training.corpora.transliteration import Transliterator, has_sound
 from training.corpora.tsv import Pair
 
 MAX_PAIRS = 60_000  # that are learnt from; more changes frequent words little
 MAX_CELLS = 10_000_000  # of these pairs, the first: 90 bytes each while their words are aligned
 MAX_WORDS = 60  # of a side; a pair with a longer one is not learnt from
-BEAM = 20  # beginnings of a translation that are gone on with
 FLUENCY = 0.6  # weight of the language model's log probability
 UNKNOWN = -8.0  # score of a word that no phrase has
+SPELLINGS = 5  # of a name in another script
 STEMMERS = {  # Snowball's, by language code; without one, words of the other side stay as they are
     "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
     "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian", "fi": "finnish", "fr": "french", "ga": "irish",
@@ -36,22 +37,6 @@ STEMMERS = {  # Snowball's, by language code; without one, words of the other si
 WORDS = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
 
 
-@dataclass(frozen=True)
-class _Beginning:
-    """Of a translation: its score, and the phrase that it ends with after another beginning."""
-
-    score: float
-    phrase: Phrase = ()
-    before: _Beginning | None = None
-
-    def words(self) -> list[str]:
-        phrases, beginning = [self.phrase], self.before
-        while beginning:
-            phrases.append(beginning.phrase)
-            beginning = beginning.before
-        return [word for phrase in reversed(phrases) for word in phrase]
-
-
 class Translator:
     """From English into one language.
 
@@ -59,7 +44,7 @@ class Translator:
           sentences: that will be translated; only their phrases are kept.
     """
 
-    def __init__(self, pairs: Sequence[Pair], language: str, sentences: Iterable[str]) -> None:
+    def __init__(self, pairs: Sequence[Pair], language: str, sentences: Sequence[str]) -> None:
         sides = [(words_of(english), words_of(other)) for english, other in pairs[:MAX_PAIRS]]
         sides = [(left, right) for left, right in sides if 0 < len(left) <= MAX_WORDS and 0 < len(right) <= MAX_WORDS]
         cells = np.cumsum([(len(left) + 1) * (len(right) + 1) for left, right in sides])
@@ -69,36 +54,38 @@ class Translator:
             _numbered([map(self._stem, left) for left, _ in sides]),
             _numbered([map(stem_other, right) for _, right in sides]),
         )
-        wanted = {phrase for sentence in sentences for phrase in _phrases_of(words_of(sentence))}
+        wanted = {phrase for sentence in sentences for phrase in phrases_of(words_of(sentence))}
         self._table = PhraseTable(((*side, link) for side, link in zip(sides, links, strict=True)), wanted)
         self._by_stem = self._table.words_by(self._stem)
         self._model = LanguageModel(right for _, right in sides)
+        names = {name for sentence in sentences for name in names_of(sentence) if not self._knows(name)}
+        transliterator = Transliterator(self._table.links, names)
+        self._spellings = {name: transliterator.spellings(name, SPELLINGS) for name in sorted(names)}
 
     def translate(self, sentence: str) -> str:
-        """The likeliest translation, its words and punctuation marks apart; a word that nothing is known of stays."""
-        words = words_of(sentence)
-        # reached[n]: the best beginnings that cover the first n words, by their own last two words
-        reached: list[dict[tuple[str, str], _Beginning]] = [{} for _ in range(len(words) + 1)]
-        reached[0][START, START] = _Beginning(0.0)
-        for start in range(len(words)):
-            best = heapq.nlargest(BEAM, reached[start].items(), key=lambda item: item[1].score)
-            for end in range(start + 1, min(start + MAX_SOURCE_WORDS, len(words)) + 1):
-                for score, phrase in self._candidates(tuple(words[start:end])):
-                    for last, beginning in best:
-                        total = beginning.score + score
-                        for word in (*phrase, END) if end == len(words) else phrase:
-                            total += FLUENCY * self._model.log_probability(last, word)
-                            last = last[1], word
-                        other = reached[end].get(last)
-                        if other is None or total > other.score:
-                            reached[end][last] = _Beginning(total, phrase, beginning)
-        return " ".join(max(reached[-1].values(), key=lambda beginning: beginning.score).words())
+        """The likeliest translation, its words and punctuation marks apart.
 
-    def knows(self, word: str) -> bool:
+        A name that no phrase has is written by its sound; another word that nothing is known of stays.
+        """
+        draw = random.Random(sentence)  # so that a name's spellings take turns, and are the same in each run
+        source = [self._written(word, draw) for word in words_of(sentence)]
+        ((_, words),) = likeliest(source, self._candidates, self._model, FLUENCY)
+        return " ".join(words)
+
+    def known_share(self, sentence: str) -> float:
+        """Of a sentence's words: which have a counterpart, or are names that can be written by their sound."""
+        words = words_of(sentence)
+        return sum(self._knows(word) or bool(self._spellings.get(word)) for word in words) / max(len(words), 1)
+
+    def _written(self, word: str, draw: random.Random) -> str:
+        spellings = self._spellings.get(word)
+        return draw.choices(list(spellings), list(spellings.values()))[0] if spellings else word
+
+    def _knows(self, word: str) -> bool:
         """Whether a lower-case English word, or one of its stem, has a counterpart."""
         return bool(self._table[word,]) or self._stem(word) in self._by_stem
 
-    def _candidates(self, phrase: Phrase) -> Sequence[tuple[float, Phrase]]:
+    def _candidates(self, phrase: Phrase) -> Sequence[Candidate]:
         found = self._table[phrase]
         if found or len(phrase) > 1:
             return found
@@ -108,6 +95,12 @@ class Translator:
 def words_of(text: str) -> list[str]:
     """Lower-case words and punctuation marks."""
     return [word for word, _ in WORDS.pre_tokenize_str(text.lower())]
+
+
+def names_of(text: str) -> list[str]:
+    """Lower-case words that begin with a capital and go on without, and can be written by their sound."""
+    words = (word for word, _ in WORDS.pre_tokenize_str(text))
+    return [word.lower() for word in words if word[0].isupper() and not word.isupper() and has_sound(word)]
 
 
 def stemmer(language: str) -> Callable[[str], str]:
@@ -120,9 +113,3 @@ def _numbered(sentences: Iterable[Iterable[str]]) -> list[Words]:
     """Each word by its number, from 1 on."""
     numbers: dict[str, int] = {}
     return [np.array([numbers.setdefault(word, len(numbers) + 1) for word in words]) for words in sentences]
-
-
-def _phrases_of(words: Sequence[str]) -> Iterable[Phrase]:
-    for start in range(len(words)):
-        for end in range(start + 1, min(start + MAX_SOURCE_WORDS, len(words)) + 1):
-            yield tuple(words[start:end])
