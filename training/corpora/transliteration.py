@@ -129,9 +129,8 @@ def has_sound(word: str) -> bool:
 
 
 def _is_other(word: str) -> bool:
-    return len(word) > 1 and not any(
-        unicodedata.name(letter, "LATIN").startswith(("LATIN", "DIGIT")) for letter in word
-    )
+    """Whether a word has no Latin letter and no digit of ours."""
+    return len(word) > 1 and not any(letter.isascii() or "LATIN" in unicodedata.name(letter, "") for letter in word)
 
 
 def _letters(word: str) -> str:
