@@ -16,6 +16,13 @@ def test_what_may_follow_adds_up_to_one(before: tuple[str, str]) -> None:
     assert sum(math.exp(model.log_probability(before, word)) for word in [*WORDS, END, "zebra"]) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("order", [1, 2, 5])
+def test_so_it_does_whatever_the_order(order: int) -> None:
+    model = LanguageModel(SENTENCES, order)
+    before = (START, START, "the", "dog")[5 - order :]
+    assert sum(math.exp(model.log_probability(before, word)) for word in [*WORDS, END, "zebra"]) == pytest.approx(1)
+
+
 def test_what_was_seen_is_likelier_than_what_was_not() -> None:
     model = LanguageModel(SENTENCES)
     chances = [model.log_probability(("the", "dog"), word) for word in ("sleeps", "home", "zebra")]

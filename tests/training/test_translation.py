@@ -85,24 +85,36 @@ def test_a_translator_of_nothing_knows_nothing(pairs: list[tuple[str, str]]) -> 
     assert translator.translate("The lamp") == "the lamp"
 
 
+def russian(name: str) -> str:
+    """With the other "e" of Cyrillic in some names."""
+    return cyrillic(name).replace("е", "э") if set("ou") & set(name.lower()) else cyrillic(name)
+
+
+RUSSIAN = [(f"{name} sleeps", f"{russian(name)} спит") for name in NAMES]
+
+
 def test_a_name_that_the_text_lacks_is_written_by_its_sound() -> None:
     """In other letters, in one of several spellings that differ between sentences, but not between runs."""
-    pairs = [(f"{name} sleeps", f"{cyrillic(name)} спит") for name in NAMES]
     sentences = [f"Mandela sleeps {count}" for count in range(20)]
-    translations = [Translator(pairs, "ru", sentences).translate(sentence) for sentence in sentences]
-    assert "мандела спит 1" in translations
-    assert not any("mandela" in translation for translation in translations)
-    assert translations == [Translator(pairs, "ru", sentences).translate(sentence) for sentence in sentences]
-    assert Translator(pairs, "ru", sentences).known_share("Mandela sleeps") == 1
+    translator = Translator(RUSSIAN, "ru", sentences)
+    names = [translator.translate(sentence).split()[0] for sentence in sentences]
+    assert set(names) == {"мандела", "мандэла"}
+    assert "".join("э" if "э" in name else "е" for name in names) == "ееееееееэееээееееэее"  # in each process
+    assert translator.known_share("Mandela sleeps") == 1
 
 
 def test_what_is_no_name_stays() -> None:
-    pairs = [(f"{name} sleeps", f"{cyrillic(name)} спит") for name in NAMES]
-    translator = Translator(pairs, "ru", ["NATO and mandela sleeps", "El 747 sleeps"])
-    assert translator.translate("NATO and mandela sleeps") == "nato and mandela спит"
-    assert translator.translate("El 747 sleeps") == "el 747 спит"
+    """What has no capital more often than it has one; a word all of capitals; a word of two letters."""
+    sentences = ["NATO sleeps", "El Marano sleeps", "Zorilla sleeps", "a zorilla sleeps"]
+    translator = Translator(RUSSIAN, "ru", sentences)
+    assert [translator.translate(sentence) for sentence in sentences] == [
+        "nato спит",
+        "el марано спит",
+        "zorilla спит",
+        "a zorilla спит",
+    ]
 
 
 def test_names_stay_where_letters_are_the_same() -> None:
-    pairs = [(f"{name} sleeps", f"{name} spí") for name in NAMES]
-    assert Translator(pairs, "cs", ["Mandela sleeps"]).translate("Mandela sleeps") == "mandela spí"
+    czech = [(f"{name} sleeps", f"{name.replace('k', 'c').replace('a', 'á')} spí") for name in NAMES]
+    assert Translator(czech, "cs", ["Mandela sleeps"]).translate("Mandela sleeps") == "mandela spí"

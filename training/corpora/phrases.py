@@ -27,13 +27,15 @@ Aligned = tuple[Sequence[str], Sequence[str], set[Link]]
 
 @dataclass(frozen=True)
 class Weights:
-    """What a phrase's score is made of: the sum of these, each times what it stands before."""
+    """What a phrase's score is made of: the sum of all but the last, each times what it stands before."""
 
     phrase: float = 1.0  # log p(target | source) by how often the phrases stood for each other
     forth: float = 0.5  # log p(target word | source word), of each target word
     back: float = 1.0  # log p(source word | target word), of each source word
     word: float = 1.5  # the target's length, against the language model's liking for short sentences
-    min_back: float = 0.03  # p(source word | target word): lower, and a rare word stands for a frequent one by chance
+    min_back: float = (
+        0.03  # least p(source word | target word): lower, and a rare word stands for a frequent one by chance
+    )
 
 
 class PhraseTable:
@@ -42,7 +44,7 @@ class PhraseTable:
     Args: wanted: the source phrases that will be asked for; no others are kept.
     """
 
-    def __init__(self, aligned: Iterable[Aligned], wanted: set[Phrase], weights: Weights | None = None) -> None:
+    def __init__(self, aligned: Iterable[Aligned], wanted: set[Phrase], *, weights: Weights | None = None) -> None:
         self._weights = weights or Weights()
         self._links = Counter[tuple[str, str]]()
         counts: defaultdict[Phrase, Counter[Phrase]] = defaultdict(Counter)

@@ -1,6 +1,6 @@
 """The likeliest ways to put a sequence together from phrases. Knows neither words nor letters.
 
-From left to right, without reordering; beginnings that end alike are one, the best (Koehn 2004, "Pharaoh").
+From left to right, without reordering; of beginnings that end alike the best goes on (Koehn 2004, "Pharaoh").
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ Candidate = tuple[float, Phrase]  # score, target phrase
 
 @dataclass(frozen=True)
 class _Beginning:
-    """Of a target: its score, and the phrase that it ends with after another beginning."""
+    """Of a target: its score, what the model asks for of it, and the phrase that it ends with after another."""
 
     score: float
+    last: Phrase
     phrase: Phrase = ()
     before: _Beginning | None = None
 
@@ -36,6 +37,7 @@ class _Beginning:
 def likeliest(
     source: Sequence[str],
     candidates: Callable[[Phrase], Sequence[Candidate]],
+    *,
     model: LanguageModel,
     fluency: float,
     count: int = 1,
@@ -44,28 +46,24 @@ def likeliest(
 
     Args: candidates: of a source phrase; a phrase of one word has at least one.
           fluency: weight of the model's log probability beside the candidates' scores.
+          count: more than one is for short sources, whose beginnings are all told apart.
     """
-    # reached[n]: the best beginnings that cover the first n words, by what the model asks for of them
+    # reached[n]: the best beginnings that cover the first n words
     reached: list[dict[Phrase, _Beginning]] = [{} for _ in range(len(source) + 1)]
-    reached[0][model.start] = _Beginning(0.0)
-    whole = [] if source else [_Beginning(0.0)]
+    reached[0][()] = _Beginning(0.0, model.start)
     for start in range(len(source)):
-        best = heapq.nlargest(BEAM, reached[start].items(), key=lambda item: item[1].score)
+        best = heapq.nlargest(BEAM, reached[start].values(), key=lambda beginning: beginning.score)
         for end in range(start + 1, min(start + MAX_SOURCE_WORDS, len(source)) + 1):
             for score, phrase in candidates(tuple(source[start:end])):
-                for last, beginning in best:
-                    total = beginning.score + score
+                for before in best:
+                    total, last = before.score + score, before.last
                     for word in (*phrase, END) if end == len(source) else phrase:
                         total += fluency * model.log_probability(last, word)
                         last = (*last[1:], word)
-                    other = reached[end].get(last)
-                    if end == len(source):
-                        whole.append(_Beginning(total, phrase, beginning))
-                    elif other is None or total > other.score:
-                        reached[end][last] = _Beginning(total, phrase, beginning)
-    found: dict[Phrase, float] = {}
-    for beginning in sorted(whole, key=lambda beginning: -beginning.score):
-        if len(found) == count:
-            break
-        found.setdefault(beginning.words(), beginning.score)
-    return [(score, phrase) for phrase, score in found.items()]
+                    beginning = _Beginning(total, last, phrase, before)
+                    alike = last if count == 1 else beginning.words()
+                    other = reached[end].get(alike)
+                    if other is None or total > other.score:
+                        reached[end][alike] = beginning
+    whole = heapq.nlargest(count, reached[-1].values(), key=lambda beginning: beginning.score)
+    return [(beginning.score, beginning.words()) for beginning in whole]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -58,7 +59,7 @@ class Translator:
         self._table = PhraseTable(((*side, link) for side, link in zip(sides, links, strict=True)), wanted)
         self._by_stem = self._table.words_by(self._stem)
         self._model = LanguageModel(right for _, right in sides)
-        names = {name for sentence in sentences for name in names_of(sentence) if not self._knows(name)}
+        names = {name for name in names_in(sentences) if not self._knows(name)}
         transliterator = Transliterator(self._table.links, names)
         self._spellings = {name: transliterator.spellings(name, SPELLINGS) for name in sorted(names)}
 
@@ -67,9 +68,9 @@ class Translator:
 
         A name that no phrase has is written by its sound; another word that nothing is known of stays.
         """
-        draw = random.Random(sentence)  # so that a name's spellings take turns, and are the same in each run
+        draw = random.Random(sentence)  # of a name's spellings, the same in each run
         source = [self._written(word, draw) for word in words_of(sentence)]
-        ((_, words),) = likeliest(source, self._candidates, self._model, FLUENCY)
+        ((_, words),) = likeliest(source, self._candidates, model=self._model, fluency=FLUENCY)
         return " ".join(words)
 
     def known_share(self, sentence: str) -> float:
@@ -97,10 +98,14 @@ def words_of(text: str) -> list[str]:
     return [word for word, _ in WORDS.pre_tokenize_str(text.lower())]
 
 
-def names_of(text: str) -> list[str]:
-    """Lower-case words that begin with a capital and go on without, and can be written by their sound."""
-    words = (word for word, _ in WORDS.pre_tokenize_str(text))
-    return [word.lower() for word in words if word[0].isupper() and not word.isupper() and has_sound(word)]
+def names_in(sentences: Iterable[str]) -> set[str]:
+    """Words, lower case, that most often begin with a capital, and can be written by their sound; not NATO."""
+    capitals = Counter[str]()
+    for sentence in sentences:
+        for word, _ in WORDS.pre_tokenize_str(sentence):
+            if has_sound(word):
+                capitals[word.lower()] += 1 if word[0].isupper() and not word.isupper() else -1
+    return {word for word, more in capitals.items() if more > 0}
 
 
 def stemmer(language: str) -> Callable[[str], str]:

@@ -2,8 +2,9 @@
 
 Which of them sound alike nobody says. Letters are linked in all, the words whose letters go together better than by
 chance are kept, and again (after Sajjad, Fraser and Schmid 2012, "A Statistical Model for Unsupervised and
-Semi-supervised Transliteration Mining"). What is left teaches a translator of letters, as Durrani et al. (2014,
-"Integrating an Unsupervised Transliteration Model into Statistical Machine Translation") have it.
+Semi-supervised Transliteration Mining"; differs: no mixture of two models, but a threshold). What is left teaches a
+translator of letters, as Durrani et al. (2014, "Integrating an Unsupervised Transliteration Model into Statistical
+Machine Translation") have it.
 """
 
 from __future__ import annotations
@@ -48,22 +49,27 @@ class Transliterator:
     def __init__(self, links: Mapping[WordPair, int], names: Iterable[str]) -> None:
         alike = sounding_alike(_candidates(links))
         self._has_learnt = len(alike) >= MIN_ALIKE
-        short = [pair for pair in alike if len(pair[0]) <= MAX_LETTERS]
-        aligned = ((*pair, linked) for pair, linked in zip(short, _letter_links(short), strict=True))
+        aligned = ((*pair, linked) for pair, linked in zip(alike, _letter_links(alike), strict=True))
         wanted = {phrase for name in names for phrase in phrases_of(name)}
-        self._table = PhraseTable(aligned, wanted, WEIGHTS)
+        self._table = PhraseTable(aligned, wanted, weights=WEIGHTS)
         self._model = LanguageModel(dict.fromkeys(_letters(other) for _, other in links if _is_other(other)), ORDER)
 
     def spellings(self, name: str, count: int) -> dict[str, float]:
         """The likeliest ways to write a lower-case name, at most `count`, each with its weight; the best has 1.
 
-        None where the language has too few names to learn from.
+        Empty where too few names teach the language's letters, or none of them has one of this name's.
         """
         if not self._has_learnt:
             return {}
-        found = likeliest(name, lambda letters: self._table[letters] or _as_it_is(letters), self._model, FLUENCY, count)
+        found = likeliest(name, self._candidates, model=self._model, fluency=FLUENCY, count=count)
         best, _ = found[0]
-        return {unicodedata.normalize("NFC", "".join(letters)): math.exp(score - best) for score, letters in found}
+        weights: dict[str, float] = {}
+        for score, letters in found:
+            weights.setdefault(unicodedata.normalize("NFC", "".join(letters)), math.exp(score - best))
+        return {} if any(letter.isascii() for letter in next(iter(weights))) else weights
+
+    def _candidates(self, letters: Phrase) -> Sequence[Candidate]:
+        return self._table[letters] or ([(UNKNOWN, letters)] if len(letters) == 1 else [])
 
 
 def sounding_alike(candidates: Sequence[WordPair]) -> list[WordPair]:
@@ -108,7 +114,7 @@ def _places(word: str) -> NDArray[np.float64]:
 
 
 def _candidates(links: Mapping[WordPair, int]) -> list[WordPair]:
-    """Counterparts that are frequent ones, of letters in two scripts."""
+    """Counterparts that are frequent ones, in letters of two scripts, and short."""
     of_english, of_other = Counter[str](), Counter[str]()
     for (english, other), count in links.items():
         of_english[english] += count
@@ -118,6 +124,7 @@ def _candidates(links: Mapping[WordPair, int]) -> list[WordPair]:
         for (english, other), count in links.items()
         if has_sound(english)
         and _is_other(other)
+        and max(len(english), len(other)) <= MAX_LETTERS
         and count >= MIN_SHARE * of_english[english]
         and count >= MIN_SHARE_BACK * of_other[other]
     ]
@@ -129,7 +136,7 @@ def has_sound(word: str) -> bool:
 
 
 def _is_other(word: str) -> bool:
-    """Whether a word has no Latin letter and no digit of ours."""
+    """Whether a word has two letters or more, and none that is Latin or ASCII."""
     return len(word) > 1 and not any(letter.isascii() or "LATIN" in unicodedata.name(letter, "") for letter in word)
 
 
@@ -141,7 +148,3 @@ def _letters(word: str) -> str:
 def _letter_links(pairs: Sequence[WordPair]) -> Iterable[set[Link]]:
     sides = [[np.array([ord(letter) for letter in word]) for word in side] for side in zip(*pairs, strict=True)]
     return align(*sides) if sides else []
-
-
-def _as_it_is(letters: Phrase) -> list[Candidate]:
-    return [(UNKNOWN, letters)] if len(letters) == 1 else []
