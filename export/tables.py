@@ -5,6 +5,7 @@ V rows of a table, B its width, G blocks of a row
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -88,6 +89,24 @@ def pack_pairs(code_VN: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     """Two 4-bit codes a byte, the first in the low half; an odd last one beside a zero: (V, N) -> (V, ceil(N / 2))."""
     even_VN = np.pad(code_VN, ((0, 0), (0, code_VN.shape[1] % 2)))
     return np.bitwise_or(even_VN[:, 0::2], np.left_shift(even_VN[:, 1::2], 4), dtype=np.uint8)
+
+
+def restore_table(name: str, array: Mapping[str, npt.NDArray[np.generic]]) -> npt.NDArray[np.float32]:
+    """The table `name` from the tensors that `quantise_tables` put in its place: (V, B) float32."""
+    if f"{name}_row_int8" in array:
+        values_VB, scale_V1 = array[f"{name}_row_int8"], array[f"{name}_row_scale"]
+        return values_VB.astype(np.float32) * scale_V1.astype(np.float32)
+    scale_VG = array[f"{name}_block_scale"].astype(np.float32)
+    zero_VG = unpack_pairs(array[f"{name}_block_zero_points"])[:, : scale_VG.shape[1]]
+    code_VB = unpack_pairs(array[f"{name}_block_codes"])
+    block_VGS = code_VB.reshape(*scale_VG.shape, BLOCK_SIZE).astype(np.float32)
+    return ((block_VGS - zero_VG[..., None]) * scale_VG[..., None]).reshape(code_VB.shape)
+
+
+def unpack_pairs(packed_VN: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    """What `pack_pairs` packed: (V, N) -> (V, 2 N)."""
+    packed = packed_VN.astype(np.uint8)
+    return np.stack([packed & LEVELS, packed >> 4], axis=2).reshape(len(packed), -1)
 
 
 def _row_tensors(name: str, table_VB: npt.NDArray[np.float32]) -> list[TensorProto]:

@@ -1,0 +1,101 @@
+import shutil
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from export.__main__ import main as export
+from export.restore import main
+from service.artifact import load_manifest, load_parity
+from tests.export.checkpoints import PARITY_TEXTS, save_student, write_record
+from training.config import StudentConfig
+from training.sentence import SentenceEncoder
+from training.stages.shrink import student_from_assistant
+from training.stages.start import assistant_from_base
+
+DEFAULT = Path(__file__).parents[2] / "models" / "default"
+TEXTS = [text for texts in PARITY_TEXTS.values() for text in texts]
+
+
+def vectors(artifact: Path) -> npt.NDArray[np.float64]:
+    """The unit vectors of the parity pack."""
+    return np.array(load_parity(artifact, load_manifest(artifact)).embeddings)
+
+
+def test_an_fp32_student_is_itself_again_with_its_recurrences_written_out(
+    student_artifact: Path, tmp_path: Path
+) -> None:
+    assert main([str(student_artifact), "--out", str(tmp_path / "out")]) == 0
+    restored = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert restored[0].auto_model.config.num_hidden_layers == 2
+    assert restored.max_seq_length == 32
+    texts = load_parity(student_artifact, load_manifest(student_artifact)).texts
+    np.testing.assert_allclose(restored.encode(list(texts)), vectors(student_artifact), atol=1e-5)
+
+
+@pytest.mark.parametrize("word_bits", ["8", "4"])
+def test_int8_with_fixed_steps_is_restored_but_for_what_it_rounded(tmp_path: Path, word_bits: str) -> None:
+    checkpoint, artifact, out = (tmp_path / name for name in ("checkpoint", "artifact", "out"))
+    save_student(checkpoint, layers=2, width=32)
+    write_record(checkpoint, calibration_texts=TEXTS)
+    assert export(["--checkpoint", str(checkpoint), "--out", str(artifact), "--word-bits", word_bits]) == 0
+    assert load_manifest(artifact).activations == "static"
+    assert main([str(artifact), "--out", str(out)]) == 0
+    trained = SentenceTransformer(str(checkpoint), device="cpu")[0].auto_model.state_dict()
+    restored = SentenceTransformer(str(out), device="cpu")[0].auto_model.state_dict()
+    name = "encoder.layer.1.output.dense.weight"
+    matrix = trained[f"body.{name}"]
+    assert (restored[name] - matrix).abs().max() < 0.02 * matrix.abs().max()
+    table, projection = (trained[f"body.embeddings.word_embeddings.{part}.weight"] for part in ("table", "projection"))
+    words = restored["embeddings.word_embeddings.weight"]
+    assert torch.cosine_similarity(words[1000:1100], (table @ projection.T)[1000:1100]).min() > 0.98
+
+
+def test_training_goes_on_where_the_bundled_model_is(tmp_path: Path) -> None:
+    assert main([str(DEFAULT), "--out", str(tmp_path / "out")]) == 0
+    restored = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assistant = assistant_from_base(restored, restored, pad_id=restored.tokenizer.pad_token_id, seed=1)
+    frequency_V = np.ones(len(restored.tokenizer), dtype=np.int64)
+    student = student_from_assistant(assistant, StudentConfig(96, unit_layers=6, recurrences=1), frequency_V, seed=1)
+    texts = load_parity(DEFAULT, load_manifest(DEFAULT)).texts
+    cosines = (encode(student.eval(), restored, texts) * vectors(DEFAULT)).sum(axis=1)
+    assert cosines.min() > 0.99
+
+
+def encode(student: SentenceEncoder, tokens: SentenceTransformer, texts: tuple[str, ...]) -> npt.NDArray[np.float64]:
+    """Unit vectors."""
+    with torch.no_grad():
+        batches = [tokens.tokenizer([text], truncation=True, return_tensors="pt") for text in texts]
+        found = [student(batch["input_ids"], batch["attention_mask"]) for batch in batches]
+    return torch.cat(found).double().numpy()
+
+
+def test_int8_with_steps_found_in_each_pass_is_refused(
+    minilm_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(minilm_artifact), "--out", str(tmp_path / "out")]) == 2
+    assert "only fixed steps and fp32 can be restored" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_artifact_is_refused(
+    student_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = shutil.copytree(student_artifact, tmp_path / "damaged")
+    content = bytearray((damaged / "model.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (damaged / "model.onnx").write_bytes(content)
+    assert main([str(damaged), "--out", str(tmp_path / "out")]) == 2
+    assert "model.onnx" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_there_is_left_alone(
+    student_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kept").write_text("mine", encoding="utf-8")
+    assert main([str(student_artifact), "--out", str(tmp_path)]) == 2
+    assert "exists; choose another --out" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
