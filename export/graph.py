@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from export.errors import BadCheckpoint
+from export.unpadded import unpadded
 
 POOLING_MODES = ("mean", "cls")
 
@@ -43,6 +44,7 @@ class SentenceGraph(nn.Module):
         self.config = body.config  # optimum reads the vocabulary size from it
         self.pooling = pooling
         self.tail = tail
+        self.unpadded = unpadded(body)
         self.has_token_types = "token_type_ids" in inspect.signature(body.forward).parameters
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -51,16 +53,21 @@ class SentenceGraph(nn.Module):
         Args:    input_ids: (B, L) int64.  attention_mask: (B, L) int64, 1 = token, 0 = padding.
         Returns: (B, D) float32, norm 1.
         """
-        extra = {"token_type_ids": torch.zeros_like(input_ids)} if self.has_token_types else {}
-        hidden_BLH = self.body(input_ids=input_ids, attention_mask=attention_mask, **extra).last_hidden_state
+        hidden_BLH = self._hidden(input_ids, attention_mask)
         pooled_BH = _mean(hidden_BLH, attention_mask) if self.pooling == "mean" else hidden_BLH[:, 0]
         embedding_BD: Tensor = self.tail(pooled_BH)
         return embedding_BD
 
+    def _hidden(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
+        if self.unpadded is not None:
+            return self.unpadded(input_ids, attention_mask)
+        extra = {"token_type_ids": torch.zeros_like(input_ids)} if self.has_token_types else {}
+        return self.body(input_ids=input_ids, attention_mask=attention_mask, **extra).last_hidden_state
+
     @property
     def parameter_count(self) -> int:
         """Parameters, each shared one counted once."""
-        return sum(parameter.numel() for parameter in self.parameters())
+        return sum(parameter.numel() for part in (self.body, self.tail) for parameter in part.parameters())
 
 
 def _mean(hidden_BLH: Tensor, attention_mask: Tensor) -> Tensor:

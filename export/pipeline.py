@@ -32,7 +32,7 @@ from export.quantize import quantise
 from export.sts import check_rankable, read_sts
 from export.tables import TableBits
 from export.texts import read_texts
-from service.artifact import MODEL_FILE, SCHEMA_VERSION, Activations, Manifest
+from service.artifact import MODEL_FILE, SCHEMA_VERSION, Activations, Manifest, Padding
 from service.version import VERSION
 
 Precision = Literal["int8", "fp32"]
@@ -69,6 +69,7 @@ class MeasuredGraph:
     fidelity: Fidelity
     loss: Int8Loss | None  # None: fp32
     activations: Activations = "dynamic"
+    padding: Padding = "computed"
 
     def figures(self) -> dict[str, float | None]:
         """Everything measured, under the names that the manifest has."""
@@ -107,7 +108,8 @@ def _fp32_graph(
     fidelity = measure_fidelity(torch_embeddings(checkpoint, texts), encoder.embed(texts))
     progress(f"fp32: lowest cosine to torch {fidelity.min_cosine_to_torch:.7f} over {fidelity.parity_texts} texts")
     check_fidelity(fidelity, limits)
-    return MeasuredGraph(path, encoder, parameters, fidelity, loss=None)
+    padding: Padding = "computed" if graph.unpadded is None else "skipped"
+    return MeasuredGraph(path, encoder, parameters, fidelity, loss=None, padding=padding)
 
 
 def _int8_graph(
@@ -174,6 +176,7 @@ def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ..
         created_by=f"crosslet {VERSION}",
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         activations=graph.activations,
+        padding=graph.padding,
     )
     card = model_card(manifest, model_bytes=graph.path.stat().st_size)
     return Bundle(graph.path, checkpoint.tokenizer, parity, card, manifest)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,14 @@ from service.errors import ArtifactError
 
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float32]
-LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+PRODUCTS = [  # of a layer, in order; the first is of three matrices
+    ["attention.self.query", "attention.self.key", "attention.self.value"],
+    ["attention.output.dense"],
+    ["intermediate.dense"],
+    ["output.dense"],
+]
+MOVES = {"Add", "Gather", "Reshape", "Split"}  # what lies between a product and its parts
+NORMS = ["output", "attention.output"]  # by whether a norm's number is odd
 SPECIAL_TOKENS = {  # as BERT and as SentencePiece's users write them
     "pad_token": ("[PAD]", "<pad>"),
     "unk_token": ("[UNK]", "<unk>"),
@@ -48,14 +56,14 @@ SPECIAL_TOKENS = {  # as BERT and as SentencePiece's users write them
 class Weights:
     """What a graph holds.
 
-    parameters: by the names that they had in torch, without what wraps the body.
-    recurrences: how often the layers are applied.  heads: of each layer's attention.
+    state: by the names that `BertModel` has; recurrences written out as layers.
+    heads: of each layer's attention.  epsilon: of each LayerNorm.  head: after the pooling, or None.
     """
 
-    parameters: Mapping[str, Floats]
-    recurrences: int
+    state: dict[str, Floats]
     heads: int
-    epsilon: float  # of each LayerNorm
+    epsilon: float
+    head: tuple[Floats, Floats] | None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,10 +98,10 @@ def restore(artifact: Path, out: Path) -> None:
     verify_files(artifact, manifest)
     weights = read_weights(onnx.load(artifact / MODEL_FILE))
     tokenizer = _tokenizer(artifact / TOKENIZER_FILE, max_length=manifest.max_length)
-    body = _body(weights, pad_id=int(tokenizer.pad_token_id or 0))
+    body, head = _body(weights, pad_id=int(tokenizer.pad_token_id or 0)), _head(weights)
     parity = load_parity(artifact, manifest)
     with torch.no_grad():
-        lowest = _lowest_cosine(body, _head(weights), parity)
+        lowest = _lowest_cosine(body, head, parity)
     say(f"lowest cosine to the artifact's vectors {lowest:.4f} over {len(parity.texts)} texts")
     if lowest < parity.min_cosine:
         raise Refused(
@@ -103,119 +111,123 @@ def restore(artifact: Path, out: Path) -> None:
     tokenizer.save_pretrained(out)
     modules: list[nn.Module] = [Transformer(str(out), max_seq_length=manifest.max_length)]
     modules.append(Pooling(body.config.hidden_size, pooling_mode="mean"))
-    if (head := _head(weights)) is not None:
-        modules.append(_dense(head))
-    SentenceTransformer(modules=[*modules, Normalize()], device="cpu").save(str(out), create_model_card=False)
+    modules += [Normalize()] if head is None else [head, Normalize()]
+    SentenceTransformer(modules=modules, device="cpu").save(str(out), create_model_card=False)
 
 
 def read_weights(model: onnx.ModelProto) -> Weights:
-    """The parameters of a graph that `export` wrote, in float32.
+    """The parameters of a graph that `export.unpadded` drew, in float32.
 
-    Raises: BadRequest: int8 with steps found in each pass, or a body that is not BERT's.
+    Raises: BadRequest: int8 with steps found in each pass, or another body.
     """
-    if any(node.op_type in {"MatMulInteger", "DynamicQuantizeMatMul", "MatMulNBits"} for node in model.graph.node):
-        raise BadRequest("its int8 has steps that are found in each pass; only fixed steps and fp32 can be restored")
     array = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    parameters = {
-        name: np.asarray(value, dtype=np.float32)
-        for name, value in array.items()
-        if value.dtype == np.float32 and re.fullmatch(r"(body|tail)\..*\.(weight|bias)", name)
-    }
-    tables = {name.rpartition("_row_int8")[0] or name.rpartition("_block_codes")[0] for name in array} - {""}
-    parameters |= {name: restore_table(name, array) for name in tables}
-    for node in model.graph.node:
-        for name, value in _parameters(node, array).items():
-            parameters.setdefault(name, value)
-    plain = {re.sub(r"^(body\.)+", "", name): value for name, value in parameters.items()}
-    layers = {match[1] for name in plain if (match := LAYER.match(name))}
-    passes = sum(node.op_type == "Softmax" for node in model.graph.node)
-    if not layers or any(node.op_type == "CumSum" for node in model.graph.node):
-        raise BadRequest("its body is not of the BERT family (BERT, MiniLM); restore what it was exported from")
+    operators = Counter(node.op_type for node in model.graph.node)
+    if operators["DynamicQuantizeLinear"] or operators["MatMulNBits"]:
+        raise BadRequest("its int8 has steps that are found in each pass; only fixed steps and fp32 can be restored")
+    products = [node for node in model.graph.node if _is_product(node, array)]
     norms = [node for node in model.graph.node if node.op_type == "LayerNormalization"]
+    if operators["CumSum"] != 1 or len(products) // 4 * 2 + 1 != len(norms):
+        raise BadRequest(
+            "its body is not of the BERT family (BERT, MiniLM), or was exported before padding was skipped"
+        )
+    layers = products[len(products) % 4 :]  # before them the bottleneck's projection
+    state = _tables(array, projection=next(iter(products[: -len(layers)]), None))
+    for number, node in enumerate(layers):
+        prefix, part = f"encoder.layer.{number // 4}", PRODUCTS[number % 4]
+        weight_NK, bias_N = _weight(node, array).T, _bias(node, model, array)
+        for share, name in enumerate(part):
+            size = len(weight_NK) // len(part)
+            rows = slice(share * size, (share + 1) * size)
+            state |= {f"{prefix}.{name}.weight": weight_NK[rows], f"{prefix}.{name}.bias": bias_N[rows]}
+    for number, node in enumerate(norms):
+        name = f"encoder.layer.{(number - 1) // 2}.{NORMS[number % 2]}" if number else "embeddings"
+        state |= {
+            f"{name}.LayerNorm.{part}": array[key] for part, key in zip(("weight", "bias"), node.input[1:], strict=True)
+        }
+    head = (array["tail.0.weight"], array["tail.0.bias"]) if "tail.0.weight" in array else None
     epsilon = next(attribute.f for attribute in norms[0].attribute if attribute.name == "epsilon")
-    return Weights(plain, recurrences=passes // len(layers), heads=_heads(model, array), epsilon=epsilon)
+    return Weights(state, heads=_heads(layers[0], model, array), epsilon=epsilon, head=head)
 
 
-def _parameters(node: NodeProto, array: Mapping[str, Array]) -> dict[str, Floats]:
-    """What a node reads, by the name of its module in torch: tensors that are equal lost their own names."""
-    module = _module(node.input[0] if node.op_type == "BiasGelu" else node.output[0])
-    vectors = [array[name].astype(np.float32) for name in node.input if name in array and array[name].ndim == 1]
-    if node.op_type == "LayerNormalization":
-        return {f"{module}.weight": vectors[0], f"{module}.bias": vectors[1]}
-    if node.op_type in {"Add", "BiasGelu"} and vectors:
-        return {f"{module}.bias": vectors[0]}
-    if node.op_type == "MatMul" and node.input[1] in array:
-        return {f"{module}.weight": array[node.input[1]].astype(np.float32).T}
-    if node.op_type != "MatMulIntegerToFloat":
-        return {}
-    codes, matrix = node.input[0].removesuffix("_codes"), node.input[1].removesuffix("_int8")
+def _is_product(node: NodeProto, array: Mapping[str, Array]) -> bool:
+    return node.op_type == "MatMulIntegerToFloat" or (node.op_type == "MatMul" and node.input[1] in array)
+
+
+def _tables(array: Mapping[str, Array], projection: NodeProto | None) -> dict[str, Floats]:
+    """The embedding tables, the words' at full width."""
+    state = {}
+    stored = {re.sub(r"_(row_int8|block_codes)$", "", name) for name in array}
+    for name in stored:
+        if match := re.fullmatch(r"(?:body\.)+(embeddings\.\w+_embeddings)(?:\.table)?\.weight", name):
+            state[f"{match[1]}.weight"] = restore_table(name, array)
+    if projection is not None:
+        words = "embeddings.word_embeddings.weight"
+        state[words] = state[words] @ _weight(projection, array)
+    return state
+
+
+def _weight(product: NodeProto, array: Mapping[str, Array]) -> Floats:
+    """The matrix of a product, (K, N)."""
+    if product.op_type == "MatMul":
+        return array[product.input[1]].astype(np.float32)
+    codes, matrix = product.input[0].removesuffix("_codes"), product.input[1].removesuffix("_int8")
     code_KN, scale_N = array[f"{matrix}_int8"].astype(np.float32), array[f"{matrix}_scale"].astype(np.float32)
     smoothing_K = array[f"{codes}_smoothing"].astype(np.float32)  # the input is multiplied by it
-    weight_KN = code_KN * scale_N * smoothing_K[:, None]
-    bias = {f"{module}.bias": array[name].astype(np.float32) for name in node.input[6:]}
-    return {f"{module}.weight": weight_KN.T, **bias}
+    weight_KN: Floats = code_KN * scale_N * smoothing_K[:, None]
+    return weight_KN
 
 
-def _module(tensor: str) -> str:
-    """`body.encoder.layer.0.output.dense` of `/body/encoder/layer.0/output/dense_1/MatMul_output_0`, a recurrence's."""
-    path = tensor.strip("/").rpartition("/")[0].replace("/", ".")
-    return re.sub(r"_\d+$", "", path)
+def _bias(product: NodeProto, model: onnx.ModelProto, array: Mapping[str, Array]) -> Floats:
+    """What is added to a product: in it, or by the node that reads it."""
+    readers = [node for node in model.graph.node if product.output[0] in node.input]
+    names = [*product.input[6:], *(name for node in readers for name in node.input)]
+    return next(array[name].astype(np.float32) for name in names if name in array and array[name].ndim == 1)
 
 
-def _heads(model: onnx.ModelProto, array: Mapping[str, Array]) -> int:
-    """From the shape (B, L, heads, H / heads) that queries are given."""
-    maker = {node.output[0]: node for node in model.graph.node}
-    for node in model.graph.node:
-        shape = maker.get(node.input[1]) if node.op_type == "Reshape" else None
-        if "/query/" in node.input[0] and shape is not None and shape.op_type == "Concat":
-            return int(array[shape.input[2]].item())
-    raise BadRequest("its graph does not say how many heads its attention has")
+def _heads(product: NodeProto, model: onnx.ModelProto, array: Mapping[str, Array]) -> int:
+    """From the shape (B, L, heads, size) that a layer's queries, keys or values are given."""
+    maker = {output: node for node in model.graph.node for output in node.output}
+
+    def is_after_product(node: NodeProto | None) -> bool:
+        while node is not None and node.op_type in MOVES:
+            node = next((maker[name] for name in node.input if name in maker), None)
+        return node is product
+
+    shapes = (
+        array[node.input[1]]
+        for node in model.graph.node
+        if node.op_type == "Reshape" and node.input[1] in array and is_after_product(node)
+    )
+    return int(next(shape for shape in shapes if len(shape) == 4)[2])
 
 
 def _body(weights: Weights, *, pad_id: int) -> BertModel:
     """Every layer in its place; the pooler of BERT's pre-training, which nothing reads, is zeros."""
-    table = weights.parameters
-    words_VH = table.get("embeddings.word_embeddings.weight")
-    if words_VH is None:
-        projection_HB = table["embeddings.word_embeddings.projection.weight"]
-        words_VH = table["embeddings.word_embeddings.table.weight"] @ projection_HB.T
-    state = {"embeddings.word_embeddings.weight": words_VH}
-    state |= {name: value for name, value in table.items() if re.match(r"embeddings\.(?!word_)", name)}
-    unit = {name: value for name, value in table.items() if LAYER.match(name)}
-    depth = 1 + max(int(LAYER.match(name)[1]) for name in unit)  # type: ignore[index]  # all match
-    for recurrence in range(weights.recurrences):
-        for name, value in unit.items():
-            layer = int(LAYER.match(name)[1]) + recurrence * depth  # type: ignore[index]
-            state[LAYER.sub(f"encoder.layer.{layer}.", name)] = value
+    state = weights.state
+    words_VH = state["embeddings.word_embeddings.weight"]
     config = BertConfig(
         vocab_size=len(words_VH),
         hidden_size=words_VH.shape[1],
-        num_hidden_layers=depth * weights.recurrences,
+        num_hidden_layers=sum(name.endswith("intermediate.dense.weight") for name in state),
         num_attention_heads=weights.heads,
-        intermediate_size=len(table["encoder.layer.0.intermediate.dense.weight"]),
-        max_position_embeddings=len(table["embeddings.position_embeddings.weight"]),
-        type_vocab_size=len(table["embeddings.token_type_embeddings.weight"]),
+        intermediate_size=len(state["encoder.layer.0.intermediate.dense.weight"]),
+        max_position_embeddings=len(state["embeddings.position_embeddings.weight"]),
+        type_vocab_size=len(state["embeddings.token_type_embeddings.weight"]),
         layer_norm_eps=weights.epsilon,
         pad_token_id=pad_id,
     )
     body = BertModel(config)
-    state |= {name: np.zeros(value.shape, np.float32) for name, value in body.state_dict().items() if "pooler" in name}
-    body.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state.items()})
+    pooler = {name: np.zeros(value.shape, np.float32) for name, value in body.state_dict().items() if "pooler" in name}
+    body.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in (state | pooler).items()})
     return body.eval()
 
 
-def _head(weights: Weights) -> nn.Linear | None:
-    weight_DH, bias_D = (weights.parameters.get(f"tail.0.{name}") for name in ("weight", "bias"))
-    if weight_DH is None or bias_D is None:
+def _head(weights: Weights) -> Dense | None:
+    if weights.head is None:
         return None
-    head = nn.Linear(weight_DH.shape[1], len(weight_DH))
-    head.load_state_dict({"weight": torch.from_numpy(np.array(weight_DH)), "bias": torch.from_numpy(np.array(bias_D))})
-    return head
-
-
-def _dense(head: nn.Linear) -> Dense:
-    dense = Dense(head.in_features, head.out_features, bias=True, activation_function=nn.Identity())
-    dense.linear.load_state_dict(head.state_dict())
+    weight_DH, bias_D = (torch.from_numpy(np.array(value)) for value in weights.head)
+    dense = Dense(weight_DH.shape[1], len(weight_DH), bias=True, activation_function=nn.Identity())
+    dense.linear.load_state_dict({"weight": weight_DH, "bias": bias_D})
     return dense
 
 
@@ -226,11 +238,11 @@ def _tokenizer(path: Path, *, max_length: int) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **special)
 
 
-def _lowest_cosine(body: BertModel, head: nn.Linear | None, parity: ParityPack) -> float:
+def _lowest_cosine(body: BertModel, head: Dense | None, parity: ParityPack) -> float:
     cosines = []
     for ids, vector in zip(parity.input_ids, parity.embeddings, strict=True):
         embedding_1D = body(input_ids=torch.tensor([ids])).last_hidden_state.mean(dim=1)
-        embedding_1D = embedding_1D if head is None else head(embedding_1D)
+        embedding_1D = embedding_1D if head is None else head.linear(embedding_1D)
         cosines.append(torch.cosine_similarity(embedding_1D, torch.tensor([vector])).item())
     return min(cosines)
 

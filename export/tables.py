@@ -92,7 +92,9 @@ def pack_pairs(code_VN: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def restore_table(name: str, array: Mapping[str, npt.NDArray[np.generic]]) -> npt.NDArray[np.float32]:
-    """The table `name` from the tensors that `quantise_tables` put in its place: (V, B) float32."""
+    """The table `name`, or what the tensors that `quantise_tables` put in its place hold of it: (V, B) float32."""
+    if name in array:
+        return array[name].astype(np.float32)
     if f"{name}_row_int8" in array:
         values_VB, scale_V1 = array[f"{name}_row_int8"], array[f"{name}_row_scale"]
         return values_VB.astype(np.float32) * scale_V1.astype(np.float32)

@@ -28,6 +28,7 @@ CARD_FILE = "README.md"
 REQUIRED_FILES = (MODEL_FILE, TOKENIZER_FILE, PARITY_FILE, CARD_FILE)
 
 Activations = Literal["dynamic", "static"]  # int8: steps found for each pass, or fixed: then texts may share a pass
+Padding = Literal["computed", "skipped"]  # what padded places of a batch cost: as much as tokens, or next to nothing
 
 T = TypeVar("T")
 
@@ -72,6 +73,7 @@ class Manifest:
     created_by: str
     created_at: str  # ISO 8601
     activations: Activations = "dynamic"
+    padding: Padding = "computed"
 
     def to_json(self) -> str:
         """The text of manifest.json."""

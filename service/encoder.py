@@ -4,7 +4,6 @@ L tokens, D dims
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -20,7 +19,8 @@ from service.tokenizer import TokenisedText, Tokenizer
 
 logger = logging.getLogger(__name__)
 
-PASS_TOKENS = 128  # of all texts in a pass: larger ones leave the caches of the processor, and take more memory
+PASS_PLACES = 192  # texts times tokens of the longest: more is no quicker for each, and keeps others waiting
+FOUR = 4  # places: rows of so many, or a multiple, have a vector to the bit where padding is skipped
 
 TextInput = str | tuple[int, ...]  # a text, or token ids that a client made with this model's tokenizer
 
@@ -45,6 +45,7 @@ class Encoder:
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, session: Session) -> None:
         self.manifest = manifest
         self.shares_passes = False
+        self.mixes_lengths = False  # whether texts of unlike lengths share them
         self._tokenizer = tokenizer
         self._session = session
 
@@ -57,22 +58,22 @@ class Encoder:
         return self.run(self.tokenise([text], [truncate]))[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[Encoded]:
-        """Embed texts, those of one length together where they may: the vectors that `encode` gives, to the bit."""
-        by_length: dict[int, list[int]] = defaultdict(list)
+        """Embed texts, together where they may be: the vectors that `encode` gives, to the bit."""
         tokenised = self.tokenise(texts)
-        for position, one in enumerate(tokenised):
-            by_length[len(one.input_ids)].append(position)
+        waiting = sorted(range(len(texts)), key=lambda position: len(tokenised[position].input_ids))
         found: dict[int, Encoded] = {}
-        for length, positions in by_length.items():
-            room = self.room(length)
-            for start in range(0, len(positions), room):
-                chosen = positions[start : start + room]
-                found |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
+        while waiting:
+            longest = len(tokenised[waiting[-1]].input_ids)
+            chosen = waiting[-self.room(longest) :]
+            if not self.mixes_lengths:
+                chosen = [position for position in chosen if len(tokenised[position].input_ids) == longest]
+            del waiting[-len(chosen) :]
+            found |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
         return [found[position] for position in range(len(texts))]
 
     def room(self, length: int) -> int:
-        """How many texts of so many tokens a pass takes."""
-        return max(1, min(PASS_TOKENS, self.manifest.max_length) // max(1, length)) if self.shares_passes else 1
+        """How many texts of at most so many tokens a pass takes."""
+        return max(1, PASS_PLACES // max(1, length)) if self.shares_passes else 1
 
     def tokenise(self, texts: Sequence[TextInput], truncate: Iterable[bool] = repeat(True)) -> list[TokenisedText]:
         """The token ids of each text, cut to what the model reads.
@@ -88,15 +89,18 @@ class Encoder:
         return tokenised
 
     def run(self, texts: Sequence[TokenisedText]) -> list[Encoded]:
-        """One pass over texts of one length, no more than there is `room` for.
+        """One pass over texts, no more than there is `room` for; of one length unless this `mixes_lengths`.
 
         Raises: InferenceFailed: the model raised.
         """
-        vectors_BD = self._session.run([one.input_ids for one in texts])
+        vectors_BD = self._pass([one.input_ids for one in texts])
         return [
             Encoded(vector_D.copy(), tokens=len(one.input_ids), full_length=one.full_length)  # no view of all of them
             for one, vector_D in zip(texts, vectors_BD, strict=True)
         ]
+
+    def _pass(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        return self._session.run(rows, multiple=FOUR if self.mixes_lengths else 1)
 
     def _given_ids(self, ids: tuple[int, ...]) -> TokenisedText:
         size = self._tokenizer.vocabulary_size
@@ -130,23 +134,41 @@ class Encoder:
         """
         if self.manifest.activations != "static":
             return
+        rows = sorted((list(row) for row in parity.input_ids), key=len)
         self.shares_passes = True  # `room` must know
-        rows = sorted((list(row) for row in parity.input_ids if self.room(len(row)) > 1), key=len)
-        self.shares_passes = all(self._is_same_in_company(row) for row in (*rows[:1], *rows[-1:]))
+        self.mixes_lengths = self.manifest.padding == "skipped"
+        if self.mixes_lengths and all(map(self._is_same_in_company, self._unlike(rows))):
+            return
+        self.mixes_lengths = False
+        company = [self._alike(row) for row in rows if self.room(len(row)) > 1]
+        self.shares_passes = all(map(self._is_same_in_company, (*company[:1], *company[-1:])))
         if not self.shares_passes:
             logger.warning("texts do not share passes: on this processor their vectors would change by it")
 
-    def _is_same_in_company(self, ids: list[int]) -> bool:
-        """Whether a text has its vector beside others of its length, first and last."""
+    def _alike(self, ids: list[int]) -> list[list[int]]:
+        """A full pass of texts of one length, with one of them first and last."""
         inner = ids[1:-1] or ids
         others = [[*ids[:1], *_turned(inner, shift), *ids[-1:]][: len(ids)] for shift in range(self.room(len(ids)) - 2)]
-        first_D, *_, last_D = self._session.run([ids, *others, ids])
-        (alone_D,) = self._session.run([ids])
-        return bool(np.array_equal(first_D, alone_D) and np.array_equal(last_D, alone_D))
+        return [ids, *others, ids]
+
+    def _unlike(self, rows: Sequence[list[int]]) -> list[list[list[int]]]:
+        """Two full passes: as many of the shortest texts as there is room for; the shortest with one that fills it."""
+        few = [row for position, row in enumerate(rows) if position < self.room(len(row))]
+        halves = [row for row in rows if self.room(len(row)) > 1]
+        return [few, [*halves[:1], *halves[-1:]]]
+
+    def _is_same_in_company(self, rows: Sequence[list[int]]) -> bool:
+        """Whether the first, a middle and the last text of a pass have the vectors that they have alone."""
+        together_BD = self._pass(rows)
+        tried = (0, len(rows) // 2, len(rows) - 1)
+        return all(np.array_equal(together_BD[position], self._pass([rows[position]])[0]) for position in tried)
 
     def embed_longest(self) -> None:
-        """Embed the longest text that the model reads: what a worker can take of time and memory."""
+        """Embed the longest text that the model reads, and a full pass: what a worker can take of time and memory."""
         self._session.run([[0] * self.manifest.max_length])
+        if self.shares_passes:
+            length = min(self.manifest.max_length, PASS_PLACES // 2)
+            self._session.run([[0] * length] * self.room(length))
 
 
 def _turned(ids: list[int], places: int) -> list[int]:

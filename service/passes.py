@@ -49,7 +49,7 @@ def tokenise_all(works: Sequence[Work], encoder: Encoder) -> tuple[list[Prepared
 
 
 def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCache | None) -> list[Finished]:
-    """One pass over texts of one length. Where it fails each is tried alone, for perhaps only one is to blame."""
+    """One pass over texts. Where it fails each is tried alone, for perhaps only one is to blame."""
     if not texts:
         return []
     started_at = time.monotonic()

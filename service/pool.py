@@ -47,6 +47,7 @@ class EncoderPool:
         self._outbox = Outbox()
         self._wake = threading.Condition()  # guards the queue, the window, their jobs, the outbox, and the fields below
         self._is_closing = False
+        self._idle = 0  # workers that wait for something to do
         self._mean_s = {False: 0.002, True: 0.02}  # by whether a text is long; guesses at first
         self._progress_at = time.monotonic()
         self._threads = [
@@ -198,7 +199,9 @@ class EncoderPool:
             if self._is_closing and not self._queue.unstarted:
                 self._wake.notify_all()  # the others wait for what this one had
                 return None
+            self._idle += 1
             self._wake.wait()
+            self._idle -= 1
         taken = self._take()
         waiting = len(self._queue.jobs | self._window.jobs)
         if (taken and taken[0].is_long) or self._outbox.is_due(waiting=waiting, now=time.monotonic()):
@@ -240,7 +243,8 @@ class EncoderPool:
                     self._queue.finish(one.work)
             for faulty in failed:
                 self._window.remove(faulty.work)
-            together = self._window.take(encoder.room)
+            share = math.ceil(len(self._window) / (1 + self._idle))  # one pass of all would leave a core without work
+            together = self._window.take(encoder.room, mixed=encoder.mixes_lengths, most=share)
             if self._can_start:
                 self._wake.notify()
         return failed + encode_together(together, encoder, self._cache)

@@ -1,6 +1,6 @@
 """Runs the ONNX graph on token ids. Knows ONNX Runtime; knows nothing about text or queues.
 
-B texts of one length, L tokens, D dims
+B texts, L places of each, D dims
 """
 
 from collections.abc import Sequence
@@ -39,24 +39,35 @@ class Session:
             raise ArtifactError(f"{path.parent}: {path.name} gives {graph_dim} dims, the manifest says {dim}")
         self._dim = dim
 
-    def run(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        """Embed texts of one length, without padding.
+    def run(self, rows: Sequence[list[int]], *, multiple: int = 1) -> npt.NDArray[np.float32]:
+        """Embed texts in one pass, padded where they are shorter than the longest.
 
-        Args:    rows: for each text L token ids, specials included.
+        Args:    rows: for each text its token ids, specials included.  multiple: L is one of this.
         Returns: (B, D) float32, norm 1.
         Raises:  InferenceFailed: ONNX Runtime raised, or the vectors are not D finite numbers each.
         """
-        input_ids_BL = np.asarray(rows, dtype=np.int64)  # int64: the graph's input type
+        longest = max(map(len, rows))
+        input_ids_BL, attention_mask_BL = _padded(rows, -(-longest // multiple) * multiple)
         try:
             (embedding_BD,) = self._session.run(
-                [OUTPUT_NAME], {"input_ids": input_ids_BL, "attention_mask": np.ones_like(input_ids_BL)}
+                [OUTPUT_NAME], {"input_ids": input_ids_BL, "attention_mask": attention_mask_BL}
             )
         except Exception as exc:
-            raise InferenceFailed(f"the model failed on a text of {len(rows[0])} tokens") from exc
+            raise InferenceFailed(f"the model failed on a text of {longest} tokens") from exc
         found_BD: npt.NDArray[np.float32] = embedding_BD
         if found_BD.shape != (len(rows), self._dim) or not np.isfinite(found_BD).all():
-            raise InferenceFailed(f"the model gave no finite vector of {self._dim} dims for {len(rows[0])} tokens")
+            raise InferenceFailed(f"the model gave no finite vector of {self._dim} dims for {longest} tokens")
         return found_BD
+
+
+def _padded(rows: Sequence[list[int]], length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Token ids and mask, (B, L) int64 both, as the graph takes them."""
+    input_ids_BL = np.zeros((len(rows), length), dtype=np.int64)
+    attention_mask_BL = np.zeros_like(input_ids_BL)
+    for position, row in enumerate(rows):
+        input_ids_BL[position, : len(row)] = row
+        attention_mask_BL[position, : len(row)] = 1
+    return input_ids_BL, attention_mask_BL
 
 
 def _options() -> onnxruntime.SessionOptions:

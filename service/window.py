@@ -1,4 +1,4 @@
-"""Tokenised texts that wait for a pass, so that those of one length may share it. Knows lengths; runs nothing."""
+"""Tokenised texts that wait for a pass, so that some may share it. Knows lengths; runs nothing."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Set
@@ -8,7 +8,7 @@ from itertools import islice
 from service.fair_queue import Job, Work
 from service.tokenizer import TokenisedText
 
-LOOK_AHEAD = 64  # texts; of so many sentences about three have the length of the oldest
+LOOK_AHEAD = 64  # texts; of so many sentences some have about the length of the oldest
 LOOK_AHEAD_CHARS = 4096  # of them all: what comes later waits for them, and long ones gain little by company
 
 
@@ -94,15 +94,25 @@ class Window:
             if not self._turns[job]:
                 del self._turns[job]
 
-    def take(self, room: Callable[[int], int]) -> list[Prepared]:
-        """The text whose turn it is and the oldest of its length; none where none waits.  room: texts, by length."""
+    def take(self, room: Callable[[int], int], *, mixed: bool, most: int) -> list[Prepared]:
+        """The text whose turn it is, and which go along; none where none waits.
+
+        Args: room: how many texts of at most so many tokens a pass takes.
+              mixed: whether others than those of its length go along: then the nearest first, of one length the oldest.
+              most: texts in all.
+        """
         if not self._turns:
             return []
         lead = next(iter(next(iter(self._turns.values())).values()))
         for job in lead.work.positions:
             self._turns.move_to_end(job)
-        others = (one for one in self._by_length[lead.length].values() if one is not lead)
-        together = [lead, *islice(others, room(lead.length) - 1)]
+        together, longest = [lead], lead.length
+        nearest = sorted(self._by_length, key=lambda length: abs(length - lead.length)) if mixed else [lead.length]
+        for length in nearest:
+            others = (one for one in self._by_length[length].values() if one is not lead)
+            found = list(islice(others, max(0, min(most, room(max(longest, length))) - len(together))))
+            if found:
+                together, longest = together + found, max(longest, length)
         for one in together:
             self.remove(one.work)
         return together

@@ -1,6 +1,7 @@
 """The pool over the bundled model, whose texts share passes."""
 
 import asyncio
+import dataclasses
 import logging
 import threading
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 
 from service.artifact import load_parity
 from service.cache import VectorCache
-from service.encoder import PASS_TOKENS, Encoded, Encoder, load_encoder
+from service.encoder import PASS_PLACES, Encoded, Encoder, load_encoder
 from service.errors import InferenceFailed, InvalidInput, TextTooLong
 from service.fair_queue import LONG_TEXT, InputError, Work
 from service.passes import tokenise_all
@@ -20,6 +21,7 @@ from service.settings import BUNDLED_MODEL
 from service.tokenizer import TokenisedText
 from tests.service.test_load import until
 
+SLIGHTLY = np.float32(1e-7)
 TIMES = ("dusk", "dawn", "noon", "night")
 WORDS = ("rain", "wind", "snow", "sun", "fog", "hail", "storm", "frost", "cloud", "ice", "heat", "cold", *TIMES)
 ALIKE = [f"The {one} came before the {other}." for one in WORDS for other in WORDS if one != other]
@@ -65,8 +67,9 @@ def pool_of(encoder: Encoder, *, workers: int = 1, cache: VectorCache | None = N
 
 def test_the_bundled_models_texts_may_share_passes(bundled: Encoder) -> None:
     assert bundled.shares_passes
-    assert bundled.room(8) == PASS_TOKENS // 8
-    assert bundled.room(PASS_TOKENS) == 1
+    assert bundled.mixes_lengths
+    assert bundled.room(8) == PASS_PLACES // 8
+    assert bundled.room(PASS_PLACES) == 1
 
 
 def test_texts_of_one_length_share_passes_and_have_the_vectors_they_have_alone(encoder: Watched) -> None:
@@ -81,6 +84,22 @@ def test_texts_of_one_length_share_passes_and_have_the_vectors_they_have_alone(e
         assert batch.embeddings.tobytes() == alone.tobytes()
         assert batch.tokens == sum(len(encoder.tokenise([text])[0].input_ids) for text in texts)
         assert batch.inference_s > 0
+
+    asyncio.run(scenario())
+    assert sum(encoder.passes) == len(texts)
+    assert len(encoder.passes) < len(texts) / 2
+
+
+def test_texts_of_unlike_lengths_share_passes_and_have_the_vectors_they_have_alone(encoder: Watched) -> None:
+    texts = [" ".join(ALIKE[number : number + 1 + number % 5]) for number in range(60)]
+    alone = np.stack([encoder.encode(text).vector for text in texts])
+    encoder.passes.clear()
+
+    async def scenario() -> None:
+        pool = pool_of(encoder, workers=2)
+        batches = await asyncio.gather(*(pool.encode([text]) for text in texts))
+        await asyncio.to_thread(pool.close)
+        assert np.concatenate([one.embeddings for one in batches]).tobytes() == alone.tobytes()
 
     asyncio.run(scenario())
     assert sum(encoder.passes) == len(texts)
@@ -199,7 +218,7 @@ def test_bulk_work_shares_passes_too(encoder: Watched) -> None:
 
 
 def test_a_text_without_tokens_is_no_division_by_nothing(bundled: Encoder) -> None:
-    assert bundled.room(0) == PASS_TOKENS
+    assert bundled.room(0) == PASS_PLACES
 
 
 def test_texts_that_wait_for_a_pass_count_as_waiting(encoder: Watched) -> None:
@@ -231,8 +250,39 @@ def test_a_processor_on_which_company_changes_a_vector_is_noticed(
     encoder = Watched(bundled)
     parity = load_parity(BUNDLED_MODEL, encoder.manifest)
     real = encoder._session.run
-    monkeypatch.setattr(encoder._session, "run", lambda rows: real(rows) + np.float32(1e-7) * (len(rows) > 1))
+    monkeypatch.setattr(
+        encoder._session, "run", lambda rows, multiple: real(rows, multiple=multiple) + SLIGHTLY * (len(rows) > 1)
+    )
     with caplog.at_level(logging.WARNING):
         encoder.try_sharing(parity)
     assert not encoder.shares_passes
+    assert not encoder.mixes_lengths
     assert "texts do not share passes" in caplog.text
+
+
+def test_a_processor_on_which_padding_changes_a_vector_shares_passes_by_length(
+    bundled: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = Watched(bundled)
+    real = encoder._session.run
+    monkeypatch.setattr(
+        encoder._session,
+        "run",
+        lambda rows, multiple: real(rows, multiple=multiple) + SLIGHTLY * (len(set(map(len, rows))) > 1),
+    )
+    encoder.try_sharing(load_parity(BUNDLED_MODEL, encoder.manifest))
+    assert encoder.shares_passes
+    assert not encoder.mixes_lengths
+
+
+def test_an_artifact_that_computes_padding_shares_passes_by_length(bundled: Encoder) -> None:
+    encoder = Watched(bundled)
+    encoder.manifest = dataclasses.replace(bundled.manifest, padding="computed")
+    encoder.try_sharing(load_parity(BUNDLED_MODEL, bundled.manifest))
+    assert encoder.shares_passes
+    assert not encoder.mixes_lengths
+    texts = ["Hi.", "Bees live in hives.", "Hi!", "Bees live in hives!"]
+    lengths = [len(one.input_ids) for one in encoder.tokenise(texts)]
+    assert lengths[0] == lengths[2] < lengths[1] == lengths[3]
+    encoder.encode_all(texts)
+    assert encoder.passes == [2, 2]

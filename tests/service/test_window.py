@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +34,10 @@ def drop(job: Job) -> None:
     job.works.clear()
 
 
+def take(window: Window, room: Callable[[int], int], *, mixed: bool = False, most: int = 100) -> list[Prepared]:
+    return window.take(room, mixed=mixed, most=most)
+
+
 def filled(*lengths: int) -> tuple[Window, list[Prepared]]:
     window, (_, prepared) = Window(), wanted(*lengths)
     for one in prepared:
@@ -42,10 +48,10 @@ def filled(*lengths: int) -> tuple[Window, list[Prepared]]:
 
 def test_the_oldest_goes_with_the_oldest_of_its_length() -> None:
     window, texts = filled(5, 7, 5, 9, 5, 7)
-    assert window.take(lambda length: 10) == [texts[0], texts[2], texts[4]]
-    assert window.take(lambda length: 10) == [texts[1], texts[5]]
-    assert window.take(lambda length: 10) == [texts[3]]
-    assert window.take(lambda length: 10) == []
+    assert take(window, lambda length: 10) == [texts[0], texts[2], texts[4]]
+    assert take(window, lambda length: 10) == [texts[1], texts[5]]
+    assert take(window, lambda length: 10) == [texts[3]]
+    assert take(window, lambda length: 10) == []
     assert len(window) == 0
 
 
@@ -54,7 +60,7 @@ def test_requests_lead_in_turn_so_that_a_small_one_does_not_wait_for_a_large_one
     for one in (*large, *small):
         window.expect(one.work)
         window.add(one)
-    led = [window.take(lambda length: 1)[0].length for _ in range(6)]
+    led = [take(window, lambda length: 1)[0].length for _ in range(6)]
     assert led == [5, 9, 6, 9, 7, 8]
 
 
@@ -68,7 +74,7 @@ def test_those_that_come_do_not_overtake_a_request_for_ever() -> None:
         (_, (lone,)) = wanted(9)
         window.expect(lone.work)
         window.add(lone)
-        led.append(window.take(lambda length: 1)[0].length)
+        led.append(take(window, lambda length: 1)[0].length)
     assert led.count(9) == 3
 
 
@@ -82,15 +88,33 @@ def test_a_request_that_joins_a_text_waits_for_its_turn() -> None:
         joined, _ = wanted()
         join(joined, one.work)
         window.join(joined)
-        led.append(window.take(lambda length: 1)[0].length)
+        led.append(take(window, lambda length: 1)[0].length)
     assert 9 in led[:3]
 
 
 def test_a_pass_has_no_more_texts_than_there_is_room_for() -> None:
     window, texts = filled(5, 5, 5, 8, 8)
-    assert window.take(lambda length: 16 // length) == texts[:3]
-    assert window.take(lambda length: 8 // length) == texts[3:4]
+    assert take(window, lambda length: 16 // length) == texts[:3]
+    assert take(window, lambda length: 8 // length) == texts[3:4]
     assert len(window) == 1
+
+
+def test_of_unlike_lengths_the_nearest_go_along_and_the_longest_says_how_many() -> None:
+    window, texts = filled(5, 30, 6, 9, 5, 4)
+    assert take(window, lambda length: 24 // length, mixed=True) == [texts[0], texts[4], texts[2], texts[5]]
+    assert take(window, lambda length: 24 // length, mixed=True) == [texts[1]]
+    assert take(window, lambda length: 24 // length, mixed=True) == [texts[3]]
+
+
+def test_a_text_that_would_fill_the_pass_alone_gives_way_to_shorter_ones() -> None:
+    window, texts = filled(8, 11, 4)
+    assert take(window, lambda length: 20 // length, mixed=True) == [texts[0], texts[2]]
+
+
+def test_a_pass_has_no_more_texts_than_a_worker_may_take() -> None:
+    window, texts = filled(5, 6, 5, 5)
+    assert take(window, lambda length: 10, mixed=True, most=2) == [texts[0], texts[2]]
+    assert take(window, lambda length: 10, most=1) == [texts[1]]
 
 
 def test_texts_that_nobody_waits_for_leave_it() -> None:
@@ -103,7 +127,7 @@ def test_texts_that_nobody_waits_for_leave_it() -> None:
     drop(job)
     assert window.leave(job) == [texts[0].work, texts[2].work]
     assert window.jobs == {other}
-    assert window.take(lambda length: 10) == [texts[1]]
+    assert take(window, lambda length: 10) == [texts[1]]
     assert not window.jobs
     assert not window.leave(job)
 
@@ -115,7 +139,7 @@ def test_a_text_that_two_requests_want_leads_for_both() -> None:
         window.add(one)
     join(second, first[0].work)
     window.join(second)
-    led = [window.take(lambda length: 1)[0].length for _ in range(4)]
+    led = [take(window, lambda length: 1)[0].length for _ in range(4)]
     assert led == [5, 8, 6, 7]
 
 
@@ -176,7 +200,8 @@ def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataOb
         elif kind == "add" and tokenised:
             add(tokenised.pop(0))
         elif kind == "take":
-            in_pass.extend(one.work for one in window.take(lambda length: 3))
+            mixed = data.draw(st.booleans())
+            in_pass.extend(one.work for one in take(window, lambda length: 3, mixed=mixed, most=2 + mixed))
         elif kind == "finish" and in_pass:
             queue.finish(in_pass.pop(0))
 
