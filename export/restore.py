@@ -30,8 +30,15 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from export.__main__ import FAILED, STOPPED, say
 from export.errors import BadRequest, ExportError, Refused
 from export.tables import restore_table
-from service.artifact import MODEL_FILE, TOKENIZER_FILE, ParityPack, load_manifest, load_parity, verify_files
-from service.errors import ArtifactError
+from service.artifact import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    ArtifactError,
+    ParityPack,
+    load_manifest,
+    load_parity,
+    verify_files,
+)
 
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float32]

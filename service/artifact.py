@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from service.errors import ArtifactError
+from service.errors import ArtifactError as ArtifactError  # part of the contract: whoever reads one catches it
 
 SCHEMA_VERSION = 1
 MODEL_FILE = "model.onnx"
