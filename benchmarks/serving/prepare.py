@@ -100,12 +100,11 @@ def _identity(calibration: Sequence[str]) -> str:
 
 
 def cut_before_pooling(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph up to the last layer's token vectors, its weights untouched.
-
-    They are the first tensor that only the pooling reads: the output of the last normalisation over hidden dims.
-    """
+    """The graph up to the last token vectors, (B, L, H), of which the mean is a product; its weights untouched."""
     norms = [node for node in graph.graph.node if node.op_type.endswith("LayerNormalization")]
-    tokens = norms[-1].output[0]
+    weights = {tensor.name for tensor in graph.graph.initializer}
+    means = [node for node in graph.graph.node if node.op_type == "MatMul" and not weights & set(node.input)]
+    tokens = means[-1].input[1]
     inputs = [value.name for value in graph.graph.input]
     (hidden,) = next(tensor.dims for tensor in graph.graph.initializer if tensor.name == norms[-1].input[1])
     shape = ["batch_size", "sequence_length", hidden]  # ONNX infers none past the operators of ONNX Runtime

@@ -9,7 +9,7 @@ V, H = 11, 8
 
 
 def small_encoder() -> onnx.ModelProto:
-    """Gather, two normalisations with a matrix between them, mean over tokens: as an exported graph ends."""
+    """Gather, two normalisations with a matrix between them, sum over tokens: as an exported graph ends."""
     draw = np.random.default_rng(0)
     weights = {
         "table": draw.standard_normal((V, H)), "scale": np.ones(H), "shift": np.zeros(H),
@@ -20,13 +20,14 @@ def small_encoder() -> onnx.ModelProto:
         helper.make_node("LayerNormalization", ["embedded", "scale", "shift"], ["first"]),
         helper.make_node("MatMul", ["first", "matrix"], ["mixed"]),
         helper.make_node("LayerNormalization", ["mixed", "scale", "shift"], ["last"]),
+        helper.make_node("Identity", ["last"], ["moved"]),  # in an exported graph, tokens back to their texts
         helper.make_node("Cast", ["attention_mask"], ["mask_BL"], to=TensorProto.FLOAT),
-        helper.make_node("Unsqueeze", ["mask_BL", "two"], ["mask_BL1"]),
-        helper.make_node("Mul", ["last", "mask_BL1"], ["masked"]),
-        helper.make_node("ReduceSum", ["masked", "one"], ["sentence_embedding"], keepdims=0),
+        helper.make_node("Unsqueeze", ["mask_BL", "one"], ["mask_B1L"]),
+        helper.make_node("MatMul", ["mask_B1L", "moved"], ["summed"]),
+        helper.make_node("Squeeze", ["summed", "one"], ["sentence_embedding"]),
     ]
     tensors = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
-    tensors += [numpy_helper.from_array(np.array([axis], np.int64), name) for name, axis in (("two", 2), ("one", 1))]
+    tensors.append(numpy_helper.from_array(np.array([1], np.int64), "one"))
     inputs = [helper.make_tensor_value_info(n, TensorProto.INT64, ["B", "L"]) for n in ("input_ids", "attention_mask")]
     output = helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["B", H])
     graph = helper.make_graph(nodes, "small", inputs, [output], tensors)
