@@ -184,8 +184,10 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
             raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
     if stage.patience is not None and stage.validate_pairs is None:
         raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
-    if stage.average_cycles is not None and stage.average_cycles > (stage.cycles or 1):
-        raise ConfigError(f"{where}.average_cycles is {stage.average_cycles}; there are {stage.cycles or 1} cycles")
+    if stage.average_cycles is not None and stage.average_cycles > (stage.cycles or 1) + 1:
+        raise ConfigError(
+            f"{where}.average_cycles is {stage.average_cycles}; there are {stage.cycles or 1} cycles and the start"
+        )
     if stage.average_cycles is not None and stage.patience is not None:
         raise ConfigError(f"{where} has average_cycles and patience; one of them says which weights are kept")
     if stage.epochs is not None and stage.epochs <= 0:

@@ -179,6 +179,8 @@ class _Stage:
         """Load the newest checkpoint, if any."""
         state = load_newest(self.folder, device=self.device, stage=self.name)
         if state is None:
+            if (self.config.average_cycles or 0) > (self.config.cycles or 1):
+                self.average.add(self.model)  # the start counts as an end
             return Progress()
         self.model.load_state_dict(state["model"])
         self.stepper.load_state_dict(state["optimizers"])

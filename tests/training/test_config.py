@@ -61,7 +61,10 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"assistant": {"epochs": 0}}, "assistant.epochs is 0"),
         ({"contrastive": {"pairs": 10, "sources": ["talks"]}}, "contrastive.sources has 'talks'"),
         ({"assistant": {"pairs": 10, "patience": 3}}, "assistant.patience is 3; it needs validate_pairs"),
-        ({"assistant": {"pairs": 10, "cycles": 2, "average_cycles": 3}}, "average_cycles is 3; there are 2 cycles"),
+        (
+            {"assistant": {"pairs": 10, "cycles": 2, "average_cycles": 4}},
+            "average_cycles is 4; there are 2 cycles and the",
+        ),
         (
             {"assistant": {"pairs": 10, "average_cycles": 1, "validate_pairs": 5, "patience": 1}},
             "average_cycles and patience",

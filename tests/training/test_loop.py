@@ -103,7 +103,7 @@ def killed_at(objective: Objective, step: int) -> Objective:
         {},
         {"accumulation": 3, "sparse_embeddings": True, "weight_decay": 0.1},
         {"batch_tokens": 100, "sparse_embeddings": True},
-        {"cycles": 4, "average_cycles": 3},
+        {"cycles": 4, "average_cycles": 5},
     ],
 )
 def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path: Path, settings: dict[str, object]) -> None:
@@ -123,19 +123,20 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path: Path,
 
 
 def test_the_ends_of_the_last_cycles_are_averaged(tmp_path: Path) -> None:
-    """Three cycles of 40 pairs; a run of fewer goes as far in the same way."""
-    ends = []
-    for name in ("1", "2", "3", "averaged"):
+    """Three cycles of 40 pairs; a run of fewer goes as far in the same way. The start is the end before the first."""
+    ends = [state_of(tiny_sentence_encoder())]
+    for name in ("1", "2", "3", "averaged 2", "averaged 4"):
         (tmp_path / name).mkdir()
     for cycles in (1, 2, 3):
         student = tiny_sentence_encoder()
         run(assistant_objective(student, teacher_labels(), PAIRS), tmp_path / str(cycles), cycles, cycles=cycles)
         ends.append(state_of(student))
-    averaged = tiny_sentence_encoder()
-    objective = assistant_objective(averaged, teacher_labels(), PAIRS)
-    run(objective, tmp_path / "averaged", 3, cycles=3, average_cycles=2)
-    for name, weights in averaged.state_dict().items():
-        torch.testing.assert_close(weights, (ends[1][name] + ends[2][name]) / 2)
+    for count in (2, 4):
+        averaged = tiny_sentence_encoder()
+        objective = assistant_objective(averaged, teacher_labels(), PAIRS)
+        run(objective, tmp_path / f"averaged {count}", 3, cycles=3, average_cycles=count)
+        for name, weights in averaged.state_dict().items():
+            torch.testing.assert_close(weights, torch.stack([end[name] for end in ends[-count:]]).mean(dim=0))
 
 
 def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ class StageConfig:
     embedding_learning_rate: float | None = None  # of the word embeddings; None: `learning_rate`
     warmup: float = 0.1  # of the pairs; then linear decay to zero
     cycles: int | None = None  # warm restarts: how often rates rise and fall so, each over its part; None: once
-    average_cycles: int | None = None  # the model is the mean of its weights at the ends of so many last cycles
+    average_cycles: int | None = (
+        None  # the model is the mean of its weights at the ends of so many last cycles; one more: and at the start
+    )
     weight_decay: float = 0.0
     max_length: int = 64  # tokens while training
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
