@@ -48,7 +48,7 @@ def main() -> None:
     added_by("tokenizer, session", lambda: encoders.append(load_encoder(folder)))
     encoder = encoders[0]
     added_by("faiss (with the first document)", lambda: __import__("faiss"))
-    peak_of(f"one pass of {encoder.manifest.max_length} tokens", encoder.embed_longest)
+    peak_of(f"one pass of {encoder.manifest.max_length} tokens, one of several texts", encoder.embed_longest)
     for unit in ("a man plays the guitar ", "\U0001f600", "!?.,", "\u5409\u4ed6"):
         for chars in (10_000, 100_000):
             text = (unit * (chars // len(unit) + 1))[:chars]

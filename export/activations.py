@@ -1,7 +1,7 @@
 """Weight matrices as int8 whose inputs are rounded with steps that are fixed beforehand. Knows ONNX and numbers.
 
 Differs from rounding by what a text's largest activation happens to be: a row of a batch does not depend on the others,
-so texts of one length may share a pass and keep their vectors to the bit; and nothing is searched for a maximum.
+so texts may share a pass and keep their vectors to the bit; and nothing is searched for a maximum.
 
 T calibration texts, L tokens of one, K inputs of a matrix, N its outputs
 """

@@ -23,6 +23,11 @@ STATIC_LIMITATION = """\
   processor's arithmetic keeps their vectors to the bit, which the service tries at its start. Padding changes the last
   digits of a vector.
 """
+UNPADDED_LIMITATION = """\
+- Activations are rounded with steps fixed by calibration texts, and padding is skipped. Texts may share a batch where
+  the processor's arithmetic keeps their vectors to the bit, which the service tries at its start, if all rows, those of
+  a text alone too, are padded to a multiple of four. Otherwise company changes the last digits of a vector.
+"""
 USE = """\
 With the service, from its repository:
 
@@ -142,8 +147,11 @@ def _training(training: Mapping[str, Any]) -> str:
 def _limitations(manifest: Manifest) -> str:
     own = "".join(f"- {weakness}\n" for weakness in manifest.training.get("weaknesses", ()))
     text = own + LIMITATIONS.format(max_length=manifest.max_length)
-    is_dynamic = manifest.precision == "int8" and manifest.activations == "dynamic"
-    return text + DYNAMIC_LIMITATION if is_dynamic else text + STATIC_LIMITATION * (manifest.precision == "int8")
+    if manifest.precision == "fp32":
+        return text
+    if manifest.activations == "dynamic":
+        return text + DYNAMIC_LIMITATION
+    return text + (UNPADDED_LIMITATION if manifest.padding == "skipped" else STATIC_LIMITATION)
 
 
 def _number(value: Any) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,10 @@ from service.artifact import (
 
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float32]
+READABLE = (
+    "what can be restored is a mean-pooled bi-encoder with a body of the BERT family, exported with padding skipped, "
+    "in fp32 or in int8 with fixed steps"
+)
 PRODUCTS = [  # of a layer, in order; the first is of three matrices
     ["attention.self.query", "attention.self.key", "attention.self.value"],
     ["attention.output.dense"],
@@ -102,24 +107,32 @@ def restore(artifact: Path, out: Path) -> None:
     if out.exists():
         raise BadRequest(f"{out} exists; choose another --out")
     manifest = load_manifest(artifact)
+    if manifest.kind != "bi-encoder" or manifest.padding != "skipped":
+        raise BadRequest(f"{artifact} is a {manifest.kind}, padding {manifest.padding}; {READABLE}")
     verify_files(artifact, manifest)
-    weights = read_weights(onnx.load(artifact / MODEL_FILE))
-    tokenizer = _tokenizer(artifact / TOKENIZER_FILE, max_length=manifest.max_length)
-    body, head = _body(weights, pad_id=int(tokenizer.pad_token_id or 0)), _head(weights)
     parity = load_parity(artifact, manifest)
-    with torch.no_grad():
+    tokenizer = _tokenizer(artifact / TOKENIZER_FILE, max_length=manifest.max_length)
+    try:
+        weights = read_weights(onnx.load(artifact / MODEL_FILE))
+        body, head = _body(weights, pad_id=int(tokenizer.pad_token_id)), _head(weights)
         lowest = _lowest_cosine(body, head, parity)
+    except (KeyError, IndexError, StopIteration, ValueError, RuntimeError) as exc:  # a graph of another kind
+        raise BadRequest(f"the graph of {artifact} cannot be read ({type(exc).__name__}); {READABLE}") from exc
     say(f"lowest cosine to the artifact's vectors {lowest:.4f} over {len(parity.texts)} texts")
     if lowest < parity.min_cosine:
         raise Refused(
             f"{artifact}: a restored vector has cosine {lowest:.4f}, at least {parity.min_cosine} is asked for"
         )
-    body.save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    modules: list[nn.Module] = [Transformer(str(out), max_seq_length=manifest.max_length)]
-    modules.append(Pooling(body.config.hidden_size, pooling_mode="mean"))
-    modules += [Normalize()] if head is None else [head, Normalize()]
-    SentenceTransformer(modules=modules, device="cpu").save(str(out), create_model_card=False)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+        stage = Path(scratch) / "new"
+        body.save_pretrained(stage)
+        tokenizer.save_pretrained(stage)
+        modules: list[nn.Module] = [Transformer(str(stage), max_seq_length=manifest.max_length)]
+        modules.append(Pooling(body.config.hidden_size, pooling_mode="mean"))
+        modules += [Normalize()] if head is None else [head, Normalize()]
+        SentenceTransformer(modules=modules, device="cpu").save(str(stage), create_model_card=False)
+        stage.rename(out)
 
 
 def read_weights(model: onnx.ModelProto) -> Weights:
@@ -130,13 +143,13 @@ def read_weights(model: onnx.ModelProto) -> Weights:
     array = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     operators = Counter(node.op_type for node in model.graph.node)
     if operators["DynamicQuantizeLinear"] or operators["MatMulNBits"]:
-        raise BadRequest("its int8 has steps that are found in each pass; only fixed steps and fp32 can be restored")
+        raise BadRequest(f"its int8 has steps that are found in each pass; {READABLE}")
     products = [node for node in model.graph.node if _is_product(node, array)]
     norms = [node for node in model.graph.node if node.op_type == "LayerNormalization"]
     if operators["CumSum"] != 1 or len(products) // 4 * 2 + 1 != len(norms):
-        raise BadRequest(
-            "its body is not of the BERT family (BERT, MiniLM), or was exported before padding was skipped"
-        )
+        raise BadRequest(f"its body is none of the BERT family; {READABLE}")
+    if len(products) % 4 > 1:
+        raise BadRequest(f"its layers are not of four products each; {READABLE}")
     layers = products[len(products) % 4 :]  # before them the bottleneck's projection
     state = _tables(array, projection=next(iter(products[: -len(layers)]), None))
     for number, node in enumerate(layers):
@@ -151,7 +164,10 @@ def read_weights(model: onnx.ModelProto) -> Weights:
         state |= {
             f"{name}.LayerNorm.{part}": array[key] for part, key in zip(("weight", "bias"), node.input[1:], strict=True)
         }
-    head = (array["tail.0.weight"], array["tail.0.bias"]) if "tail.0.weight" in array else None
+    tail = [name for name in array if name.startswith("tail.")]
+    head = (array["tail.0.weight"], array["tail.0.bias"]) if tail else None
+    if len(tail) > 2:
+        raise BadRequest(f"it has several layers after its pooling; {READABLE}")
     epsilon = next(attribute.f for attribute in norms[0].attribute if attribute.name == "epsilon")
     return Weights(state, heads=_heads(layers[0], model, array), epsilon=epsilon, head=head)
 
@@ -241,10 +257,14 @@ def _head(weights: Weights) -> Dense | None:
 def _tokenizer(path: Path, *, max_length: int) -> PreTrainedTokenizerFast:
     tokenizer = tokenizers.Tokenizer.from_file(str(path))
     vocabulary = tokenizer.get_vocab()
-    special = {role: token for role, tokens in SPECIAL_TOKENS.items() for token in tokens if token in vocabulary}
+    found = {role: next((name for name in names if name in vocabulary), None) for role, names in SPECIAL_TOKENS.items()}
+    if found["pad_token"] is None:
+        raise BadRequest(f"{path.parent}: {path.name} has no padding token ({', '.join(SPECIAL_TOKENS['pad_token'])})")
+    special = {role: name for role, name in found.items() if name is not None}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **special)
 
 
+@torch.no_grad()
 def _lowest_cosine(body: BertModel, head: Dense | None, parity: ParityPack) -> float:
     cosines = []
     for ids, vector in zip(parity.input_ids, parity.embeddings, strict=True):

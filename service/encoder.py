@@ -73,7 +73,8 @@ class Encoder:
 
     def room(self, length: int) -> int:
         """How many texts of at most so many tokens a pass takes."""
-        return max(1, PASS_PLACES // max(1, length)) if self.shares_passes else 1
+        places = -(-length // FOUR) * FOUR if self.mixes_lengths else length
+        return max(1, PASS_PLACES // max(1, places)) if self.shares_passes else 1
 
     def tokenise(self, texts: Sequence[TextInput], truncate: Iterable[bool] = repeat(True)) -> list[TokenisedText]:
         """The token ids of each text, cut to what the model reads.
@@ -119,7 +120,7 @@ class Encoder:
             if tokenised.input_ids != list(parity.input_ids[position]):
                 raise ArtifactError(f"{folder}: parity text {position} gives other token ids than its parity.json says")
             expected_D = np.asarray(parity.embeddings[position], dtype=np.float32)
-            (found_D,) = self._session.run([tokenised.input_ids])
+            (found_D,) = self._pass([tokenised.input_ids])
             cosine = float(found_D @ expected_D / (np.linalg.norm(found_D) * np.linalg.norm(expected_D)))
             if not cosine >= parity.min_cosine:  # also refuses NaN
                 raise ParityFailed(
@@ -132,12 +133,13 @@ class Encoder:
 
         Whether a sum of floats is the same in a batch is up to ONNX Runtime's kernels for this processor.
         """
-        if self.manifest.activations != "static":
-            return
         rows = sorted((list(row) for row in parity.input_ids), key=len)
+        if self.manifest.activations != "static" or not rows:
+            return
         self.shares_passes = True  # `room` must know
-        self.mixes_lengths = self.manifest.padding == "skipped"
-        if self.mixes_lengths and all(map(self._is_same_in_company, self._unlike(rows))):
+        # rows are padded to fours, for which the last tokens of other lengths have no positions
+        self.mixes_lengths = self.manifest.padding == "skipped" and self.manifest.max_length % FOUR == 0
+        if self.mixes_lengths and all(map(self._is_same_in_company, self._unlike(rows[0], rows[-1]))):
             return
         self.mixes_lengths = False
         company = [self._alike(row) for row in rows if self.room(len(row)) > 1]
@@ -151,11 +153,12 @@ class Encoder:
         others = [[*ids[:1], *_turned(inner, shift), *ids[-1:]][: len(ids)] for shift in range(self.room(len(ids)) - 2)]
         return [ids, *others, ids]
 
-    def _unlike(self, rows: Sequence[list[int]]) -> list[list[list[int]]]:
-        """Two full passes: as many of the shortest texts as there is room for; the shortest with one that fills it."""
-        few = [row for position, row in enumerate(rows) if position < self.room(len(row))]
-        halves = [row for row in rows if self.room(len(row)) > 1]
-        return [few, [*halves[:1], *halves[-1:]]]
+    def _unlike(self, short: list[int], long: list[int]) -> list[list[list[int]]]:
+        """Two full passes: texts of three tokens, four and so on; a short text beside one of half a pass."""
+        lengths = [3]
+        while self.room(lengths[-1] + 1) > len(lengths):
+            lengths.append(lengths[-1] + 1)
+        return [[long[:length] for length in lengths], [short, long[: PASS_PLACES // 2]]]
 
     def _is_same_in_company(self, rows: Sequence[list[int]]) -> bool:
         """Whether the first, a middle and the last text of a pass have the vectors that they have alone."""
@@ -165,10 +168,9 @@ class Encoder:
 
     def embed_longest(self) -> None:
         """Embed the longest text that the model reads, and a full pass: what a worker can take of time and memory."""
-        self._session.run([[0] * self.manifest.max_length])
-        if self.shares_passes:
-            length = min(self.manifest.max_length, PASS_PLACES // 2)
-            self._session.run([[0] * length] * self.room(length))
+        self._pass([[0] * self.manifest.max_length])
+        length = min(self.manifest.max_length, PASS_PLACES // 2)
+        self._pass([[0] * length] * self.room(length))
 
 
 def _turned(ids: list[int], places: int) -> list[int]:
@@ -217,6 +219,6 @@ def load_encoder(folder: Path) -> Encoder:
     tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
     encoder = Encoder(manifest, tokenizer, Session(folder / MODEL_FILE, dim=manifest.dim))
     parity = load_parity(folder, manifest)
-    encoder.check_parity(parity, folder)
     encoder.try_sharing(parity)
+    encoder.check_parity(parity, folder)
     return encoder

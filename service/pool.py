@@ -243,7 +243,8 @@ class EncoderPool:
                     self._queue.finish(one.work)
             for faulty in failed:
                 self._window.remove(faulty.work)
-            share = math.ceil(len(self._window) / (1 + self._idle))  # one pass of all would leave a core without work
+            waiting = len(self._window) + self._queue.unstarted
+            share = math.ceil(waiting / (1 + self._idle))  # one pass of all would leave a core without work
             together = self._window.take(encoder.room, mixed=encoder.mixes_lengths, most=share)
             if self._can_start:
                 self._wake.notify()

@@ -94,7 +94,7 @@ def make_models(models: Path, calibration: Sequence[str]) -> None:
 def _identity(calibration: Sequence[str]) -> str:
     """Of what the artifact is made from: another exporter or other sentences give another one."""
     digest = hashlib.sha256("\n".join(calibration).encode())
-    for path in sorted((ROOT / "export").glob("*.py")):
+    for path in (Path(__file__), *sorted((ROOT / "export").glob("*.py"))):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -15,7 +15,9 @@ from service.encoder import Encoded
 
 EncodeAll = Callable[[Sequence[str]], list[Encoded]]
 
-CHUNK = 64  # texts a thread takes at once: fewer hand-overs, texts of one length among them, and work for every thread
+CHUNK = (
+    64  # texts a thread takes at once: fewer hand-overs, texts of like lengths among them, and work for every thread
+)
 
 
 @dataclass(frozen=True)

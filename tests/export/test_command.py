@@ -71,7 +71,7 @@ def test_calibration_texts_of_a_file_or_the_record_fix_the_steps(tmp_path: Path)
         "record": "static",
     }
     assert manifests["file"].fingerprint == manifests["record"].fingerprint != manifests["none"].fingerprint
-    assert "Texts of one length may share a batch" in (tmp_path / "file" / "README.md").read_text(encoding="utf-8")
+    assert "padded to a multiple of four" in (tmp_path / "file" / "README.md").read_text(encoding="utf-8")
 
 
 def test_where_fixed_steps_do_not_pass_the_gate_they_are_found_in_each_pass(

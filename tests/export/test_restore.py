@@ -6,11 +6,13 @@ import numpy.typing as npt
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+from torch import nn
 
 from export.__main__ import main as export
 from export.restore import main
 from service.artifact import load_manifest, load_parity
-from tests.export.checkpoints import PARITY_TEXTS, save_student, write_record
+from tests.export.checkpoints import MINILM, PARITY_TEXTS, save_student, write_record
 from training.config import StudentConfig
 from training.sentence import SentenceEncoder
 from training.stages.shrink import student_from_assistant
@@ -77,7 +79,7 @@ def test_int8_with_steps_found_in_each_pass_is_refused(
     minilm_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(minilm_artifact), "--out", str(tmp_path / "out")]) == 2
-    assert "only fixed steps and fp32 can be restored" in capsys.readouterr().err
+    assert "steps that are found in each pass; what can be restored is" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -90,6 +92,38 @@ def test_a_damaged_artifact_is_refused(
     (damaged / "model.onnx").write_bytes(content)
     assert main([str(damaged), "--out", str(tmp_path / "out")]) == 2
     assert "model.onnx" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("modules", "reason"),
+    [
+        (
+            [Dense(384, 24, activation_function=nn.Identity()), Dense(24, 12, activation_function=nn.Identity())],
+            "several",
+        ),
+        ([Dense(384, 24, bias=False, activation_function=nn.Identity())], "what can be restored is"),
+    ],
+    ids=["two heads", "a head without bias"],
+)
+def test_a_graph_that_it_cannot_read_is_refused(
+    modules: list[nn.Module], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, artifact = tmp_path / "checkpoint", tmp_path / "artifact"
+    parts = [Transformer(str(MINILM)), Pooling(384, "mean"), *modules]
+    SentenceTransformer(modules=parts, device="cpu").save(str(checkpoint), create_model_card=False)
+    options = ["--precision", "fp32", "--name", "headed", "--languages", "en"]
+    assert export(["--checkpoint", str(checkpoint), "--out", str(artifact), *options]) == 0
+    assert main([str(artifact), "--out", str(tmp_path / "out")]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_artifact_that_computes_padding_is_refused(
+    tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tiny_model), "--out", str(tmp_path / "out")]) == 2
+    assert "padding computed; what can be restored is" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_there_is_left_alone(

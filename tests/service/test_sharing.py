@@ -275,6 +275,36 @@ def test_a_processor_on_which_padding_changes_a_vector_shares_passes_by_length(
     assert not encoder.mixes_lengths
 
 
+def test_a_small_pack_finds_it_too(bundled: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Watched(bundled)
+    real = encoder._session.run
+
+    def run(rows: Sequence[list[int]], multiple: int) -> np.ndarray:
+        places = -(-max(map(len, rows)) // multiple) * multiple
+        return real(rows, multiple=multiple) + SLIGHTLY * places  # only the longest text keeps its vector
+
+    monkeypatch.setattr(encoder._session, "run", run)
+    parity = load_parity(BUNDLED_MODEL, encoder.manifest)
+    by_length = sorted(parity.input_ids, key=len)
+    encoder.try_sharing(dataclasses.replace(parity, input_ids=(*by_length[:2], by_length[-1])))
+    assert not encoder.mixes_lengths
+
+
+def test_a_pack_of_long_texts_alone_is_no_error(bundled: Encoder) -> None:
+    encoder = Watched(bundled)
+    parity = load_parity(BUNDLED_MODEL, encoder.manifest)
+    encoder.try_sharing(dataclasses.replace(parity, input_ids=(max(parity.input_ids, key=len),)))
+    assert encoder.mixes_lengths
+
+
+def test_texts_keep_their_length_where_padding_would_lead_past_the_last_position(bundled: Encoder) -> None:
+    encoder = Watched(bundled)
+    encoder.manifest = dataclasses.replace(bundled.manifest, max_length=126)
+    encoder.try_sharing(load_parity(BUNDLED_MODEL, bundled.manifest))
+    assert encoder.shares_passes
+    assert not encoder.mixes_lengths
+
+
 def test_an_artifact_that_computes_padding_shares_passes_by_length(bundled: Encoder) -> None:
     encoder = Watched(bundled)
     encoder.manifest = dataclasses.replace(bundled.manifest, padding="computed")
