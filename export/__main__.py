@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from transformers.utils import logging as transformers_logging
@@ -12,6 +12,7 @@ from transformers.utils import logging as transformers_logging
 from export.errors import ExportError
 from export.gate import Limits
 from export.pipeline import ExportRequest, export_artifact
+from service.artifact import ArtifactError
 
 FAILED = 2
 STOPPED = 130
@@ -21,9 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command: 0, 2 with the reason on stderr, or 130 on Ctrl-C."""
     request = read_options(arguments)
     transformers_logging.set_verbosity_error()
+    return status_of(lambda: export_artifact(request, progress=say))
+
+
+def status_of(work: Callable[[], object]) -> int:
+    """Do the work of a command of this package: 0, 2 with the reason on stderr, or 130 on Ctrl-C."""
     try:
-        export_artifact(request, progress=say)
-    except (ExportError, OSError) as exc:
+        work()
+    except (ExportError, ArtifactError, OSError) as exc:
         say(str(exc))
         return FAILED
     except KeyboardInterrupt:

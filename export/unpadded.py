@@ -14,6 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from training.stages.start import OFFSET_FAMILIES
+
+FAMILIES = ("bert", *OFFSET_FAMILIES)  # of one structure; MiniLM is a "bert"
+
 
 class Places:
     """Where the tokens of a batch are."""
@@ -61,7 +65,7 @@ class TextwiseAttention(nn.Module):
 
 
 class UnpaddedBody(nn.Module):
-    """A body of the BERT or RoBERTa family; the modules and weights are its own."""
+    """A body of the BERT or RoBERTa family; its own modules but for queries, keys and values, which are copied."""
 
     def __init__(self, body: Any) -> None:
         super().__init__()
@@ -86,6 +90,3 @@ def unpadded(body: Any) -> UnpaddedBody | None:
         body.config.model_type in FAMILIES and getattr(body.config, "position_embedding_type", "absolute") == "absolute"
     )
     return UnpaddedBody(body) if known else None
-
-
-FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert")  # MiniLM is a "bert"

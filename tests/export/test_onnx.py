@@ -11,20 +11,12 @@ from transformers import AutoModel, BertConfig, DistilBertConfig, PretrainedConf
 from export.errors import Refused
 from export.graph import SentenceGraph, UnitLength, build_graph
 from export.onnx import check_size, export_fp32
-from tests.export.checkpoints import save_student
+from tests.export.checkpoints import SMALL_BODY, save_student
 
-SHAPE = {
-    "vocab_size": 100,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 66,
-}
 BODIES = [
-    BertConfig(**SHAPE),
-    RobertaConfig(**SHAPE),
-    XLMRobertaConfig(**SHAPE, pad_token_id=1),
+    BertConfig(**SMALL_BODY),
+    RobertaConfig(**SMALL_BODY),
+    XLMRobertaConfig(**SMALL_BODY, pad_token_id=1),
     DistilBertConfig(vocab_size=100, dim=32, n_layers=2, n_heads=4, hidden_dim=64, max_position_embeddings=66),
 ]
 

@@ -7,23 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
+from torch import nn
 from transformers import AutoModel, BertConfig, DistilBertConfig, PretrainedConfig, RobertaConfig, XLMRobertaConfig
 
 from export.graph import build_graph
 from export.onnx import export_fp32
 from export.quantize import quantise
 from export.unpadded import unpadded
-from tests.export.checkpoints import save_student
+from tests.export.checkpoints import HIDDEN_SIZE, SMALL_BODY, save_student
 
-SHAPE = {
-    "vocab_size": 100,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 66,
-}
-BODIES = [BertConfig(**SHAPE), RobertaConfig(**SHAPE), XLMRobertaConfig(**SHAPE, pad_token_id=1)]
+BODIES = [BertConfig(**SMALL_BODY), RobertaConfig(**SMALL_BODY), XLMRobertaConfig(**SMALL_BODY, pad_token_id=1)]
 CALIBRATION = [[101, *range(2000 + 7 * number, 2006 + 7 * number), 102] for number in range(40)]
 
 
@@ -50,7 +43,7 @@ def test_tokens_have_the_states_that_transformers_gives_them(config: PretrainedC
     "config",
     [
         DistilBertConfig(vocab_size=100, dim=32, n_layers=2, n_heads=4, hidden_dim=64, max_position_embeddings=66),
-        BertConfig(**SHAPE, position_embedding_type="relative_key"),
+        BertConfig(**SMALL_BODY, position_embedding_type="relative_key"),
     ],
     ids=["distilbert", "relative positions"],
 )
@@ -106,8 +99,9 @@ def test_padding_costs_no_product_with_a_weight(tmp_path: Path) -> None:
         str(tmp_path / "checkpoint"), device="cpu", model_kwargs={"attn_implementation": "eager"}
     )
     graph, rows = build_graph(model), list[int]()
-    for layer in graph.unpadded.attention:
-        layer.joined.register_forward_hook(lambda _, inputs, __: rows.append(inputs[0].shape[1]))
+    products = [part for part in graph.modules() if isinstance(part, nn.Linear) and part.in_features >= HIDDEN_SIZE]
+    for product in products:
+        product.register_forward_hook(lambda _, inputs, __: rows.append(inputs[0].shape[1]))
     with torch.no_grad():
         graph(torch.full((2, 12), 7), torch.tensor([[1] * 12, [1] * 3 + [0] * 9]))
-    assert rows == [15]
+    assert rows == [15] * 4  # queries, keys and values in one; after the attention; two of the feed-forward part

@@ -115,3 +115,13 @@ def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
     resolved = tmp_path / "resolved.yaml"
     resolved.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
     assert load_config(resolved) == config
+
+
+def test_going_on_reads_what_the_default_run_reads_and_more_glosses() -> None:
+    default, further = (load_config(FOLDER / f"{name}.yaml") for name in ("default", "further"))
+    own = {name for name in further.corpus.sources if name not in default.corpus.sources}
+    assert own == {"glosses_of_news"}
+    assert {
+        name: source for name, source in further.corpus.sources.items() if name not in own
+    } == default.corpus.sources
+    assert (further.languages, further.teacher) == (default.languages, default.teacher)
