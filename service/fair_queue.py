@@ -88,6 +88,15 @@ class Job:
         if self.started_at is None:
             self.started_at = now
 
+    def take(self, positions: Sequence[int], result: Encoded | ServiceError, *, took_s: float) -> None:
+        """Note what a text of it came to."""
+        self.inference_s += took_s
+        if isinstance(result, ServiceError):
+            self.error = InputError(positions[0], result)
+            return
+        for position in positions:
+            self.results[position] = result
+
     def batch(self) -> EncodedBatch:
         """The result; every text is done."""
         encoded = [result for result in self.results if result is not None]

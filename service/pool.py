@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from service.cache import VectorCache
 from service.encoder import Encoder, TextInput
-from service.errors import NotReady, Overloaded, ServiceError
-from service.fair_queue import LONG_TEXT, EncodedBatch, FairQueue, InputError, Job, Work
+from service.errors import NotReady, Overloaded
+from service.fair_queue import LONG_TEXT, EncodedBatch, FairQueue, Job, Work
+from service.lone import LoneTexts
 from service.outbox import Outbox
 from service.passes import Encode, Finished, encode_alone, encode_together, tokenise_all
 from service.window import Window
@@ -23,7 +24,8 @@ class EncoderPool:
     """Worker threads over one bounded fair queue of texts.
 
     A text is encoded alone, or in a pass that keeps its vector to the bit, so that this never depends on its company.
-    Equal texts in flight are encoded once. One failing text fails the requests that have it, and no other.
+    Equal texts in flight are encoded once. One failing text fails the requests that have it, and no other. A short text
+    of the only request is encoded on the event loop.
     """
 
     def __init__(
@@ -35,13 +37,19 @@ class EncoderPool:
         request_timeout_s: float = 30.0,
         cache: VectorCache | None = None,
         sharing: Encoder | None = None,
+        on_loop_s: float = 0.0,
     ) -> None:
-        """cache: None = every text is computed.  sharing: whose passes short texts share; None: `encode` does all."""
+        """Ready to start.
+
+        Args: cache: None = every text is computed.  sharing: whose passes short texts share; None: `encode` does all.
+              on_loop_s: what short texts may take on the average for a lone one to be encoded on the event loop.
+        """
         self._encode = encode
         self._sharing = sharing
         self._max_queue_texts = max_queue_texts
         self._request_timeout_s = request_timeout_s
         self._cache = cache
+        self._lone = LoneTexts(encode, cache, limit_s=on_loop_s)
         self._queue = FairQueue()
         self._window = Window()
         self._outbox = Outbox()
@@ -116,6 +124,18 @@ class EncoderPool:
         job = Job(texts, truncate, finished)
         if self._cache is not None:
             job.results = [self._cache.get(text, truncate=truncate) for text in texts]
+        with self._lone.request():
+            finished_here = None if self._is_closing else await self._lone.encode(job, mean_s=self._mean_s[False])
+            if finished_here is None:
+                await self._encode_by_workers(job, done)
+            else:
+                self._learn(finished_here)
+                job.take([0], finished_here.result, took_s=finished_here.took_s)
+        if job.error is not None:
+            raise job.error
+        return job.batch()
+
+    async def _encode_by_workers(self, job: Job, done: asyncio.Event) -> None:
         self._admit(job)
         if job.works:
             try:
@@ -123,9 +143,6 @@ class EncoderPool:
             finally:
                 with self._wake:
                     self._drop(job)
-        if job.error is not None:
-            raise job.error
-        return job.batch()
 
     def _admit(self, job: Job) -> None:
         with self._wake:
@@ -255,17 +272,16 @@ class EncoderPool:
         for work in self._window.leave(job):
             self._queue.finish(work)
 
+    def _learn(self, finished: Finished) -> None:
+        is_long = finished.work.is_long
+        self._mean_s[is_long] += 0.05 * (finished.took_s - self._mean_s[is_long])
+
     def _settle(self, finished: Finished) -> None:
         self._progress_at = time.monotonic()
-        took_s = finished.took_s
-        self._mean_s[finished.work.is_long] += 0.05 * (took_s - self._mean_s[finished.work.is_long])
+        self._learn(finished)
         for job, positions in self._queue.finish(finished.work).items():
-            job.inference_s += took_s
-            if isinstance(finished.result, ServiceError):
-                job.error = InputError(positions[0], finished.result)
+            job.take(positions, finished.result, took_s=finished.took_s)
+            if job.error is not None:
                 self._drop(job)
-            else:
-                for position in positions:
-                    job.results[position] = finished.result
             if not job.works:
                 job.finished()

@@ -19,6 +19,7 @@ from service.index.documents import DocumentStore
 from service.index.keeper import IndexKeeper
 from service.index.milvus_address import EMBEDDED, milvus_address
 from service.index.snapshots import SnapshotFolder
+from service.lone import LIMIT_S
 from service.memory import give_back_unused, growth_during, resident_bytes
 from service.memory_budget import MemoryBudget
 from service.metrics import Metrics
@@ -170,6 +171,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         request_timeout_s=settings.request_timeout_s,
         cache=cache,
         sharing=encoder if encoder.shares_passes else None,
+        on_loop_s=LIMIT_S,
     )
     give_back_unused()  # what only the start needed is not to be counted
     memory.reserve(pool.workers * pass_bytes)
