@@ -64,6 +64,13 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         default=8,
         help="int8: of the word embeddings; 4 lets in twice the vocabulary; default: %(default)s",
     )
+    add(
+        "--padding",
+        choices=["skipped", "computed"],
+        default="skipped",
+        help="of a batch's shorter texts: compute on tokens alone, where the body's family can, or on every place, for "
+        "runtimes that must know shapes beforehand: texts of unlike lengths then share no pass; default: %(default)s",
+    )
     add("--name", help="name of the model; default: the record's")
     add("--languages", type=_languages, default=(), metavar="en,de,...", help="ISO codes; default: the record's")
     add("--sts", type=Path, metavar="FILE.tsv", help="score<TAB>sentence<TAB>sentence, in place of the record's pairs")
@@ -77,6 +84,7 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         precision=options.precision,
         calibration=options.calibration,
         word_bits=options.word_bits,
+        padding=options.padding,
         name=options.name,
         languages=options.languages,
         sts=options.sts,

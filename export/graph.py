@@ -36,15 +36,16 @@ class SentenceGraph(nn.Module):
         body: a transformers encoder.
         pooling: "mean" over real tokens, or "cls".
         tail: what follows the pooling; its last module makes unit length.
+        skip_padding: where the body is of a family that can.
     """
 
-    def __init__(self, body: Any, *, pooling: str, tail: nn.Sequential) -> None:
+    def __init__(self, body: Any, *, pooling: str, tail: nn.Sequential, skip_padding: bool = True) -> None:
         super().__init__()
         self.body = body
         self.config = body.config  # optimum reads the vocabulary size from it
         self.pooling = pooling
         self.tail = tail
-        self.unpadded = unpadded(body)
+        self.unpadded = unpadded(body) if skip_padding else None
         self.has_token_types = "token_type_ids" in inspect.signature(body.forward).parameters
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -77,9 +78,10 @@ def _mean(hidden_BLH: Tensor, attention_mask: Tensor) -> Tensor:
     return sum_BH / mask_BL.sum(dim=1, keepdim=True)
 
 
-def build_graph(model: SentenceTransformer) -> SentenceGraph:
+def build_graph(model: SentenceTransformer, *, skip_padding: bool = True) -> SentenceGraph:
     """Join the modules of a sentence-transformers bi-encoder.
 
+    Args:   skip_padding: compute on tokens alone, where the body is of a family that can.
     Raises: BadCheckpoint: a module is none of Transformer, Pooling (mean or cls), Dense, Normalize, in that order.
     """
     modules = list(model)
@@ -92,7 +94,7 @@ def build_graph(model: SentenceTransformer) -> SentenceGraph:
     body = modules[0].auto_model
     if getattr(body, "pooler", None) is not None:
         body.pooler = None  # the [CLS] pooler of pre-training: never read by a sentence embedding
-    return SentenceGraph(body, pooling=pooling, tail=_tail(modules[2:])).eval()
+    return SentenceGraph(body, pooling=pooling, tail=_tail(modules[2:]), skip_padding=skip_padding).eval()
 
 
 def _tail(modules: Iterable[nn.Module]) -> nn.Sequential:

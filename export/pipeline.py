@@ -52,6 +52,7 @@ class ExportRequest:
     precision: Precision
     calibration: Path | None = None
     word_bits: TableBits = 8
+    padding: Padding = "skipped"  # where the body's family can
     name: str | None = None
     languages: tuple[str, ...] = ()
     sts: Path | None = None
@@ -88,7 +89,7 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     texts, pairs = parity_texts(checkpoint.record), _sts_pairs(request, checkpoint.record)
     calibration = _calibration(request, checkpoint.record)
     with tempfile.TemporaryDirectory(prefix="crosslet-export-") as folder:
-        graph = _fp32_graph(checkpoint, texts, request.limits, Path(folder), progress)
+        graph = _fp32_graph(checkpoint, texts, request, Path(folder), progress)
         if request.precision == "int8":
             graph = _int8_graph(graph, checkpoint, texts, pairs, calibration, request, progress)
         manifest = write_bundle(_bundle(request, checkpoint, texts, graph), request.out, force=request.force)
@@ -97,9 +98,9 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
 
 
 def _fp32_graph(
-    checkpoint: Checkpoint, texts: tuple[str, ...], limits: Limits, scratch: Path, progress: Progress
+    checkpoint: Checkpoint, texts: tuple[str, ...], request: ExportRequest, scratch: Path, progress: Progress
 ) -> MeasuredGraph:
-    graph = build_graph(checkpoint.model)
+    graph = build_graph(checkpoint.model, skip_padding=request.padding == "skipped")
     parameters = graph.parameter_count
     progress(f"{checkpoint.record.name}: tracing {parameters:,} parameters")
     path = export_fp32(graph, scratch)
@@ -107,7 +108,7 @@ def _fp32_graph(
     encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
     fidelity = measure_fidelity(torch_embeddings(checkpoint, texts), encoder.embed(texts))
     progress(f"fp32: lowest cosine to torch {fidelity.min_cosine_to_torch:.7f} over {fidelity.parity_texts} texts")
-    check_fidelity(fidelity, limits)
+    check_fidelity(fidelity, request.limits)
     padding: Padding = "computed" if graph.unpadded is None else "skipped"
     return MeasuredGraph(path, encoder, parameters, fidelity, loss=None, padding=padding)
 

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.serving.loads import BATCH_32, FEW, MANY, ONE, Load
-from benchmarks.serving.peers import INFINITY_OPTIMUM, INFINITY_TORCH, OURS, OURS_BUNDLED, PLAIN, Peer
+from benchmarks.serving.peers import (
+    INFINITY_OPTIMUM,
+    INFINITY_SKIPPING,
+    INFINITY_TORCH,
+    OURS,
+    OURS_BUNDLED,
+    PLAIN,
+    PLAIN_SKIPPING,
+    SKIPPING,
+    Peer,
+)
 from benchmarks.serving.results import LoadResult, Run
 from benchmarks.serving.stats import by_round, median, ratio
 
@@ -81,12 +91,14 @@ def _floor(run: Run, cores: int) -> Iterator[Criterion]:
 
 def _peers(run: Run, cores: int) -> Iterator[Criterion]:
     for load in (MANY, BATCH_32):
-        ours, optimum, torch, plain = (
-            run.load_rounds(peer.name, cores, load, _rate) for peer in (OURS, INFINITY_OPTIMUM, INFINITY_TORCH, PLAIN)
-        )
-        times = by_round(lambda our, *engines: ratio(our, max(engines)), ours, optimum, torch)
-        yield Criterion(f"{load.name}: times infinity's better engine", times, TIMES_INFINITY, False)
-        yield Criterion(f"{load.name}: times the {PLAIN.name}", by_round(ratio, ours, plain), TIMES_PLAIN, False)
+        for graph, optimum, plain in (("", INFINITY_OPTIMUM, PLAIN), (SKIPPING, INFINITY_SKIPPING, PLAIN_SKIPPING)):
+            ours, *engines, theirs = (
+                run.load_rounds(peer.name, cores, load, _rate) for peer in (OURS, optimum, INFINITY_TORCH, plain)
+            )
+            times = by_round(lambda our, *rates: ratio(our, max(rates)), ours, *engines)
+            yield Criterion(f"{load.name}: times infinity's better engine{graph}", times, TIMES_INFINITY, False)
+            times = by_round(ratio, ours, theirs)
+            yield Criterion(f"{load.name}: times the {plain.name}", times, TIMES_PLAIN, False)
 
 
 def _latency(run: Run, cores: int) -> Iterator[Criterion]:

@@ -16,7 +16,10 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "
 HELD = {"PYTHONPATH": "{servers}/held"}  # of peers on ONNX Runtime: threads for the cores they are held to
 
 # Folders under the prepared models; see `prepare.py`.
-TORCH, ARTIFACT, TOKEN_GRAPH, BUNDLED = "minilm-torch", "minilm-int8", "minilm-int8-tokens", "bundled"
+TORCH, BUNDLED = "minilm-torch", "bundled"
+ARTIFACT, PADDED = "minilm-int8", "minilm-int8-padded"  # the same weights; padding is skipped, and computed
+TOKENS, PADDED_TOKENS = "minilm-int8-tokens", "minilm-int8-padded-tokens"  # these, cut before the pooling
+INT8 = (ARTIFACT, PADDED, TOKENS, PADDED_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,13 @@ def _uvicorn(application: str) -> tuple[str, ...]:
 
 
 def _library(name: str, library: str, environment: str, packages: tuple[str, ...], model: str, weights: str) -> Peer:
-    variables = {"LIBRARY": library, "MODEL": "{model}", **(HELD if model == TOKEN_GRAPH else {})}
+    variables = {"LIBRARY": library, "MODEL": "{model}", **(HELD if model in INT8 else {})}
     return Peer(name, environment, packages, model, weights, _uvicorn("library"), variables)
 
 
-def _infinity(engine: str, model: str, weights: str) -> Peer:
+def _infinity(engine: str, model: str, weights: str, graph: str = "") -> Peer:
     return Peer(
-        f"infinity, {engine}",
+        f"infinity, {engine}{graph}",
         "infinity",
         ("infinity-emb", "torch", "transformers", "optimum", "onnxruntime"),
         model,
@@ -76,12 +79,17 @@ def _infinity(engine: str, model: str, weights: str) -> Peer:
         ),
         {
             "INFINITY_ANONYMOUS_USAGE_STATS": "0", "INFINITY_HOME": "{scratch}",
-            **(HELD if model == TOKEN_GRAPH else {}),
+            **(HELD if model in INT8 else {}),
         },
         route="/embeddings",
         ask=_ask_openai,
         answer=_openai_answer,
     )  # fmt: skip
+
+
+def _plain(name: str, model: str) -> Peer:
+    variables = {"MODEL": "{model}", **HELD}
+    return Peer(name, "plain", ("fastapi", "onnxruntime"), model, "int8", _uvicorn("plain"), variables)
 
 
 def _crosslet(name: str, model: str, weights: str) -> Peer:
@@ -96,30 +104,27 @@ def _crosslet(name: str, model: str, weights: str) -> Peer:
     )
 
 
+SKIPPING = ", graph that skips padding"  # of our exporter; others' compute it
 _TORCH_PACKAGES = ("sentence-transformers", "torch", "transformers")
 
 OURS = _crosslet("crosslet", ARTIFACT, "int8")
 OURS_BUNDLED = _crosslet("crosslet, bundled model", BUNDLED, "int8")
-PLAIN = Peer(
-    "25-line server",
-    "plain",
-    ("fastapi", "onnxruntime"),
-    ARTIFACT,
-    "int8",
-    _uvicorn("plain"),
-    {"MODEL": "{model}", **HELD},
-)
-INFINITY_OPTIMUM = _infinity("optimum", TOKEN_GRAPH, "int8")
+PLAIN = _plain("25-line server", PADDED)
+PLAIN_SKIPPING = _plain(f"25-line server{SKIPPING}", ARTIFACT)
+INFINITY_OPTIMUM = _infinity("optimum", PADDED_TOKENS, "int8")
+INFINITY_SKIPPING = _infinity("optimum", TOKENS, "int8", SKIPPING)
 INFINITY_TORCH = _infinity("torch", TORCH, "fp32")
 ST = "sentence-transformers"
 PEERS = {
     "crosslet": OURS,
     "crosslet-bundled": OURS_BUNDLED,
     "plain": PLAIN,
+    "plain-skipping": PLAIN_SKIPPING,
     "infinity-optimum": INFINITY_OPTIMUM,
+    "infinity-skipping": INFINITY_SKIPPING,
     "infinity-torch": INFINITY_TORCH,
-    "fastembed": _library("fastembed", "fastembed", "fastembed", ("fastembed", "onnxruntime"), TOKEN_GRAPH, "int8"),
-    "st-onnx": _library(f"{ST}, onnx", "onnx", ST, (*_TORCH_PACKAGES, "onnxruntime"), TOKEN_GRAPH, "int8"),
+    "fastembed": _library("fastembed", "fastembed", "fastembed", ("fastembed", "onnxruntime"), PADDED_TOKENS, "int8"),
+    "st-onnx": _library(f"{ST}, onnx", "onnx", ST, (*_TORCH_PACKAGES, "onnxruntime"), PADDED_TOKENS, "int8"),
     "st-bf16": _library(f"{ST}, torch bf16", "torch_bf16", ST, _TORCH_PACKAGES, TORCH, "bf16"),
     "st-fp32": _library(f"{ST}, torch fp32", "torch_fp32", ST, _TORCH_PACKAGES, TORCH, "fp32"),
 }

@@ -2,9 +2,9 @@
 
 A process of its own: it needs torch, and the load generator shall stay small.
 
-Every int8 model is one and the same: the exporter's artifact of all-MiniLM-L6-v2, calibrated on sentences in the
-languages of the loads. Peers that pool for themselves get its graph cut before the pooling, in the folder that
-transformers, optimum and fastembed expect.
+Every int8 model has the same weights, all-MiniLM-L6-v2's, calibrated on sentences in the languages of the loads: one
+artifact skips padding, as ours do, and one computes it, as what other exporters write. Peers that pool for themselves
+get a graph cut before the pooling, in the folder that transformers, optimum and fastembed expect.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from onnx import TensorProto, helper
 from onnx.utils import Extractor
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
-from benchmarks.serving.peers import ARTIFACT, BUNDLED, ROOT, TOKEN_GRAPH, TORCH
+from benchmarks.serving.peers import ARTIFACT, BUNDLED, PADDED, PADDED_TOKENS, ROOT, TOKENS, TORCH
 from benchmarks.serving.sentences import SENTENCES
 from benchmarks.serving.texts import choose_texts, read_sentences
 from export.pipeline import ExportRequest, export_artifact
+from service.artifact import Padding
 from training.teacher import load_teacher, packaged_folder
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
@@ -34,6 +35,7 @@ TOKENS_OUTPUT = "last_hidden_state"
 CHECKED_TEXTS = 20
 NOT_NEEDED = ("*.safetensors", "*.md", ".git*", "data_config.json")  # in a folder that has the graph
 CALIBRATION_TEXTS = 250  # of each language
+GRAPHS: tuple[tuple[str, str, Padding], ...] = ((ARTIFACT, TOKENS, "skipped"), (PADDED, PADDED_TOKENS, "computed"))
 TEXTS_FILE, REFERENCE_FILE = "texts.json", "reference.npy"
 
 
@@ -70,25 +72,26 @@ def make_models(models: Path, calibration: Sequence[str]) -> None:
         raise SystemExit(f"no installed package carries {TEACHER}: make setup-dev")
     _link(models / TORCH, packaged)
     _link(models / BUNDLED, ROOT / "models" / "default")
-    made_from = models / f"{ARTIFACT}.made-from"
+    made_from = models / "int8.made-from"
     identity = _identity(calibration)
-    if not made_from.exists() or made_from.read_text(encoding="ascii") != identity:
-        texts = models / f"{ARTIFACT}-calibration.txt"
-        texts.write_text("\n".join(calibration), encoding="utf-8")
+    if made_from.exists() and made_from.read_text(encoding="ascii") == identity:
+        return
+    texts = models / "int8-calibration.txt"
+    texts.write_text("\n".join(calibration), encoding="utf-8")
+    for name, tokens, padding in GRAPHS:
         request = ExportRequest(
             packaged,
-            models / ARTIFACT,
+            models / name,
             "int8",
             calibration=texts,
+            padding=padding,
             name="all-MiniLM-L6-v2",
             languages=("en",),
-            force=(models / ARTIFACT).is_dir(),
+            force=(models / name).is_dir(),
         )
-        shutil.rmtree(models / TOKEN_GRAPH, ignore_errors=True)  # it is the same graph
         export_artifact(request, progress=lambda message: print(message, file=sys.stderr))
-        made_from.write_text(identity, encoding="ascii")
-    if not (models / TOKEN_GRAPH).is_dir():
-        _write_token_folder(packaged, models / ARTIFACT / "model.onnx", models / TOKEN_GRAPH)
+        _write_token_folder(packaged, models / name / "model.onnx", models / tokens)
+    made_from.write_text(identity, encoding="ascii")
 
 
 def _identity(calibration: Sequence[str]) -> str:
@@ -125,6 +128,7 @@ def _write_token_folder(packaged: Path, model: Path, folder: Path) -> None:
     shutil.copytree(packaged, stage, ignore=shutil.ignore_patterns(*NOT_NEEDED))
     (stage / "onnx").mkdir()
     onnx.save(cut_before_pooling(onnx.load(model)), stage / "onnx" / "model.onnx")
+    shutil.rmtree(folder, ignore_errors=True)
     stage.rename(folder)
 
 

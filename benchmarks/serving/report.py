@@ -23,10 +23,12 @@ HEAD = """# Serving speed and memory
 
 Written by `make bench`; do not edit. Every server answers the same texts over HTTP on loopback, one server at a time,
 in rounds: each round starts every server anew. Figures are medians over the rounds. All but "bundled model" have the
-weights of all-MiniLM-L6-v2. int8 is one file for all: the artifact of `python -m export`; peers that pool for
-themselves get its graph without the pooling. sentence-transformers and fastembed are libraries: they run in the same
-small FastAPI server (`benchmarks/serving/servers/library.py`), one request at a time on all cores. The 25-line server
-is `benchmarks/serving/servers/plain.py`. Ours logs each request; the others' request logs are off.
+weights of all-MiniLM-L6-v2, in int8 the same for all, from `python -m export`. Ours skips padding, what other
+exporters write computes it: others have a graph of the latter kind (`--padding computed`), and two of them, in rows
+of their own, ours, too. Peers that pool for themselves get graphs without the pooling. sentence-transformers and
+fastembed are libraries: they run in the same small FastAPI server (`benchmarks/serving/servers/library.py`), one
+request at a time on all cores. The 25-line server is `benchmarks/serving/servers/plain.py`. Ours logs each request;
+the others' request logs are off.
 Search beside FAISS, milvus-lite and txtai, as documents grow: [benchmarks-search.md](benchmarks-search.md). All servers
 alive at once: [benchmarks-together.md](benchmarks-together.md).
 """

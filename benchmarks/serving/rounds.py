@@ -16,13 +16,13 @@ import orjson
 from benchmarks.serving import procfs
 from benchmarks.serving.client import Tally, request_bytes, run_load
 from benchmarks.serving.loads import LOADS, Load
-from benchmarks.serving.peers import ARTIFACT, ROOT, TOKEN_GRAPH, TORCH, Peer
+from benchmarks.serving.peers import INT8, ROOT, TORCH, Peer
 from benchmarks.serving.process import PeerFailed, Server, running
 from benchmarks.serving.results import MIB, Agreement, Failure, FloorResult, LoadResult, ProcessResult, Result
 from benchmarks.serving.stats import ratio
 
 WARM_UP_SHARE = 0.2  # of the seconds of a load, not counted
-SAME_MODEL = (TORCH, ARTIFACT, TOKEN_GRAPH)  # whose vectors are compared with the reference
+SAME_MODEL = (TORCH, *INT8)  # whose vectors are compared with the reference
 FLOOR = Path(__file__).with_name("floor.py")
 
 

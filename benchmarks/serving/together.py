@@ -18,13 +18,21 @@ from pathlib import Path
 from benchmarks.serving.__main__ import add_options, read_plan, say, say_verdicts
 from benchmarks.serving.criteria import judge_loads
 from benchmarks.serving.loads import BATCH_32, FEW, MANY, ONE
-from benchmarks.serving.peers import INFINITY_OPTIMUM, INFINITY_TORCH, OURS, OURS_BUNDLED, PLAIN
+from benchmarks.serving.peers import (
+    INFINITY_OPTIMUM,
+    INFINITY_SKIPPING,
+    INFINITY_TORCH,
+    OURS,
+    OURS_BUNDLED,
+    PLAIN,
+    PLAIN_SKIPPING,
+)
 from benchmarks.serving.process import PeerFailed, end_in_order, running
 from benchmarks.serving.report import VERDICTS_NOTE, failures, number, setting_lines, table, verdict_table
 from benchmarks.serving.results import Result, Run, save_results
 from benchmarks.serving.rounds import Plan, cores_for, measure_floor, measure_load
 
-PEERS = (OURS, OURS_BUNDLED, PLAIN, INFINITY_OPTIMUM, INFINITY_TORCH)
+PEERS = (OURS, OURS_BUNDLED, PLAIN, PLAIN_SKIPPING, INFINITY_OPTIMUM, INFINITY_SKIPPING, INFINITY_TORCH)
 LOADS_OF = {"short": (ONE, MANY, FEW), "mixed": (BATCH_32,)}  # by the texts that they have
 LOADS = (ONE, FEW, MANY, BATCH_32)
 PAGE, RESULTS_FILE = Path("benchmarks-together.md"), "together.jsonl"

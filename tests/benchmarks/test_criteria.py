@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks.serving.__main__ import say_verdicts
 from benchmarks.serving.criteria import Criterion, judge
+from benchmarks.serving.peers import INFINITY_SKIPPING, PLAIN_SKIPPING, SKIPPING
 from benchmarks.serving.results import Agreement, FloorResult, LoadResult, ProcessResult, Run
 from tests.benchmarks.results import whole_run
 
@@ -43,15 +44,26 @@ def test_a_slow_server_fails_against_the_floor() -> None:
     assert verdicts(whole_run(ours=899.0), "share of the bare session loop") == {"FAIL"}
 
 
+def failing(run: Run) -> set[str]:
+    return {one.what.partition(": ")[2] for one in judge(run, 2) if one.verdict == "FAIL"}
+
+
 def test_the_better_engine_of_infinity_counts() -> None:
     run = changed(whole_run(), LoadResult, "infinity, torch", texts_per_s=100.0)
-    assert verdicts(run, "infinity") == {"PASS"}
+    assert failing(run) == set()
     run = changed(run, LoadResult, "infinity, optimum", texts_per_s=500.0)
-    assert verdicts(run, "infinity") == {"FAIL"}
+    assert failing(run) == {"times infinity's better engine"}
 
 
 def test_a_plain_server_that_is_nearly_as_fast_fails_us() -> None:
-    assert verdicts(changed(whole_run(), LoadResult, "25-line server", texts_per_s=700.0), "25-line") == {"FAIL"}
+    run = changed(whole_run(), LoadResult, "25-line server", texts_per_s=700.0)
+    assert failing(run) == {"times the 25-line server"}
+
+
+def test_others_with_our_graph_are_judged_by_themselves() -> None:
+    for peer in (INFINITY_SKIPPING, PLAIN_SKIPPING):
+        (what,) = failing(changed(whole_run(), LoadResult, peer.name, texts_per_s=700.0))
+        assert what.endswith(SKIPPING)
 
 
 @pytest.mark.parametrize(

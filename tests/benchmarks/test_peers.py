@@ -2,7 +2,7 @@ import numpy as np
 import orjson
 import pytest
 
-from benchmarks.serving.peers import ARTIFACT, OURS, PEERS, PLAIN, SERVERS, TOKEN_GRAPH, Peer
+from benchmarks.serving.peers import INT8, OURS, PEERS, PLAIN, SERVERS, Peer
 from tests.skeleton.project import ROOT, locked_versions
 
 ENVIRONMENTS = ROOT / "benchmarks" / "envs"
@@ -25,7 +25,7 @@ def test_every_package_whose_version_the_page_gives_is_pinned(peer: Peer) -> Non
 
 @ASKED
 def test_all_who_run_the_int8_model_have_the_same_onnx_runtime(peer: Peer) -> None:
-    if peer.model in (ARTIFACT, TOKEN_GRAPH):
+    if peer.model in INT8:
         assert pins(peer)["onnxruntime"] == pins(OURS)["onnxruntime"]
 
 

@@ -3,10 +3,12 @@ import sys
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
+import onnx
 import pytest
 
 from export.__main__ import main
-from service.artifact import load_manifest, verify_files
+from service.artifact import load_manifest, load_parity, verify_files
 from tests.export.checkpoints import MINILM, save_student, write_record
 
 
@@ -51,6 +53,21 @@ def test_words_of_4_bits_halve_their_table(tmp_path: Path) -> None:
     rows = 30_522
     saved = rows * ((64 + 4) - (32 + 2 * 2 + 1))  # 8 bits and a scale a row; 4 bits, two scales and two half bytes
     assert abs((sizes["8"] - sizes["4"]) - saved) < 1_000
+
+
+def test_padding_is_computed_where_that_is_asked_and_the_vectors_are_the_same(tmp_path: Path) -> None:
+    save_student(tmp_path / "checkpoint")
+    write_record(tmp_path / "checkpoint")
+    operators, vectors = {}, {}
+    for padding in ("skipped", "computed"):
+        out = tmp_path / padding
+        arguments = ["--checkpoint", str(tmp_path / "checkpoint"), "--precision", "fp32", "--padding", padding]
+        assert main([*arguments, "--out", str(out)]) == 0
+        assert load_manifest(out).padding == padding
+        operators[padding] = {node.op_type for node in onnx.load(out / "model.onnx").graph.node}
+        vectors[padding] = load_parity(out, load_manifest(out)).embeddings
+    assert "NonZero" in operators["skipped"] - operators["computed"]
+    np.testing.assert_allclose(vectors["skipped"], vectors["computed"], atol=1e-5)
 
 
 def test_calibration_texts_of_a_file_or_the_record_fix_the_steps(tmp_path: Path) -> None:
