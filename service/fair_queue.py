@@ -24,7 +24,7 @@ class EncodedBatch:
 
     embeddings: (B, D) float32.  tokens: read by the model, over all texts, equal ones counted each.
     truncated: positions of the cut texts.  queue_s: from admission to the first text's start.
-    inference_s: time in workers, summed over the distinct texts; one shared with other requests counts in each.
+    inference_s: time spent encoding, summed over the distinct texts; one shared with other requests counts in each.
     """
 
     embeddings: npt.NDArray[np.float32]

@@ -9,9 +9,9 @@ from service.cache import VectorCache
 from service.fair_queue import Job, Work
 from service.passes import Encode, Finished, encode_alone
 
-LIMIT_S = 0.003  # for so long the loop may stand still
+LIMIT_S = 0.003  # that short texts may take on the average; the loop stands still as long, for a dense one longer
 SHORT_CHARS = 200  # a sentence or two
-ALONE_S = 0.1  # since two requests were last under way: by then they come one after the other
+ALONE_S = 0.1  # since two requests were last under way: from then on they come one after the other
 TURNS = 2  # of the loop until what came in while it stood still has been counted
 
 
@@ -28,18 +28,22 @@ class LoneTexts:
         self._cache = cache
         self._limit_s = limit_s
         self._requests = 0
-        self._company_at = -math.inf  # when there was more than one
+        self._company_at = -math.inf  # when there was last more than one
 
     @contextmanager
     def request(self) -> Iterator[None]:
         """Count a request while it is under way."""
         self._requests += 1
-        if self._requests > 1:
-            self._company_at = asyncio.get_running_loop().time()
+        self._note_company()
         try:
             yield
         finally:
+            self._note_company()
             self._requests -= 1
+
+    def _note_company(self) -> None:
+        if self._requests > 1:
+            self._company_at = asyncio.get_running_loop().time()
 
     async def encode(self, job: Job, *, mean_s: float) -> Finished | None:
         """Encode the one text of a counted request; None: it is for the workers.  mean_s: what short texts take."""

@@ -47,7 +47,7 @@ class Metrics:
         )
         self.inference_duration = Histogram(
             "crosslet_inference_duration_seconds",
-            "Worker time of a request: tokenising and inference, summed over its distinct texts.",
+            "Time spent on a request's texts: tokenising and inference, summed over the distinct ones.",
             buckets=BUCKETS_S,
             registry=registry,
         )

@@ -125,15 +125,21 @@ class EncoderPool:
         if self._cache is not None:
             job.results = [self._cache.get(text, truncate=truncate) for text in texts]
         with self._lone.request():
-            finished_here = None if self._is_closing else await self._lone.encode(job, mean_s=self._mean_s[False])
+            finished_here = await self._lone.encode(job, mean_s=self._mean_s[False]) if self._is_at_rest else None
             if finished_here is None:
                 await self._encode_by_workers(job, done)
             else:
-                self._learn(finished_here)
-                job.take([0], finished_here.result, took_s=finished_here.took_s)
+                with self._wake:
+                    self._learn(finished_here)
+                    job.take([0], finished_here.result, took_s=finished_here.took_s)
         if job.error is not None:
             raise job.error
         return job.batch()
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether no worker has a text, that of a client who left neither, and the pool takes more."""
+        return self._idle == len(self._threads) and not self._is_closing
 
     async def _encode_by_workers(self, job: Job, done: asyncio.Event) -> None:
         self._admit(job)

@@ -23,7 +23,7 @@ from onnx import TensorProto, helper
 from onnx.utils import Extractor
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
 
-from benchmarks.serving.peers import ARTIFACT, BUNDLED, PADDED, PADDED_TOKENS, ROOT, TOKENS, TORCH
+from benchmarks.serving.peers import ARTIFACT, BUNDLED, INT8, PADDED, PADDED_TOKENS, ROOT, TOKENS, TORCH
 from benchmarks.serving.sentences import SENTENCES
 from benchmarks.serving.texts import choose_texts, read_sentences
 from export.pipeline import ExportRequest, export_artifact
@@ -74,8 +74,10 @@ def make_models(models: Path, calibration: Sequence[str]) -> None:
     _link(models / BUNDLED, ROOT / "models" / "default")
     made_from = models / "int8.made-from"
     identity = _identity(calibration)
-    if made_from.exists() and made_from.read_text(encoding="ascii") == identity:
+    is_whole = all((models / name).is_dir() for name in INT8)
+    if is_whole and made_from.exists() and made_from.read_text(encoding="ascii") == identity:
         return
+    made_from.unlink(missing_ok=True)
     texts = models / "int8-calibration.txt"
     texts.write_text("\n".join(calibration), encoding="utf-8")
     for name, tokens, padding in GRAPHS:

@@ -34,8 +34,8 @@ ERROR_HEADERS: dict[int | str, dict[str, str]] = {
 COST_HEADERS = {
     "x-tokens": "Tokens read by the model, over all texts.",
     "x-truncated": "How many texts were cut, and their positions when few: `2; indices=0,3`.",
-    "x-queue-ms": "Milliseconds until a worker took the first text.",
-    "x-inference-ms": "Milliseconds of worker time, summed over the distinct texts.",
+    "x-queue-ms": "Milliseconds until the first text was taken; 0 where the event loop encodes it.",
+    "x-inference-ms": "Milliseconds spent encoding, summed over the distinct texts.",
 }
 
 
