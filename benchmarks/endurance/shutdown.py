@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from benchmarks.endurance.process import ServiceProcess
-from benchmarks.endurance.texts import Known, batch_request
+from benchmarks.endurance.texts import SENTENCES, Known, batch_request
 from benchmarks.endurance.wire import Connection, Lost, Refused
 
 CLIENTS = 16
@@ -47,7 +47,7 @@ async def shutdown(service: ServiceProcess, *, seconds: float) -> Shutdown:
     """Load the service with more clients than it has workers, end it after some seconds, and count."""
     found = Shutdown()
     known = await Known.ask(service.port)
-    before = service.logged_statuses("/embed")
+    before = await asyncio.to_thread(_logged, service, len(SENTENCES))
     numbers = itertools.count()
     signal_at = math.inf
 
@@ -79,3 +79,11 @@ async def shutdown(service: ServiceProcess, *, seconds: float) -> Shutdown:
         found.exit_code = await asyncio.to_thread(service.process.wait, EXIT_TIMEOUT_S)
     found.logged = service.logged_statuses("/embed") - before
     return found
+
+
+def _logged(service: ServiceProcess, count: int) -> Counter[int]:
+    """What the service has answered, once so many are in its log: it sends an answer first and logs it then."""
+    latest = time.monotonic() + EXIT_TIMEOUT_S
+    while (logged := service.logged_statuses("/embed")).total() < count and time.monotonic() < latest:
+        time.sleep(0.01)
+    return logged
