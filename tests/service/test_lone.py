@@ -137,17 +137,17 @@ def test_a_request_that_came_while_the_loop_stood_still_is_not_alone(pool: Encod
     assert not threads.on_loop("second")
 
 
-@pytest.mark.parametrize("limit_s", [0.0, 1e-9])
-def test_workers_have_texts_of_a_slow_model(threads: Threads, limit_s: float) -> None:
-    pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100, on_loop_s=limit_s))
+def test_workers_have_all_texts_where_the_loop_is_given_no_time(threads: Threads) -> None:
+    pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100))
     run(pool.encode(["one"]))
     pool.close()
     assert not threads.on_loop("one")
 
 
-def test_its_failure_is_that_of_its_request_and_names_the_text(pool: EncoderPool) -> None:
+def test_its_failure_is_that_of_its_request_and_names_the_text(pool: EncoderPool, threads: Threads) -> None:
     with pytest.raises(InputError) as failed:
         run(pool.encode(["crash"]))
+    assert threads.on_loop("crash")
     assert failed.value.position == 0
     assert isinstance(failed.value.cause, InferenceFailed)
     run(pool.encode(["one"]))
@@ -157,6 +157,7 @@ def test_its_vector_is_cached(threads: Threads) -> None:
     cache = VectorCache(10_000, fingerprint="a", dim=2)
     pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100, cache=cache, on_loop_s=10.0))
     first = run(pool.encode(["one"]))
+    assert threads.on_loop("one")
     threads.of.clear()
     second = run(pool.encode(["one"]))
     pool.close()
