@@ -108,7 +108,7 @@ class Encoder:
         unknown = next((token for token in ids if not 0 <= token < size), None)
         if unknown is not None:
             raise InvalidInput(f"has a token id outside the vocabulary of {size}")
-        return TokenisedText(list(ids[: self.manifest.max_length]), len(ids))
+        return self._tokenizer.cut(list(ids))
 
     def check_parity(self, parity: ParityPack, folder: Path) -> None:
         """Embed the parity texts and compare with what the exporter recorded.

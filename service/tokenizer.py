@@ -62,14 +62,11 @@ class Tokenizer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers are the parallelism
+        # How many token ids there are, added tokens included. Asked once: counting takes milliseconds.
+        self.vocabulary_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        self._closing = _closing_ids(self._tokenizer.encode("a"))
         self.max_length = max_length
         self._long_text = threading.Lock()
-
-    @property
-    def vocabulary_size(self) -> int:
-        """How many token ids there are, added tokens included."""
-        size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
-        return size
 
     def tokenise(self, text: str) -> TokenisedText:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
@@ -77,23 +74,29 @@ class Tokenizer:
         is_long = may_be_long and normalised_length(text) > LONG_TEXT_CHARS
         with self._long_text if is_long else nullcontext():
             (encoding,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode` it lets go of the GIL
-        return self._cut(encoding)
+        return self.cut(encoding.ids)
 
     def tokenise_all(self, texts: Sequence[str]) -> list[TokenisedText]:
         """Token ids of each text. Together where they are short: between two of them a thread may wait for the GIL."""
+        if not texts:
+            return []
         if sum(map(normalised_length, texts)) > LONG_TEXT_CHARS:
             return [self.tokenise(text) for text in texts]
-        return [self._cut(encoding) for encoding in self._tokenizer.encode_batch_fast(texts)]
+        return [self.cut(encoding.ids) for encoding in self._tokenizer.encode_batch_fast(texts)]
 
-    def _cut(self, encoding: tokenizers.Encoding) -> TokenisedText:
-        ids: list[int] = encoding.ids
+    def cut(self, ids: list[int]) -> TokenisedText:
+        """Ids of a text, its closing special tokens kept where it has them."""
         full_length = len(ids)
         if full_length <= self.max_length:
             return TokenisedText(ids, full_length)
-        closing = _trailing_ones(encoding.special_tokens_mask)
-        kept = max(0, self.max_length - closing)
-        return TokenisedText((ids[:kept] + ids[full_length - closing :])[: self.max_length], full_length)
+        closing = self._closing if ids[full_length - len(self._closing) :] == self._closing else []
+        kept = max(0, self.max_length - len(closing))
+        return TokenisedText((ids[:kept] + closing)[: self.max_length], full_length)
 
 
-def _trailing_ones(mask: list[int]) -> int:
-    return next((count for count, flag in enumerate(reversed(mask)) if not flag), len(mask))
+def _closing_ids(encoding: tokenizers.Encoding) -> list[int]:
+    """The special tokens that the tokenizer puts behind a text."""
+    mask = encoding.special_tokens_mask
+    count = next((count for count, flag in enumerate(reversed(mask)) if not flag), len(mask))
+    ids: list[int] = encoding.ids
+    return ids[len(ids) - count :]

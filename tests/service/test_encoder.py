@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,22 @@ def test_a_text_and_its_own_token_ids_give_the_same_vector(encoder: Encoder, tin
     parity = json.loads((tiny_model / "parity.json").read_text(encoding="utf-8"))
     for text, ids in zip(parity["texts"], parity["input_ids"], strict=True):
         assert np.array_equal(encoder.encode(text).vector, encoder.encode(tuple(ids)).vector)
+
+
+def test_a_text_that_is_cut_has_the_vector_of_its_own_token_ids(encoder: Encoder, tiny_model: Path) -> None:
+    tokenizer = tokenizers.Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
+    text = " ".join(["guitar"] * 50)
+    ids = tuple(tokenizer.encode(text).ids)
+    assert len(ids) > MAX_LENGTH
+    assert np.array_equal(encoder.encode(ids).vector, encoder.encode(text).vector)
+    assert not np.array_equal(encoder.encode(ids[:-1]).vector, encoder.encode(text).vector)  # no end is made up
+
+
+def test_token_ids_do_not_wait_for_the_tokenizer(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count a vocabulary of eighty thousand pieces takes it longer than a short text takes the model."""
+    encoder = load_encoder(tiny_model)
+    monkeypatch.setattr(encoder._tokenizer, "_tokenizer", None)
+    assert encoder.encode((2, 5, 3)).tokens == 3
 
 
 def test_a_cut_text_says_so(encoder: Encoder) -> None:
