@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from service.schemas import GUITAR, Listed, Strict, whole_example
+from service.schemas import GUITAR, Listed, Strict, Whole, whole_example
 
 FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
 MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
@@ -119,8 +119,8 @@ class SearchRequest(Strict):
         None, description="One query, in any language of the model.", examples=["Gitarre spielen"]
     )
     queries: Listed[str] | None = Field(None, description="Several queries; or `query`, not both.", examples=[GUITAR])
-    top_k: int = Field(10, ge=1, description="How many documents to return for each query.", examples=[5])
-    offset: int = Field(
+    top_k: Whole = Field(10, ge=1, description="How many documents to return for each query.", examples=[5])
+    offset: Whole = Field(
         0,
         ge=0,
         description="How many of the best to pass over: the next page. Counts towards the limits.",
@@ -140,7 +140,7 @@ class SearchRequest(Strict):
     rerank: bool = Field(
         False, description="Re-score with a re-ranker; refused while none is loaded.", examples=[False]
     )
-    rerank_k: int = Field(50, ge=1, description="How many candidates the re-ranker reads.", examples=[50])
+    rerank_k: Whole = Field(50, ge=1, description="How many candidates the re-ranker reads.", examples=[50])
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

@@ -1,13 +1,12 @@
 """The JSON of OpenAI's embeddings route, described field by field. Knows shapes; the limits are the other routes'."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from service.schemas import GUITAR, IGNORE, Listed
+from service.schemas import GUITAR, IGNORE, Listed, Whole
 
 OPENAI_EMBEDDING = {"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}
-TokenId = Annotated[int, Field(strict=True)]  # strict: true is not 1
 
 
 class OpenAIEmbeddingsRequest(BaseModel):
@@ -15,14 +14,16 @@ class OpenAIEmbeddingsRequest(BaseModel):
 
     model_config = IGNORE
 
-    input: str | Listed[str] | Listed[TokenId] | Listed[Listed[TokenId]] = Field(
+    input: str | Listed[str] | Listed[Whole] | Listed[Listed[Whole]] = Field(
         description="A text, texts, or token ids of this model's tokenizer.", examples=[GUITAR]
     )
-    model: str = Field("", description="Any name: there is one model, and the answer names it.", examples=["default"])
-    encoding_format: Literal["float", "base64"] = Field(
-        "float", description="base64: little-endian float32.", examples=["float"]
+    model: str | None = Field(
+        "", description="Any name: there is one model, and the answer names it.", examples=["default"]
     )
-    dimensions: int | None = Field(
+    encoding_format: Literal["float", "base64"] | None = Field(
+        "float", description="base64: little-endian float32; null means float.", examples=["float"]
+    )
+    dimensions: Whole | None = Field(
         None, ge=1, description="Keep the first dimensions only, scaled to norm 1 again.", examples=[128]
     )
     user: str | None = Field(None, description="Accepted and not used.", examples=["me"])

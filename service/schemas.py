@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 # One wrong element is enough to know: an error for each of a hundred thousand takes a second and 300 MB.
 Listed = Annotated[list[T], Field(fail_fast=True)]
+Whole = Annotated[int, Field(strict=True)]  # true is not 1
 
 
 def whole_example(body: JsonDict) -> ConfigDict:
@@ -77,7 +78,7 @@ class EmbedRequest(ReadingOptions):
     normalize: bool | None = Field(
         True, description="Only true (or null): the model gives vectors of norm 1 and no others.", examples=[True]
     )
-    dimensions: int | None = Field(
+    dimensions: Whole | None = Field(
         None,
         ge=1,
         description="Keep the first dimensions only, scaled to norm 1 again; null keeps all.",

@@ -34,6 +34,10 @@ async def ready(runtime: RuntimeDependency) -> Response:
     return json_response({"status": "ok"})
 
 
+for probe, answer in (("/health", health), ("/ready", ready)):  # some load balancers ask for no body
+    router.add_api_route(probe, answer, methods=["HEAD"], include_in_schema=False)
+
+
 @router.get(
     "/metrics",
     response_class=Response,

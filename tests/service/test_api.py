@@ -552,6 +552,26 @@ def test_openai_errors_have_openais_shape(client: TestClient, input_: object) ->
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
+def test_openai_takes_null_for_what_is_left_out(client: TestClient) -> None:
+    nulls = {"model": None, "encoding_format": None, "dimensions": None, "user": None}
+    answers = [client.post("/v1/embeddings", json={"input": TEXTS[0], **more}).json() for more in ({}, nulls)]
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embed", {"inputs": "a", "dimensions": True}),
+        ("/v1/embeddings", {"input": "a", "dimensions": "2"}),
+        ("/search", {"query": "a", "top_k": True}),
+    ],
+)
+def test_what_is_no_number_is_not_taken_for_one(client: TestClient, path: str, body: dict[str, object]) -> None:
+    response = client.post(path, json=body)
+    assert response.status_code == 422
+    assert "valid integer" in response.text
+
+
 # --- compression
 
 
@@ -578,6 +598,12 @@ def test_an_answer_is_not_gzip_where_that_is_off_or_small_or_not_asked_for(serve
 
 
 # --- operation
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_a_probe_may_ask_for_no_body(client: TestClient, path: str) -> None:
+    response = client.head(path)
+    assert (response.status_code, response.content) == (200, b"")
 
 
 def test_probes_and_info_answer(client: TestClient) -> None:
