@@ -2,6 +2,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -12,6 +13,7 @@ from transformers import AutoModel, BertConfig, PretrainedConfig, PreTrainedToke
 from training.config import StudentConfig
 from training.errors import ConfigError
 from training.sentence import load_sentence_encoder, save_sentence_encoder
+from training.stages.shrink import student_from_assistant
 from training.stages.start import assistant_from_base, check_left_out, check_shrinkable
 
 SIZES = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
@@ -63,6 +65,26 @@ def test_a_teacher_of_another_width_gets_a_head(small_tokenizer: PreTrainedToken
     assistant = assistant_from_base(model, model, words_VH, pad_id=0, seed=1)
     ids = torch.tensor([[2, 9, 3]])
     assert assistant(ids, torch.ones_like(ids)).shape == (1, 12)
+
+
+def test_the_row_that_is_never_trained_is_the_tokenizers_padding_whatever_the_body_says(
+    small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    model = teacher(BERT, small_tokenizer, tmp_path / "minilm", dim=16)  # its body's padding is 0, as MiniLM's is
+    words_VH = model[0].auto_model.get_input_embeddings().weight
+    with torch.no_grad():
+        words_VH[0] = torch.randn(16)
+    assistant = assistant_from_base(model, model, pad_id=1, seed=1)
+    assert torch.equal(assistant.encoder.get_input_embeddings().weight, words_VH)
+    ones_V = np.ones(60, dtype=np.int64)
+    student = student_from_assistant(assistant, StudentConfig(8, "random", unit_layers=2), ones_V, seed=1)
+    ids_BL, mask_BL = torch.tensor([[0, 7, 8, 2], [0, 9, 2, 1]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    for encoder in (assistant.encoder, student.encoder):
+        encoder(ids_BL, mask_BL).last_hidden_state[..., 0].sum().backward()
+        words = encoder.get_input_embeddings()
+        gradient_V = getattr(words, "table", words).weight.grad.abs().sum(dim=1)
+        assert gradient_V[0] > 0
+        assert gradient_V[1] == 0
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -73,13 +73,15 @@ def assistant_from_base(
     """
     body = base[0].auto_model
     state = {name: tensor for name, tensor in body.state_dict().items() if not name.startswith("pooler.")}
-    changes = {}
+    is_offset, changes = body.config.model_type in OFFSET_FAMILIES, {}
     if embeddings_VH is not None:
         changes = {"vocab_size": len(embeddings_VH), "pad_token_id": pad_id}
         state["embeddings.word_embeddings.weight"] = embeddings_VH
-        if body.config.model_type in OFFSET_FAMILIES:
+        if is_offset:
             positions = state["embeddings.position_embeddings.weight"]
             state["embeddings.position_embeddings.weight"] = positions.roll(pad_id - body.config.pad_token_id, dims=0)
+    elif not is_offset:
+        changes = {"pad_token_id": pad_id}  # whose row is never trained; in MiniLM's body the id of its <s>
     encoder = CrossletEncoder(CrossletConfig(base=shape_of(body.config, **changes)))
     encoder.body.load_state_dict(state)
     torch.manual_seed(seed)
