@@ -75,7 +75,7 @@ def tokenize(run: Run, folder: Path) -> None:
 def start(run: Run, folder: Path) -> None:
     """The assistant before training: the base's body and head; for a new vocabulary, word embeddings by regression."""
     base, teacher = run.load_base(), load_teacher(run.config.teacher, device=torch.device("cpu"))
-    check_shrinkable(base[0].auto_model.config, run.config.student)
+    check_shrinkable(base[0].auto_model.config, run.config)
     check_left_out(base, teacher, run.config.stages)
     table_VH = base[0].auto_model.get_input_embeddings().weight.detach()
     embeddings_VH: Tensor | None = None

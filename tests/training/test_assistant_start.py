@@ -1,6 +1,7 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm,
 from torch import nn
 from transformers import AutoModel, BertConfig, PretrainedConfig, PreTrainedTokenizerFast, RobertaConfig, T5Config
 
-from training.config import StudentConfig
+from training.config import RunConfig, StudentConfig
+from training.corpora.config import CorpusConfig
 from training.errors import ConfigError
 from training.sentence import load_sentence_encoder, save_sentence_encoder
+from training.stages.config import StageConfig
 from training.stages.shrink import student_from_assistant
 from training.stages.start import assistant_from_base, check_left_out, check_shrinkable
 
@@ -150,16 +153,26 @@ def test_nothing_is_left_out_of_a_folder_of_transformers(
 
 
 @pytest.mark.parametrize(
-    ("body", "student", "complaint"),
+    ("body", "changes", "complaint"),
     [
-        (T5Config(), StudentConfig(), "of type 't5'; known types: bert"),
-        (BERT, StudentConfig(unit_layers=3, bottleneck_size=4), "unit_layers is 3; the base encoder allows 2"),
-        (BERT, StudentConfig(unit_layers=2, bottleneck_size=17), "bottleneck_size is 17; the base encoder allows 16"),
-        (ROBERTA, StudentConfig(unit_layers=2, bottleneck_size=4), "max_length is 128; the base encoder allows 38"),
+        (T5Config(), {}, "of type 't5'; known types: bert"),
+        (BERT, {"student": StudentConfig(4, unit_layers=3)}, "unit_layers is 3; the base encoder allows 2"),
+        (BERT, {"student": StudentConfig(17, unit_layers=2)}, "bottleneck_size is 17; the base encoder allows 16"),
+        (ROBERTA, {"student": StudentConfig(4, unit_layers=2)}, "max_length is 128; the base encoder allows 38"),
+        (
+            BERT,
+            {"student": StudentConfig(None, unit_layers=2), "student_stage": StageConfig(round_words=True)},
+            "round_words of stage student needs .* multiple of 32; without a bottleneck .* hidden size, 16",
+        ),
+        (
+            BERT,
+            {"student": StudentConfig(4, unit_layers=2), "assistant": StageConfig(round_words=True)},
+            "round_words of stage assistant needs .* multiple of 32",
+        ),
     ],
 )
 def test_a_student_that_cannot_come_from_the_base_is_refused_before_training(
-    body: PretrainedConfig, student: StudentConfig, complaint: str
+    body: PretrainedConfig, changes: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        check_shrinkable(body, student)
+        check_shrinkable(body, RunConfig("x", ["de"], CorpusConfig(), **changes))

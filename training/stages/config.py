@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+BLOCK_SIZE = 32  # numbers of a row that `round_words` gives a scale and a zero point, as `export.tables` has them
+
 
 @dataclass(frozen=True)
 class StageConfig:

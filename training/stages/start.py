@@ -13,10 +13,11 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize,
 from torch import Tensor, nn
 from transformers import PretrainedConfig
 
-from training.config import Stage, StudentConfig
+from training.config import RunConfig, Stage
 from training.errors import ConfigError
 from training.model import CrossletConfig, CrossletEncoder, shape_of
 from training.sentence import SentenceEncoder
+from training.stages.config import BLOCK_SIZE
 from training.teacher import is_normalized
 
 logger = logging.getLogger(__name__)
@@ -24,11 +25,13 @@ OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # number positions fr
 FAMILIES = ("bert", "distilbert", *OFFSET_FAMILIES)  # MiniLM is a "bert"
 
 
-def check_shrinkable(body: PretrainedConfig, student: StudentConfig) -> None:
-    """Whether a student of this shape can come from this body.
+def check_shrinkable(body: PretrainedConfig, config: RunConfig) -> None:
+    """Whether the configured student can come from this body.
 
-    Raises: ConfigError: another family, fewer layers than M, narrower than B, or fewer positions than `max_length`.
+    Raises: ConfigError: another family, fewer layers than M, narrower than B, fewer positions than `max_length`, or a
+        whole table to round (`round_words`) whose width is no multiple of the block.
     """
+    student = config.student
     if body.model_type not in FAMILIES:
         raise ConfigError(f"the base encoder is of type {body.model_type!r}; known types: {', '.join(FAMILIES)}")
     reserved = body.pad_token_id + 1 if body.model_type in OFFSET_FAMILIES else 0
@@ -40,6 +43,12 @@ def check_shrinkable(body: PretrainedConfig, student: StudentConfig) -> None:
     for name, (wanted, available) in limits.items():
         if wanted > available:
             raise ConfigError(f"student.{name} is {wanted}; the base encoder allows {available}")
+    for stage in config.stages:
+        if config.stage(stage).round_words and config.word_width(stage) is None and body.hidden_size % BLOCK_SIZE:
+            raise ConfigError(
+                f"round_words of stage {stage} needs a word table whose width is a multiple of {BLOCK_SIZE}; without a "
+                f"bottleneck it is the base encoder's hidden size, {body.hidden_size}"
+            )
 
 
 def check_left_out(base: SentenceTransformer, teacher: SentenceTransformer, stages: list[Stage]) -> None:
