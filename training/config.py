@@ -187,6 +187,9 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
     for key, (value, least) in at_least.items():
         if value < least:
             raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
+    longest = config.student.max_length
+    if stage.max_length > longest:
+        raise ConfigError(f"{where}.max_length is {stage.max_length}; student.max_length allows {longest}")
     if stage.patience is not None and stage.validate_pairs is None:
         raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
     if stage.average_cycles is not None and stage.average_cycles > (stage.cycles or 1) + 1:

@@ -88,6 +88,7 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
             {"student": {"bottleneck_size": 100}, "contrastive": {"pairs": 10, "round_words": True}},
             "contrastive.round_words needs a student.bottleneck_size that is a multiple of 32, not 100",
         ),
+        ({"assistant": {"pairs": 10, "max_length": 129}}, "assistant.max_length is 129; student.max_length allows 128"),
         ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
     ],
 )
