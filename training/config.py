@@ -9,7 +9,7 @@ from typing import Literal
 from training.corpora.config import CorpusConfig
 from training.errors import ConfigError
 from training.parsing import build, read_yaml
-from training.stages.config import ContrastiveConfig, StageConfig
+from training.stages.config import BLOCK_SIZE, ContrastiveConfig, StageConfig
 
 Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
 Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
@@ -100,6 +100,10 @@ class RunConfig:
         }
         return stages[name]
 
+    def word_width(self, name: Stage) -> int | None:
+        """Numbers of a row of the word table that a stage trains; None: the base's hidden size."""
+        return None if name == "assistant" else self.student.bottleneck_size
+
 
 def load_config(path: Path) -> RunConfig:
     """Read a YAML configuration.
@@ -154,10 +158,11 @@ def check(config: RunConfig, *, where: str) -> None:
         if stage.source_share is not None:
             raise ConfigError(f"{where}: source_share is for assistant and contrastive; no other stage reads it")
     for name in config.stages:
-        _check_stage(config.stage(name), config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
+        _check_stage(name, config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
 
 
-def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
+def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
+    stage, word_width = config.stage(name), config.word_width(name)
     if (stage.pairs is None) == (stage.epochs is None):
         raise ConfigError(f"{where} must have either pairs or epochs: how long it trains")
     at_least: dict[str, tuple[float, float]] = {
@@ -182,6 +187,9 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
     for key, (value, least) in at_least.items():
         if value < least:
             raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
+    longest = config.student.max_length
+    if stage.max_length > longest:
+        raise ConfigError(f"{where}.max_length is {stage.max_length}; student.max_length allows {longest}")
     if stage.patience is not None and stage.validate_pairs is None:
         raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
     if stage.average_cycles is not None and stage.average_cycles > (stage.cycles or 1) + 1:
@@ -194,6 +202,10 @@ def _check_stage(stage: StageConfig, config: RunConfig, *, where: str) -> None:
         raise ConfigError(f"{where}.epochs is {stage.epochs}; it must be above 0")
     if stage.source_share is not None and not 0 < stage.source_share <= 1:
         raise ConfigError(f"{where}.source_share is {stage.source_share}; it must be above 0 and at most 1")
-    unknown = [name for name in stage.sources or [] if name not in config.corpus.sources]
+    if stage.round_words and word_width is not None and word_width % BLOCK_SIZE:
+        raise ConfigError(
+            f"{where}.round_words needs a student.bottleneck_size that is a multiple of {BLOCK_SIZE}, not {word_width}"
+        )
+    unknown = [source for source in stage.sources or [] if source not in config.corpus.sources]
     if unknown:
         raise ConfigError(f"{where}.sources has {unknown[0]!r}, which corpus.sources lacks")

@@ -30,7 +30,7 @@ from training.stages.bottleneck import bottleneck_objective
 from training.stages.config import StageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.shrink import student_from_assistant
-from training.stages.start import assistant_from_base, check_shrinkable
+from training.stages.start import assistant_from_base, check_left_out, check_shrinkable
 from training.stages.student import student_objective
 from training.summary import write_summary
 from training.teacher import load_teacher
@@ -73,16 +73,16 @@ def tokenize(run: Run, folder: Path) -> None:
 
 
 def start(run: Run, folder: Path) -> None:
-    """The assistant before training: the base's body; for a new vocabulary, word embeddings by regression."""
-    base = run.load_base()
-    check_shrinkable(base[0].auto_model.config, run.config.student)
+    """The assistant before training: the base's body and head; for a new vocabulary, word embeddings by regression."""
+    base, teacher = run.load_base(), load_teacher(run.config.teacher, device=torch.device("cpu"))
+    check_shrinkable(base[0].auto_model.config, run.config)
+    check_left_out(base, teacher, run.config.stages)
     table_VH = base[0].auto_model.get_input_embeddings().weight.detach()
     embeddings_VH: Tensor | None = None
     if run.config.tokenizer.kind == "new":
         embeddings_VH = _lexical_embeddings(run, base.tokenizer, table_VH)
     elif run.config.tokenizer.kind == "pruned":
         embeddings_VH = table_VH[torch.from_numpy(np.load(run.out / "tokenizer" / KEPT_IDS))]
-    teacher = load_teacher(run.config.teacher, device=torch.device("cpu"))
     pad_id = int(run.tokenizer.pad_token_id)
     run.save(assistant_from_base(base, teacher, embeddings_VH, pad_id=pad_id, seed=run.config.seed), folder)
 

@@ -51,7 +51,7 @@ def base_shape(name: str) -> PretrainedConfig:
 
 def sizes(config: RunConfig, base: PretrainedConfig) -> dict[str, ParameterCounts]:
     """Parameters of the assistant and of the student; a pruned vocabulary counts as full as it may become."""
-    check_shrinkable(base, config.student)
+    check_shrinkable(base, config)
     vocab_size = {
         "new": config.tokenizer.vocab_size,
         "pruned": min(config.tokenizer.vocab_size, base.vocab_size),

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from training.errors import ConfigError
 from training.model import BottleneckEmbedding, CrossletEncoder
+from training.stages.config import BLOCK_SIZE
 
-BLOCK_SIZE = 32  # numbers of a row that share a scale and a zero point, as `export.tables` has them
 LEVELS = 15  # steps between the smallest and the largest of a block
 
 

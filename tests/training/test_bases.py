@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from torch import nn
 
 from tests.parallel_text import write_data_folder
 from tests.training.bases import FAMILIES, save_family
 from training.config import RunConfig
 from training.corpora.readers import read_tsv_pairs
+from training.errors import ConfigError
 from training.model import mean_pool
 from training.parsing import build
 from training.pipeline import run_steps
@@ -68,6 +71,30 @@ def test_an_unshrunk_student_gives_what_transformers_gives(
     model = finish(unshrunk(families[family], kind), data, tmp_path)
     actual = model.encode(texts[:9], convert_to_tensor=True)
     torch.testing.assert_close(actual, pooled_by_transformers(families[family], texts[:9]), atol=1e-5, rtol=0)
+
+
+def with_modules(body: Path, folder: Path, *modules: nn.Module) -> Path:
+    model = SentenceTransformer(modules=[Transformer(str(body), max_seq_length=64), *modules], device="cpu")
+    model.save(str(folder), create_model_card=False)
+    return folder
+
+
+def test_an_unshrunk_student_keeps_the_head_of_its_base(
+    families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
+) -> None:
+    head = Dense(32, 16, activation_function=nn.Identity())
+    base = with_modules(families["bert"], tmp_path / "base", Pooling(32, "mean"), head, Normalize())
+    actual = finish(unshrunk(base, "kept"), data, tmp_path / "out").encode(texts[:9], convert_to_tensor=True)
+    expected = SentenceTransformer(str(base), device="cpu").encode(texts[:9], convert_to_tensor=True)
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
+
+
+def test_a_base_of_another_pooling_is_refused_where_no_stage_learns_to_do_without(
+    families: dict[str, Path], data: Path, tmp_path: Path
+) -> None:
+    base = with_modules(families["bert"], tmp_path / "base", Pooling(32, "cls"))
+    with pytest.raises(ConfigError, match="has cls pooling, which would be lost; add assistant to stages"):
+        finish(unshrunk(base, "kept"), data, tmp_path / "out")
 
 
 def test_a_pruned_vocabulary_is_smaller(

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from training.config import RunConfig, load_config
+from training.config import RunConfig, check, load_config
 from training.errors import ConfigError
 from training.parsing import build
 
@@ -84,6 +84,11 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"corpus": {"sources": {False: {}}}}, "sources has the key False, which YAML reads as no text"),
         ({"corpus": {"sources": {2020: {}}}}, "sources has the key 2020"),
         ({1: 2, "foo": 3}, "unknown key 1"),
+        (
+            {"student": {"bottleneck_size": 100}, "contrastive": {"pairs": 10, "round_words": True}},
+            "contrastive.round_words needs a student.bottleneck_size that is a multiple of 32, not 100",
+        ),
+        ({"assistant": {"pairs": 10, "max_length": 129}}, "assistant.max_length is 129; student.max_length allows 128"),
         ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
     ],
 )
@@ -92,6 +97,11 @@ def test_a_value_that_no_run_can_use_is_refused(tmp_path: Path, changes: dict[st
     path.write_text(yaml.safe_dump({**MINIMAL, **changes}), encoding="utf-8")
     with pytest.raises(ConfigError, match=complaint):
         load_config(path)
+
+
+def test_rounding_the_whole_table_asks_nothing_of_the_bottleneck() -> None:
+    values = {**MINIMAL, "student": {"bottleneck_size": 100}, "assistant": {"pairs": 10, "round_words": True}}
+    check(build(RunConfig, values, where="run.yaml"), where="run.yaml")
 
 
 def test_null_turns_the_bottleneck_off() -> None:

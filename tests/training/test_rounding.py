@@ -5,7 +5,8 @@ import torch
 from export.tables import quantise_table_blocks
 from tests.training.tiny import tiny_encoder
 from training.errors import ConfigError
-from training.rounding import BLOCK_SIZE, rounded, train_with_rounded_words
+from training.rounding import rounded, train_with_rounded_words
+from training.stages.config import BLOCK_SIZE
 
 
 def rows(count: int, width: int) -> torch.Tensor:

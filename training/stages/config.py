@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+BLOCK_SIZE = 32  # numbers of a row that `round_words` gives a scale and a zero point, as `export.tables` has them
+
 
 @dataclass(frozen=True)
 class StageConfig:
@@ -26,7 +28,7 @@ class StageConfig:
         None  # the model is the mean of its weights at the ends of so many last cycles; one more: and at the start
     )
     weight_decay: float = 0.0
-    max_length: int = 64  # tokens while training
+    max_length: int = 64  # tokens while training; at most the student's
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
     bf16: bool = True  # where the hardware multiplies it; false: the stage's steps in float32 (labels, scores: bf16)
     compile: bool = False  # the layers by torch.compile: 1.2 times as fast on a CPU, half a minute to start
