@@ -71,6 +71,7 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
         max_body_bytes=settings.max_body_bytes,
         max_inflight_bytes=settings.max_inflight_bytes,
         body_timeout_s=settings.body_timeout_s,
+        check_memory=runtime.memory.check_body,
     )
     app.add_middleware(KeyCheck, full=full, read=read, metrics_open=settings.metrics_open)
     if settings.gzip_min_bytes:

@@ -1,10 +1,13 @@
 """Reads request bodies within limits, before anything else looks at them. Knows bytes; parses no JSON.
 
 Differs from a check in each route: chunked bodies count too, and all requests together stay under one budget. Of a
-compressed body, the bytes it stands for are counted. A body that would be many times its size when parsed is refused.
+compressed body, the bytes it stands for are counted; of a whole one what it takes when it is parsed, which is several
+times its size. One that would be very many times its size is refused.
 """
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -12,22 +15,43 @@ from service.answers import error_response
 from service.decompression import Decoder, decoder_of
 from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
 from service.headers import header
-from service.json_size import MAX_VALUES, values_of
+from service.json_size import MAX_VALUES, parsed_bytes, values_of
+from service.memory import return_free_memory
 
+LARGE_BYTES = 10_000_000  # that a request held: to give such memory back takes milliseconds
 RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
 
 
-class BodyLimit:
-    """Holds one request's body up to `max_body_bytes`, and all bodies together up to `max_inflight_bytes`.
+@dataclass
+class _Held:
+    """What is kept of one request: its body as it came, and what that counts as."""
 
-    A body has `body_timeout_s` to arrive: clients that stop half-way must not keep the memory of all others.
+    chunks: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class BodyLimit:
+    """Holds one request's body up to `max_body_bytes`, and what all take in memory up to `max_inflight_bytes`.
+
+    A body has `body_timeout_s` to arrive: clients that stop half-way must not keep the memory of all others. One that
+    is alone is always let in.
     """
 
-    def __init__(self, app: ASGIApp, *, max_body_bytes: int, max_inflight_bytes: int, body_timeout_s: float) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        max_body_bytes: int,
+        max_inflight_bytes: int,
+        body_timeout_s: float,
+        check_memory: Callable[[int], None] = lambda more_bytes: None,
+    ) -> None:
+        """check_memory: raises Overloaded or TooLarge where the process has no room for so many bytes more."""
         self._app = app
         self._max_body_bytes = max_body_bytes
         self._max_inflight_bytes = max_inflight_bytes
         self._body_timeout_s = body_timeout_s
+        self._check_memory = check_memory
         self._inflight_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,12 +59,14 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        chunks: list[bytes] = []
+        held = _Held()
         try:
-            await self._read(scope, receive, chunks)
-            chunks[:] = [b"".join(chunks)]  # in memory once, not twice, while the application works
-            _check_values(chunks[0])
-            await self._app(scope, _Replay(chunks[0], receive), send)
+            await self._read(scope, receive, held)
+            self._hold(sum(map(parsed_bytes, held.chunks)) - held.size_bytes, held)
+            held.chunks[:] = [b"".join(held.chunks)]  # in memory once, not twice, while the application works
+            body = held.chunks[0]
+            _check_values(body)
+            await self._app(scope, _Replay(body, receive), send)
         except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
             # The connection stays open: closed under a client that still sends, the answer would be lost to it. The
             # server throws the rest of the body away as it arrives.
@@ -48,23 +74,25 @@ class BodyLimit:
         except ClientGone:
             return
         finally:
-            self._inflight_bytes -= sum(map(len, chunks))
-            chunks.clear()
+            self._inflight_bytes -= held.size_bytes
+            held.chunks.clear()
+            if held.size_bytes > LARGE_BYTES:
+                asyncio.get_running_loop().call_soon(return_free_memory)  # the C heap would keep it
 
-    async def _read(self, scope: Scope, receive: Receive, chunks: list[bytes]) -> None:
+    async def _read(self, scope: Scope, receive: Receive, held: _Held) -> None:
         decoder = decoder_of(header(scope, b"content-encoding"))
         declared = header(scope, b"content-length")
         if declared.isdigit() and int(declared) > self._max_body_bytes:
             raise self._too_large(f"{declared} bytes")
         try:
             async with asyncio.timeout(self._body_timeout_s):
-                await self._read_chunks(receive, decoder, chunks)
+                await self._read_chunks(receive, decoder, held)
         except TimeoutError as exc:
             raise BodyTimeout(
                 f"the body did not arrive whole in {self._body_timeout_s:g} s (CROSSLET_BODY_TIMEOUT_S)"
             ) from exc
 
-    async def _read_chunks(self, receive: Receive, decoder: Decoder, chunks: list[bytes]) -> None:
+    async def _read_chunks(self, receive: Receive, decoder: Decoder, held: _Held) -> None:
         size_bytes, more = 0, True
         while more:
             message = await receive()
@@ -76,19 +104,22 @@ class BodyLimit:
             size_bytes += len(chunk)
             if size_bytes > self._max_body_bytes:
                 raise self._too_large(f"more than {self._max_body_bytes} bytes")
-            self._hold(chunk, chunks)
+            self._hold(len(chunk), held)
+            held.chunks.append(chunk)
         decoder.end()
 
-    def _hold(self, chunk: bytes, chunks: list[bytes]) -> None:
-        wanted = self._inflight_bytes + len(chunk)
-        if wanted > self._max_inflight_bytes:
+    def _hold(self, more_bytes: int, held: _Held) -> None:
+        wanted = self._inflight_bytes + more_bytes
+        is_alone = self._inflight_bytes == held.size_bytes
+        if wanted > self._max_inflight_bytes and not is_alone:
             raise Overloaded(
                 f"request bodies would take {wanted} bytes of memory; "
                 f"the limit is {self._max_inflight_bytes} (CROSSLET_MAX_INFLIGHT_BYTES)",
                 retry_after_s=RETRY_AFTER_S,
             )
+        self._check_memory(more_bytes)
         self._inflight_bytes = wanted
-        chunks.append(chunk)
+        held.size_bytes += more_bytes
 
     def _too_large(self, size: str) -> TooLarge:
         return TooLarge(f"the body has {size}; the limit is {self._max_body_bytes} (CROSSLET_MAX_BODY_BYTES)")

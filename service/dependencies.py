@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -62,21 +63,26 @@ class Embedder:
         dim = self._runtime.manifest.dim
         if dimensions is not None and dimensions > dim:
             raise InvalidInput(f"dimensions is {dimensions}; the model has {dim}")
-        pool = self._runtime.pool
-        if self._runtime.settings.memory_budget:
-            self._runtime.memory.check_texts(
-                len(texts),
-                waiting=pool.depth,
-                longest_chars=max(map(_length, texts)),
-                retry_after_s=pool.retry_after_s,
-            )
-        self._facts.texts += len(texts)
         try:
-            batch = await while_connected(self._request, pool.encode(texts, truncate=truncate))
+            with self._room_for(texts):
+                self._facts.texts += len(texts)
+                encoding = self._runtime.pool.encode(texts, truncate=truncate)
+                batch = await while_connected(self._request, encoding)
         except InputError as exc:
             raise type(exc.cause)(f"{place(exc.position)} {exc.cause}") from exc.cause.__cause__
         asyncio.get_running_loop().call_soon(self._account, batch)  # when the answer has left
         return batch
+
+    def _room_for(self, texts: Sequence[TextInput]) -> AbstractContextManager[None]:
+        if not self._runtime.settings.memory_budget:  # to measure texts takes time
+            return nullcontext()
+        pool = self._runtime.pool
+        return self._runtime.memory.texts(
+            len(texts),
+            waiting=pool.depth,
+            longest_chars=max(map(_length, texts)),
+            retry_after_s=pool.retry_after_s,
+        )
 
     def _check(self, texts: Sequence[TextInput], name: str, place: Place) -> None:
         limit, longest = self._runtime.settings.max_texts, self._runtime.settings.max_text_chars
@@ -157,7 +163,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 def _length(text: TextInput) -> int:
     """What of a text takes memory while it is tokenised; token ids are there already."""
-    return normalised_length(text) if isinstance(text, str) else len(text)
+    return normalised_length(text) if isinstance(text, str) else 0
 
 
 async def _disconnected(request: Request) -> None:

@@ -35,11 +35,11 @@ class Direct:
     body: TypeAdapter[Any]
     given: dict[str, Make]  # by parameter
 
-    async def answer(self, request: Request, content: object) -> Response | None:
-        """The endpoint's answer, an error's if it raises one of ours; None: the body does not fit."""
+    async def answer(self, request: Request, content: bytes) -> Response | None:
+        """The endpoint's answer, an error's if it raises one of ours; None: the body is no JSON or does not fit."""
         try:
-            body = self.body.validate_python(content)
-        except ValidationError:
+            body = self.body.validate_python(orjson.loads(content))  # no name for what it is parsed to: it may be large
+        except (orjson.JSONDecodeError, ValidationError):
             return None
         arguments = {name: await make(request) for name, make in self.given.items()}
         try:
@@ -64,12 +64,8 @@ class DirectRoutes:
             await self._app(scope, receive, send)
             return
         message = await receive()
-        try:
-            content = orjson.loads(message.get("body", b""))
-        except orjson.JSONDecodeError:
-            content = None
         scope["route"] = direct.route  # what the request is counted as, whatever comes of it
-        response = None if content is None else await direct.answer(Request(scope, receive), content)
+        response = await direct.answer(Request(scope, receive), message.get("body", b""))
         if response is None:
             await self._app(scope, _first(message, receive), send)
         else:

@@ -72,10 +72,10 @@ def settle() -> None:
     """After the start: give back what only the start needed, and collect as usual from now on."""
     give_back_unused()
     gc.enable()
-    _unmap_code()
+    unmap_code()
 
 
-def _unmap_code() -> None:
+def unmap_code() -> None:
     """Let go of the pages of the libraries' code, most of which only a start runs; what runs again is mapped again.
 
     Nothing is read from the disk for it as long as the system has the files in its cache. Code alone: it is never

@@ -1,11 +1,12 @@
 """The JSON of OpenAI's embeddings route, described field by field. Knows shapes; the limits are the other routes'."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
 from service.schemas import GUITAR, IGNORE, Listed, Whole
 
+TokenIds = Annotated[tuple[Whole, ...], Field(fail_fast=True)]
 OPENAI_EMBEDDING = {"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}
 
 
@@ -14,7 +15,7 @@ class OpenAIEmbeddingsRequest(BaseModel):
 
     model_config = IGNORE
 
-    input: str | Listed[str] | Listed[Whole] | Listed[Listed[Whole]] = Field(
+    input: str | Listed[str] | TokenIds | Listed[TokenIds] = Field(
         description="A text, texts, or token ids of this model's tokenizer.", examples=[GUITAR]
     )
     model: str | None = Field(

@@ -73,7 +73,7 @@ class Settings(BaseSettings):
     max_inflight_bytes: int = Field(
         default=64_000_000,
         ge=1,
-        description="Most request bytes held in memory at once, over all requests; above it: 429.",
+        description="Most memory for request bodies and what they are parsed to, over all requests; above it: 429.",
     )
     max_unread_bytes: int = Field(
         default=64_000_000,

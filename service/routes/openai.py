@@ -1,6 +1,7 @@
 """POST /v1/embeddings: OpenAI's shape over the same engine. Knows that shape; the work is the engine's."""
 
 import base64
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,12 @@ from service.dependencies import (
     one_or_listed,
 )
 from service.encoder import TextInput
-from service.openai_schemas import OpenAIEmbeddingsRequest, OpenAIEmbeddingsResponse, OpenAIErrorResponse
+from service.openai_schemas import (
+    OpenAIEmbeddingsRequest,
+    OpenAIEmbeddingsResponse,
+    OpenAIErrorResponse,
+    TokenIds,
+)
 from service.routes.described import inference
 from service.strict_json import JsonRoute
 
@@ -43,18 +49,12 @@ async def create_embeddings(
     return json_response(content, headers=cost_headers(batch))
 
 
-def _inputs(given: str | list[str] | list[int] | list[list[int]]) -> list[TextInput]:
-    if isinstance(given, str):
-        return [given]
-    texts = [one for one in given if isinstance(one, str)]
-    rows = [tuple(one) for one in given if isinstance(one, list)]
-    ids = tuple(one for one in given if isinstance(one, int))
-    return [*texts, *rows, *([ids] if ids else [])]  # the schema allows one kind at a time
+def _inputs(given: str | list[str] | TokenIds | list[TokenIds]) -> Sequence[TextInput]:
+    return given if isinstance(given, list) else [given]
 
 
-def _place(given: str | list[str] | list[int] | list[list[int]]) -> Place:
-    is_one = isinstance(given, str) or any(isinstance(one, int) for one in given)
-    return one_or_listed("input", "" if is_one else given)
+def _place(given: str | list[str] | TokenIds | list[TokenIds]) -> Place:
+    return one_or_listed("input", given if isinstance(given, list) else "")
 
 
 def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
