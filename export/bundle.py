@@ -67,12 +67,31 @@ def write_bundle(bundle: Bundle, out: Path, *, force: bool) -> Manifest:
         manifest = _fill(bundle, stage)
         load_parity(stage, load_manifest(stage))
         verify_files(stage, manifest)
-        _sync(stage)
-        if out.exists():
-            out.rename(Path(scratch) / "old")  # deleted with the temporary folder
-        stage.rename(out)
-    _sync_folder(out.parent)
+        _put(stage, out, Path(scratch) / "old")
     return manifest
+
+
+def rewrite_card(out: Path, card: str, manifest: Manifest) -> None:
+    """Replace an artifact's card, and its manifest by this one with the new card's hash."""
+    out = out.absolute()
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+        stage = Path(scratch) / "new"
+        shutil.copytree(out, stage)
+        (stage / CARD_FILE).write_text(card, encoding="utf-8")
+        files = {name: entry for name, entry in describe_files(stage).items() if name in manifest.files}
+        manifest = dataclasses.replace(manifest, files=files)
+        (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
+        verify_files(stage, load_manifest(stage))
+        _put(stage, out, Path(scratch) / "old")
+
+
+def _put(stage: Path, out: Path, old: Path) -> None:
+    """Let a written folder take the place of `out`, which goes to `old`, where the caller deletes it."""
+    _sync(stage)
+    if out.exists():
+        out.rename(old)
+    stage.rename(out)
+    _sync_folder(out.parent)
 
 
 def _fill(bundle: Bundle, stage: Path) -> Manifest:

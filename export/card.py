@@ -28,6 +28,7 @@ UNPADDED_LIMITATION = """\
   the processor's arithmetic keeps their vectors to the bit, which the service tries at its start, if all rows, those of
   a text alone too, are padded to a multiple of four. Otherwise company changes the last digits of a vector.
 """
+SCORES = "(STS: Spearman; Tatoeba: P@1, both directions averaged)"
 USE = """\
 With the service, from its repository:
 
@@ -101,15 +102,24 @@ def _summary(manifest: Manifest, model_bytes: int) -> str:
 
 def _evaluation(evaluation: Mapping[str, Any]) -> str:
     """A table for each metric; one of a run's steps for a metric that has another level."""
-    quality = {name: values for name, values in evaluation.items() if name != "export"}
+    before = {name: values for name, values in evaluation.items() if name not in {"export", "served"}}
+    served = evaluation.get("served", {})
     blocks = [
-        "Scores x 100 of the checkpoint before export (STS: Spearman; Tatoeba: P@1, both directions averaged)."
-        if quality
-        else "The checkpoint came without scores."
+        f"Scores x 100 of this folder as it is served {SCORES}: `crosslet evaluate FOLDER --data DIR`.",
+        *_metrics(served, "###"),
+        "### Before export",
     ]
-    blocks += [f"### {name}\n\n{_metric(name, values)}" for name, values in quality.items()]
+    blocks = blocks if served else []
+    blocks += [
+        f"Scores x 100 of the checkpoint before export {SCORES}." if before else "The checkpoint came without scores."
+    ]
+    blocks += _metrics(before, "####" if served else "###")
     blocks.append(f"### Export\n\n{_export_figures(evaluation['export'])}")
     return "\n\n".join(blocks)
+
+
+def _metrics(scores: Mapping[str, Any], level: str) -> list[str]:
+    return [f"{level} {name}\n\n{_metric(name, values)}" for name, values in scores.items()]
 
 
 def _metric(name: str, values: Any) -> str:
@@ -137,11 +147,13 @@ def _data(manifest: Manifest) -> str:
 
 
 def _training(training: Mapping[str, Any]) -> str:
-    if not training:
-        return "Not trained by this project."
+    notes = [training["notes"]] if "notes" in training else []
+    if "config" not in training:
+        return "\n\n".join(notes) or "Not trained by this project."
     seen = ", ".join(f"{stage} {pairs:,}" for stage, pairs in training["pairs_seen"].items())
     config = json.dumps(training["config"], ensure_ascii=False, indent=2)
-    return f"Commit `{training['git_commit']}`; pairs seen: {seen}.\n\n```json\n{config}\n```"
+    record = f"Of the last run: commit `{training['git_commit']}`; pairs seen: {seen}."
+    return "\n\n".join([*notes, record, f"```json\n{config}\n```"])
 
 
 def _limitations(manifest: Manifest) -> str:

@@ -32,7 +32,7 @@ def test_it_lists_data_sources_with_their_licences(card: str) -> None:
 
 
 def test_it_tells_how_the_model_was_trained(card: str) -> None:
-    assert "Commit `0123abc`; pairs seen: assistant 2,000, student 1,000." in card
+    assert "Of the last run: commit `0123abc`; pairs seen: assistant 2,000, student 1,000." in card
     assert '"recurrences": 2' in card
 
 
