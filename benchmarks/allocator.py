@@ -27,17 +27,23 @@ import service.session as session
 made = session._options
 def options():
     changed = made()
-    changed.{option} = True
+    changed.{option} = {value}
     return changed
 session._options = options
+"""
+KEPT = """
+import service.session
+service.session.Session.give_back_unused = lambda self: None
+service.session.KEPT_PLACES = 10**9
 """
 VARIANTS = {
     "as it is": "",
     "1 heap of glibc": "import service.commands; service.commands.MALLOC_ARENAS = 1",
     "as many heaps as glibc likes": "import service.memory; service.memory.limit_arenas = lambda count: None",
-    "ONNX Runtime's arena": OPTIONS.format(option="enable_cpu_mem_arena"),
-    "ONNX Runtime's memory patterns": OPTIONS.format(option="enable_mem_pattern"),
-    "library code kept after the start": "import service.memory; service.memory._unmap_code = lambda: None",
+    "without ONNX Runtime's arena": OPTIONS.format(option="enable_cpu_mem_arena", value=False) + KEPT,
+    "its arena as the start leaves it": KEPT,
+    "ONNX Runtime's memory patterns": OPTIONS.format(option="enable_mem_pattern", value=True),
+    "library code kept after the start": "import service.memory; service.memory.unmap_code = lambda: None",
 }
 COLUMNS = ("texts/s, 64 x 1", "texts/s, 4 x 32", "after one answer, MiB", "after the loads, MiB", "peak, MiB")
 

@@ -48,6 +48,7 @@ def main() -> None:
     added_by("tokenizer, session", lambda: encoders.append(load_encoder(folder)))
     encoder = encoders[0]
     added_by("faiss (with the first document)", lambda: __import__("faiss"))
+    encoder.give_back_unused()
     peak_of(f"one pass of {encoder.manifest.max_length} tokens, one of several texts", encoder.embed_longest)
     for unit in ("a man plays the guitar ", "\U0001f600", "!?.,", "\u5409\u4ed6"):
         for chars in (10_000, 100_000):

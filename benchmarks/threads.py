@@ -37,7 +37,7 @@ def session(folder: Path, threads: int) -> onnxruntime.InferenceSession:
     """The graph, each pass of it on so many threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    options.enable_cpu_mem_arena, options.enable_mem_pattern = False, False  # as the service has it
+    options.enable_mem_pattern = False  # as the service has it
     return onnxruntime.InferenceSession(str(folder / MODEL_FILE), options, providers=["CPUExecutionProvider"])
 
 

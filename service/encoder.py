@@ -173,6 +173,10 @@ class Encoder:
             length = min(self.manifest.max_length, PASS_PLACES // 2)
             self._pass([[0] * length] * self.room(length))
 
+    def give_back_unused(self) -> None:
+        """Let go of the memory that earlier passes took."""
+        self._session.give_back_unused()
+
 
 def _turned(ids: list[int], places: int) -> list[int]:
     places = places % len(ids)

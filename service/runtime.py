@@ -127,7 +127,8 @@ def load_collection(
 
 
 def _pass_bytes(encoder: Encoder) -> int:
-    give_back_unused()  # what the pass takes must not come out of what was free already
+    encoder.give_back_unused()  # what the pass takes must not come out of what was free already
+    give_back_unused()
     return growth_during(encoder.embed_longest)
 
 
@@ -183,7 +184,8 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         sharing=encoder if encoder.shares_passes else None,
         on_loop_s=LIMIT_S,
     )
-    give_back_unused()  # what only the start needed is not to be counted
+    encoder.give_back_unused()  # what only the start needed is not to be counted
+    give_back_unused()
     memory.reserve(pool.workers * pass_bytes)
     metrics = Metrics(manifest)
     metrics.watch(

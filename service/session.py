@@ -14,6 +14,7 @@ from service.errors import ArtifactError, InferenceFailed
 
 INPUT_NAMES = ["attention_mask", "input_ids"]
 OUTPUT_NAME = "sentence_embedding"
+KEPT_PLACES = 256  # texts times tokens: what a larger pass took is let go, else the longest text would stay for ever
 
 
 class Session:
@@ -38,6 +39,8 @@ class Session:
         if isinstance(graph_dim, int) and graph_dim != dim:
             raise ArtifactError(f"{path.parent}: {path.name} gives {graph_dim} dims, the manifest says {dim}")
         self._dim = dim
+        self._giving_back = onnxruntime.RunOptions()
+        self._giving_back.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
 
     def run(self, rows: Sequence[list[int]], *, multiple: int = 1) -> npt.NDArray[np.float32]:
         """Embed texts in one pass, padded where they are shorter than the longest.
@@ -50,7 +53,9 @@ class Session:
         input_ids_BL, attention_mask_BL = _padded(rows, -(-longest // multiple) * multiple)
         try:
             (embedding_BD,) = self._session.run(
-                [OUTPUT_NAME], {"input_ids": input_ids_BL, "attention_mask": attention_mask_BL}
+                [OUTPUT_NAME],
+                {"input_ids": input_ids_BL, "attention_mask": attention_mask_BL},
+                self._giving_back if input_ids_BL.size > KEPT_PLACES else None,
             )
         except Exception as exc:
             raise InferenceFailed(f"the model failed on a text of {longest} tokens") from exc
@@ -58,6 +63,12 @@ class Session:
         if found_BD.shape != (len(rows), self._dim) or not np.isfinite(found_BD).all():
             raise InferenceFailed(f"the model gave no finite vector of {self._dim} dims for {longest} tokens")
         return found_BD
+
+    def give_back_unused(self) -> None:
+        """Let go of the memory that earlier passes took: ONNX Runtime keeps it for the next ones."""
+        one_token = np.zeros((1, 1), dtype=np.int64)
+        inputs = {"input_ids": one_token, "attention_mask": np.ones_like(one_token)}
+        self._session.run([OUTPUT_NAME], inputs, self._giving_back)
 
 
 def _padded(rows: Sequence[list[int]], length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -75,7 +86,6 @@ def _options() -> onnxruntime.SessionOptions:
     options.intra_op_num_threads = 1  # one text, one thread: the pool is the parallelism
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    options.enable_cpu_mem_arena = False  # an arena keeps the peak of the longest text for ever
     options.enable_mem_pattern = False  # patterns are cached per input shape, and every length is a shape
     options.log_severity_level = 3  # errors only; its warnings are about the graph, not about a request
     return options

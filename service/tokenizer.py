@@ -9,13 +9,13 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import tokenizers  # type: ignore[import-untyped]
 
 from service.errors import ArtifactError
+from service.memory import return_free_memory
 
 LONG_TEXT_CHARS = 10_000
 MOST_CHARS = 18  # that compatibility normalisation (NFKC) writes for one: U+FDFA
@@ -72,8 +72,15 @@ class Tokenizer:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
         may_be_long = len(text) * MOST_CHARS > LONG_TEXT_CHARS  # a sentence need not be looked through
         is_long = may_be_long and normalised_length(text) > LONG_TEXT_CHARS
-        with self._long_text if is_long else nullcontext():
-            (encoding,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode` it lets go of the GIL
+        if not is_long:
+            return self._tokenised(text)
+        with self._long_text:
+            tokenised = self._tokenised(text)
+            return_free_memory()  # the C heap would keep it, in each thread's part of it
+        return tokenised
+
+    def _tokenised(self, text: str) -> TokenisedText:
+        (encoding,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode` it lets go of the GIL
         return self.cut(encoding.ids)
 
     def tokenise_all(self, texts: Sequence[str]) -> list[TokenisedText]:

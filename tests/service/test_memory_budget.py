@@ -18,6 +18,7 @@ from service import memory, memory_budget
 from service.cache import VectorCache
 from service.errors import Overloaded, StartError, StorageFull, TooLarge
 from service.memory_budget import MemoryBudget
+from service.session import Session
 from service.settings import BUNDLED_MODEL
 from tests.service.test_process import ROOT, Service, environment, running, wait_for
 
@@ -164,6 +165,25 @@ def test_a_peak_below_an_earlier_one_is_seen() -> None:
         del wide
 
     assert memory.growth_during(passing) > 60_000_000
+
+
+def test_what_a_pass_took_is_kept_for_the_next_unless_it_was_large_or_is_asked_back() -> None:
+    session = Session(BUNDLED_MODEL / "model.onnx", dim=384)
+    session.give_back_unused()
+    started = settled_bytes()
+    session.run([[5] * 64] * 4)
+    kept = settled_bytes() - started
+    assert kept > 3_000_000
+    session.run([[5] * 128] * 32)
+    assert settled_bytes() - started < kept + 3_000_000  # it takes tens of MB
+    session.run([[5] * 64] * 4)
+    session.give_back_unused()
+    assert settled_bytes() - started < kept / 2
+
+
+def settled_bytes() -> int:
+    memory.give_back_unused()
+    return memory.resident_bytes()
 
 
 @pytest.fixture
