@@ -76,10 +76,11 @@ def rewrite_card(out: Path, card: str, manifest: Manifest) -> None:
     out = out.absolute()
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
         stage = Path(scratch) / "new"
-        shutil.copytree(out, stage)
+        stage.mkdir()
+        for name in manifest.files:
+            shutil.copyfile(out / name, stage / name)
         (stage / CARD_FILE).write_text(card, encoding="utf-8")
-        files = {name: entry for name, entry in describe_files(stage).items() if name in manifest.files}
-        manifest = dataclasses.replace(manifest, files=files)
+        manifest = dataclasses.replace(manifest, files=describe_files(stage))
         (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
         verify_files(stage, load_manifest(stage))
         _put(stage, out, Path(scratch) / "old")
@@ -90,7 +91,12 @@ def _put(stage: Path, out: Path, old: Path) -> None:
     _sync(stage)
     if out.exists():
         out.rename(old)
-    stage.rename(out)
+    try:
+        stage.rename(out)
+    except BaseException:
+        if old.exists():
+            old.rename(out)
+        raise
     _sync_folder(out.parent)
 
 

@@ -104,15 +104,13 @@ def _evaluation(evaluation: Mapping[str, Any]) -> str:
     """A table for each metric; one of a run's steps for a metric that has another level."""
     before = {name: values for name, values in evaluation.items() if name not in {"export", "served"}}
     served = evaluation.get("served", {})
-    blocks = [
-        f"Scores x 100 of this folder as it is served {SCORES}: `crosslet evaluate FOLDER --data DIR`.",
-        *_metrics(served, "###"),
-        "### Before export",
-    ]
-    blocks = blocks if served else []
-    blocks += [
-        f"Scores x 100 of the checkpoint before export {SCORES}." if before else "The checkpoint came without scores."
-    ]
+    blocks = []
+    if served:
+        command = "`crosslet evaluate FOLDER --data DIR`"
+        blocks = [f"Scores x 100 of this folder as it is served {SCORES}: {command}.", *_metrics(served, "###")]
+        blocks.append("### Before export")
+    checkpoint = f"Scores x 100 of the checkpoint before export {SCORES}."
+    blocks.append(checkpoint if before else "The checkpoint came without scores.")
     blocks += _metrics(before, "####" if served else "###")
     blocks.append(f"### Export\n\n{_export_figures(evaluation['export'])}")
     return "\n\n".join(blocks)

@@ -48,19 +48,26 @@ def describe(artifact: Path, *, served: Path | None, notes: Path | None) -> None
     if served is not None:
         evaluation["served"] = _scores(served)
     if notes is not None:
-        training["notes"] = notes.read_text(encoding="utf-8").strip()
+        training["notes"] = _text(notes).strip()
     manifest = dataclasses.replace(manifest, evaluation=evaluation, training=training)
     card = model_card(manifest, model_bytes=(artifact / MODEL_FILE).stat().st_size)
     rewrite_card(artifact, card, manifest)
     say(f"wrote the card of {artifact}")
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as exc:
+        raise BadRequest(f"{path} is no text in UTF-8") from exc
+
+
 def _scores(path: Path) -> Mapping[str, Any]:
     try:
-        scores = json.loads(path.read_text(encoding="utf-8"))
+        scores = json.loads(_text(path))
     except json.JSONDecodeError as exc:
         raise BadRequest(f"{path} is no JSON; give what `crosslet evaluate --out` wrote") from exc
-    if not isinstance(scores, dict) or not all(isinstance(values, dict) for values in scores.values()):
+    if not isinstance(scores, dict) or not scores or not all(isinstance(one, dict) for one in scores.values()):
         raise BadRequest(f"{path} has no tables of scores; give what `crosslet evaluate --out` wrote")
     return {name: values for name, values in scores.items() if not name.endswith(DETAILS)}
 

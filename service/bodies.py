@@ -33,8 +33,8 @@ class _Held:
 class BodyLimit:
     """Holds one request's body up to `max_body_bytes`, and what all take in memory up to `max_inflight_bytes`.
 
-    A body has `body_timeout_s` to arrive: clients that stop half-way must not keep the memory of all others. One that
-    is alone is always let in.
+    A body has `body_timeout_s` to arrive: clients that stop half-way must not keep the memory of all others. A whole
+    one counts as what it is parsed to until its answer begins, and as half of all at most: else it might never get in.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class BodyLimit:
         max_body_bytes: int,
         max_inflight_bytes: int,
         body_timeout_s: float,
-        check_memory: Callable[[int], None] = lambda more_bytes: None,
+        check_memory: Callable[[int, int], None] = lambda more_bytes, held_bytes: None,
     ) -> None:
-        """check_memory: raises Overloaded or TooLarge where the process has no room for so many bytes more."""
+        """check_memory: raises Overloaded or TooLarge where the process has no room for more beside what is held."""
         self._app = app
         self._max_body_bytes = max_body_bytes
         self._max_inflight_bytes = max_inflight_bytes
@@ -60,13 +60,20 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         held = _Held()
+
+        async def observed_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._let_go(held, down_to=sum(map(len, held.chunks)))
+            await send(message)
+
         try:
             await self._read(scope, receive, held)
-            self._hold(sum(map(parsed_bytes, held.chunks)) - held.size_bytes, held)
+            more_bytes = sum(map(parsed_bytes, held.chunks)) - held.size_bytes
+            self._check_memory(more_bytes, held.size_bytes)
+            self._hold(min(more_bytes, max(0, self._max_inflight_bytes // 2 - held.size_bytes)), held)
             held.chunks[:] = [b"".join(held.chunks)]  # in memory once, not twice, while the application works
-            body = held.chunks[0]
-            _check_values(body)
-            await self._app(scope, _Replay(body, receive), send)
+            _check_values(held.chunks[0])
+            await self._app(scope, _Replay(held.chunks[0], receive), observed_send)
         except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
             # The connection stays open: closed under a client that still sends, the answer would be lost to it. The
             # server throws the rest of the body away as it arrives.
@@ -74,10 +81,8 @@ class BodyLimit:
         except ClientGone:
             return
         finally:
-            self._inflight_bytes -= held.size_bytes
+            self._let_go(held, down_to=0)
             held.chunks.clear()
-            if held.size_bytes > LARGE_BYTES:
-                asyncio.get_running_loop().call_soon(return_free_memory)  # the C heap would keep it
 
     async def _read(self, scope: Scope, receive: Receive, held: _Held) -> None:
         decoder = decoder_of(header(scope, b"content-encoding"))
@@ -104,22 +109,30 @@ class BodyLimit:
             size_bytes += len(chunk)
             if size_bytes > self._max_body_bytes:
                 raise self._too_large(f"more than {self._max_body_bytes} bytes")
+            self._check_memory(len(chunk), held.size_bytes)
             self._hold(len(chunk), held)
             held.chunks.append(chunk)
         decoder.end()
 
     def _hold(self, more_bytes: int, held: _Held) -> None:
+        if not more_bytes:  # what has no body is never refused for others'
+            return
         wanted = self._inflight_bytes + more_bytes
-        is_alone = self._inflight_bytes == held.size_bytes
-        if wanted > self._max_inflight_bytes and not is_alone:
+        if wanted > self._max_inflight_bytes:
             raise Overloaded(
                 f"request bodies would take {wanted} bytes of memory; "
                 f"the limit is {self._max_inflight_bytes} (CROSSLET_MAX_INFLIGHT_BYTES)",
                 retry_after_s=RETRY_AFTER_S,
             )
-        self._check_memory(more_bytes)
         self._inflight_bytes = wanted
         held.size_bytes += more_bytes
+
+    def _let_go(self, held: _Held, *, down_to: int) -> None:
+        freed_bytes = held.size_bytes - down_to
+        self._inflight_bytes -= freed_bytes
+        held.size_bytes = down_to
+        if freed_bytes > LARGE_BYTES:
+            asyncio.get_running_loop().call_soon(return_free_memory)  # the C heap would keep it
 
     def _too_large(self, size: str) -> TooLarge:
         return TooLarge(f"the body has {size}; the limit is {self._max_body_bytes} (CROSSLET_MAX_BODY_BYTES)")

@@ -17,7 +17,9 @@ RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or 
 # share for one dimension of a vector, as a number and as decimals.
 CHARACTER_BYTES = 400
 DIMENSION_BYTES = 16
-LEAST_ROOM_BYTES = 10_000 * CHARACTER_BYTES  # for requests; a service that starts without would refuse them all
+# A service that starts without would refuse all requests: 10,000 characters, code that the first ones map, and what the
+# passes before have left.
+LEAST_ROOM_BYTES = 16_000_000
 SERVING_SHARE = 4  # one part in so many of what the start leaves is for searches, not for documents
 
 logger = logging.getLogger(__name__)
@@ -48,8 +50,9 @@ class MemoryBudget:
         self._least_bytes = math.inf  # that the process has been seen to take
 
     def reserve(self, working_bytes: int) -> None:
-        """Keep this much for the workers from now on, and count what is taken now, code that serves among it, as taken
-        even while it is not mapped. Call it when what the start alone needed is given back.
+        """Keep this much for the workers from now on, and count what is taken now as taken even while it is not mapped.
+
+        Call it when what the start alone needed is given back.
 
         Raises: StartError: the ceiling leaves no room for a request beside that and what is taken already.
         """
@@ -63,19 +66,22 @@ class MemoryBudget:
             )
         self._serving_bytes = max(0, self._limit_bytes - taken_bytes - working_bytes) // SERVING_SHARE
 
-    def check_body(self, more_bytes: int) -> None:
-        """Let so much of a request's body into memory, or of what it is parsed to.
+    def check_body(self, more_bytes: int, held_bytes: int = 0) -> None:
+        """Let so much of a request's body into memory, or of what it is parsed to. held_bytes: of it already.
 
         Raises: TooLarge: it would never fit.  Overloaded: it would not fit now.
         """
-        self._check(more_bytes, more_bytes, what="body needs", retry_after_s=RETRY_AFTER_S)
-        self._unseen_bytes += more_bytes
+        if not more_bytes:  # what has no body is never refused for others'
+            return
+        self._check(more_bytes, held_bytes + more_bytes, what="body needs", retry_after_s=RETRY_AFTER_S)
+        with self._lock:
+            self._unseen_bytes += more_bytes
 
     @contextmanager
     def texts(self, count: int, *, waiting: int, longest_chars: int, retry_after_s: int) -> Iterator[None]:
-        """Let texts into the queue, and keep memory to tokenise the longest while they are in it.
+        """Let texts into the queue, and keep memory to tokenise the longest until they are answered.
 
-        Args:   waiting: texts that are in it.  longest_chars: of those to tokenise, which is done one at a time.
+        Args:   waiting: texts that are in it.  longest_chars: of those to tokenise; long ones take turns.
         Raises: TooLarge: they would never fit.  Overloaded: they would not fit now.
         """
         text_bytes, vector_bytes = longest_chars * CHARACTER_BYTES, self._dim * DIMENSION_BYTES
@@ -134,9 +140,9 @@ class MemoryBudget:
                 self._released_at = now
                 self._release()
                 return_free_memory()
-                self._last_bytes = self._read()
+                self._read_at, self._last_bytes, self._unseen_bytes = now, self._read(), 0
                 logger.warning("memory is short", extra={"resident_bytes": self._last_bytes})
-                total_bytes = self._last_bytes + self._unseen_bytes + extra_bytes
+                total_bytes = self._last_bytes + extra_bytes
         return total_bytes if total_bytes > self._limit_bytes else 0
 
     @property

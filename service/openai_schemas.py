@@ -6,7 +6,8 @@ from pydantic import BaseModel, Field
 
 from service.schemas import GUITAR, IGNORE, Listed, Whole
 
-TokenIds = Annotated[tuple[Whole, ...], Field(fail_fast=True)]
+TokenId = Annotated[int, Field(strict=True)]
+TokenIds = Annotated[tuple[TokenId, ...], Field(fail_fast=True)]
 OPENAI_EMBEDDING = {"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}
 
 

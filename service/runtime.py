@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from service.artifact import Manifest
@@ -126,6 +127,12 @@ def load_collection(
         raise StoreError(str(exc)) from exc
 
 
+def _release(cache: VectorCache, encoder: Encoder) -> None:
+    """Drop what can be computed again, and what passes have left."""
+    cache.clear()
+    encoder.give_back_unused()
+
+
 def _pass_bytes(encoder: Encoder) -> int:
     encoder.give_back_unused()  # what the pass takes must not come out of what was free already
     give_back_unused()
@@ -172,7 +179,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     measured = sorted(_pass_bytes(encoder) for _ in range(PASSES_MEASURED if settings.memory_budget else 1))
     pass_bytes = measured[len(measured) // 2]
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
-    memory = MemoryBudget(settings.memory_budget, dim=manifest.dim, release=cache.clear)
+    memory = MemoryBudget(settings.memory_budget, dim=manifest.dim, release=partial(_release, cache, encoder))
     collection = load_collection(settings, manifest, check_memory=memory.check_documents)
     logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
     pool = EncoderPool(

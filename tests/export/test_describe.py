@@ -43,7 +43,7 @@ def test_what_is_not_given_stays(folder: Path, tmp_path: Path) -> None:
     assert load_manifest(folder).training["notes"] == "Made on Mars."
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"stsb_test": 3}'])
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"stsb_test": 3}'])
 def test_a_file_of_something_else_changes_nothing(
     folder: Path, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,6 +51,14 @@ def test_a_file_of_something_else_changes_nothing(
     assert main([str(folder), "--served", written(tmp_path / "s.json", text)]) == 2
     assert "crosslet evaluate --out" in capsys.readouterr().err
     assert (folder / "README.md").read_bytes() == before
+
+
+def test_notes_that_are_no_text_are_one_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "n.md").write_bytes(b"\xff")
+    assert main([str(folder), "--notes", str(tmp_path / "n.md")]) == 2
+    assert "no text in UTF-8" in capsys.readouterr().err
 
 
 def test_nothing_to_write_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

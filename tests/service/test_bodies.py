@@ -173,6 +173,54 @@ def test_all_bodies_together_stay_under_the_budget_and_leave_it_with_their_answe
     asyncio.run(scenario())
 
 
+class Answering:
+    """An application that begins its answer when it is let go, and ends it when that is read."""
+
+    def __init__(self) -> None:
+        self.may_begin, self.is_read = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.may_begin.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await self.is_read.wait()
+
+
+def test_a_whole_body_counts_as_what_it_is_parsed_to_until_its_answer_begins() -> None:
+    async def scenario() -> None:
+        application = Answering()
+        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=320, body_timeout_s=30)
+        exchanges = [Exchange([part(40, more=False)]) for _ in range(5)]
+        held = [asyncio.create_task(limit(SCOPE, one.receive, one.send)) for one in exchanges[:3]]
+        await asyncio.sleep(0.01)
+        assert [one.status for one in exchanges[:3]] == [None, None, 429]  # 40 bytes take 160
+        application.may_begin.set()
+        await asyncio.sleep(0.01)
+        held += [asyncio.create_task(limit(SCOPE, one.receive, one.send)) for one in exchanges[3:]]
+        await asyncio.sleep(0.01)
+        assert [one.status for one in exchanges] == [200, 200, 429, 200, 200]  # though nobody has read an answer
+        application.is_read.set()
+        await asyncio.gather(*held)
+
+    asyncio.run(scenario())
+
+
+def test_the_largest_body_gets_in_and_what_has_none_is_never_refused() -> None:
+    async def scenario() -> None:
+        application = Answering()
+        limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60, body_timeout_s=30)
+        large, small = Exchange([part(60, more=False)]), Exchange([part(1, more=False)])
+        empty = Exchange([part(0, more=False)])
+        held = [asyncio.create_task(limit(SCOPE, one.receive, one.send)) for one in (large, small, empty)]
+        await asyncio.sleep(0.01)
+        assert (large.status, small.status, empty.status) == (None, 429, None)
+        application.may_begin.set()
+        application.is_read.set()
+        await asyncio.gather(*held)
+        assert (large.status, empty.status) == (200, 200)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("kept", [0, 1])
 def test_a_client_that_leaves_mid_body_frees_what_it_sent(kept: int) -> None:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:

@@ -99,6 +99,8 @@ def test_a_body_that_does_not_fit_is_refused_for_now_or_for_good() -> None:
 
 def test_what_was_let_in_counts_before_the_process_is_seen_to_take_it() -> None:
     limited = budget(1000, Process(taken=700))
+    with pytest.raises(TooLarge):
+        limited.check_body(301)  # memory was given back for it, and is not again so soon
     limited.check_body(200)
     with pytest.raises(Overloaded, match="take 1100 bytes"):
         limited.check_body(200)
@@ -221,7 +223,7 @@ def flood(service: Service, clients: int) -> Counter[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("room_bytes", [60_000_000, 110_000_000])
+@pytest.mark.parametrize("room_bytes", [70_000_000, 150_000_000])
 def test_a_real_service_stays_under_its_ceiling_and_goes_on(ready_bytes: int, room_bytes: int, tmp_path: Path) -> None:
     """Without a ceiling the same requests take 150 MB and more."""
     limit = ready_bytes + room_bytes
@@ -230,6 +232,7 @@ def test_a_real_service_stays_under_its_ceiling_and_goes_on(ready_bytes: int, ro
         statuses = flood(service, clients=9)
         assert set(statuses) <= {200, 413, 429}
         assert statuses[429] + statuses[413] > 0
+        assert statuses[200] > 0 or room_bytes < 100_000_000
         wait_for(lambda: service.client.post("/embed", json={"inputs": "hallo"}).status_code == 200)
         assert peak_bytes(service.process.pid) <= limit
         assert service.stop(signal.SIGTERM) == 0

@@ -9,7 +9,7 @@ import logging
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
+from sentence_transformers.sentence_transformer.modules import Dense, Dropout, Normalize, Pooling
 from torch import Tensor, nn
 from transformers import PretrainedConfig
 
@@ -122,7 +122,7 @@ def _head_and_left_out(base: SentenceTransformer, dim: int) -> tuple[Dense | Non
             head, left_out = dense, rest
         case [Pooling(pooling_mode="mean"), *rest]:
             left_out = rest
-    return head, [_name(module) for module in left_out if not isinstance(module, Normalize)]
+    return head, [_name(module) for module in left_out if not isinstance(module, (Normalize, Dropout))]
 
 
 def _name(module: nn.Module) -> str:
