@@ -29,6 +29,7 @@ def test_an_overload_is_answered_with_vectors_or_429_and_nothing_is_lost() -> No
     assert (found.lost, found.wrong) == (0, 0)
     assert found.rechecked > 0
     assert found.growth_bytes < 16 * MIB
+    assert found.recovery_s < 10  # `make endurance` asks for 2, of a machine with nothing else to do
 
 
 @pytest.mark.slow
