@@ -28,7 +28,7 @@ from service.pool import EncoderPool
 from service.readers import Readers
 from service.settings import Settings
 
-PASSES_MEASURED = 3  # for a ceiling; one may seem to take half of what another takes
+PASSES_MEASURED = 3
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,7 +134,14 @@ def _release(cache: VectorCache, encoder: Encoder) -> None:
 
 
 def _pass_bytes(encoder: Encoder) -> int:
-    encoder.give_back_unused()  # what the pass takes must not come out of what was free already
+    """What a worker's passes take at their peak: the median of some, for one may seem to take half of another."""
+    unmap_code()  # what only the start ran is not to be counted; what a pass runs is back after one
+    encoder.embed_longest()
+    return sorted(_growth_by_passes(encoder) for _ in range(PASSES_MEASURED))[PASSES_MEASURED // 2]
+
+
+def _growth_by_passes(encoder: Encoder) -> int:
+    encoder.give_back_unused()  # what they take must not come out of what was free already
     give_back_unused()
     return growth_during(encoder.embed_longest)
 
@@ -173,11 +180,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         "artifact loaded",
         extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
     )
-    if settings.memory_budget:
-        unmap_code()  # what only the start ran is not to be counted; what a pass runs is back after one
-        encoder.embed_longest()
-    measured = sorted(_pass_bytes(encoder) for _ in range(PASSES_MEASURED if settings.memory_budget else 1))
-    pass_bytes = measured[len(measured) // 2]
+    pass_bytes = _pass_bytes(encoder) if settings.memory_budget else 0  # it takes a tenth of a second
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     memory = MemoryBudget(settings.memory_budget, dim=manifest.dim, release=partial(_release, cache, encoder))
     collection = load_collection(settings, manifest, check_memory=memory.check_documents)
@@ -203,7 +206,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     )
     logger.info(
         "runtime loaded",
-        extra={"workers": pool.workers, "resident_bytes": resident_bytes(), "pass_bytes": pass_bytes},
+        extra={"workers": pool.workers, "resident_bytes": resident_bytes()},
     )
     threads = EMBEDDED_READERS if settings.index == EMBEDDED else REMOTE_READERS
     readers = Readers(threads, max_waiting=settings.max_queue_reads)

