@@ -67,10 +67,14 @@ class FakeService:
             while not self._is_over:
                 head = await reader.readuntil(b"\r\n\r\n")
                 inputs = json.loads(await reader.readexactly(int(head.split(b"content-length: ")[1])))["inputs"]
-                await (self._answer(writer, 1) if isinstance(inputs, str) else self._batch(writer, len(inputs)))
+                await (self._one(writer) if isinstance(inputs, str) else self._batch(writer, len(inputs)))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         writer.close()
+
+    async def _one(self, writer: asyncio.StreamWriter) -> None:
+        await self._answer(writer, 1)
+        self._logged[200] += 1
 
     async def _batch(self, writer: asyncio.StreamWriter, texts: int) -> None:
         self._under_way.append(writer)
