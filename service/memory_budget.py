@@ -71,7 +71,7 @@ class MemoryBudget:
 
         Raises: TooLarge: it would never fit.  Overloaded: it would not fit now.
         """
-        if not more_bytes:  # what has no body is never refused for others'
+        if not (more_bytes and self._limit_bytes):  # what has no body is never refused for others'
             return
         self._check(more_bytes, held_bytes + more_bytes, what="body needs", retry_after_s=RETRY_AFTER_S)
         with self._lock:
