@@ -10,6 +10,7 @@ from typing import Any
 import tokenizers  # type: ignore[import-untyped]
 from pydantic import TypeAdapter, ValidationError
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
 import training.sentence  # noqa: F401 - registers the crosslet architecture with transformers
 from export.errors import BadCheckpoint, BadRequest
@@ -64,6 +65,7 @@ def read_checkpoint(folder: Path, *, name: str | None = None, languages: tuple[s
     record = replace(record, name=name or record.name, languages=languages or record.languages)
     _check_length(folder, model, record.max_length)
     model.max_seq_length = record.max_length
+    _leave_out_positions(model, record.max_length)
     return Checkpoint(model, _plain_tokenizer(folder, model), record)
 
 
@@ -102,14 +104,34 @@ def _default_max_length(folder: Path, model: SentenceTransformer) -> int:
 
 def _check_length(folder: Path, model: SentenceTransformer, max_length: int) -> None:
     """The body needs a position embedding for every token."""
-    body = model[0].auto_model
-    config = getattr(body, "body", body).config
+    config = _body(model).config
     table = getattr(config, "max_position_embeddings", None)
     if table is None:
         return
-    offset = (config.pad_token_id or 0) + 1 if config.model_type in ROBERTA_FAMILY else 0
+    offset = _first_position(config)
     if max_length > table - offset:
         raise BadCheckpoint(f"{folder}: max_length is {max_length}, the body has {table - offset} positions")
+
+
+def _leave_out_positions(model: SentenceTransformer, max_length: int) -> None:
+    """Keep the position embeddings of texts of `max_length` tokens: no other is read, and an artifact is small."""
+    body = _body(model)
+    table = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
+    if isinstance(table, nn.Embedding):
+        count = max_length + _first_position(body.config)
+        body.embeddings.position_embeddings = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
+            table.weight[:count].detach().clone()
+        )
+        body.config.max_position_embeddings = count
+
+
+def _body(model: SentenceTransformer) -> Any:
+    body = model[0].auto_model
+    return getattr(body, "body", body)
+
+
+def _first_position(config: Any) -> int:
+    return (config.pad_token_id or 0) + 1 if config.model_type in ROBERTA_FAMILY else 0
 
 
 ROBERTA_FAMILY = ("roberta", "xlm-roberta", "camembert", "mpnet")  # their positions start after the padding id
