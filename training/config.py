@@ -26,7 +26,9 @@ class TokenizerConfig:
     sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
     language_exponent: float = 0.3
     english_share: float | None = None  # of the sentences; None: English as any other language
-    language_weights: dict[str, float] = field(default_factory=dict)  # times a language's share, which stays the others'
+    language_weights: dict[str, float] = field(
+        default_factory=dict
+    )  # times a language's share, which stays the others'
     lowercase: bool = True  # new
 
 

@@ -1,7 +1,9 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from export.checkpoint import read_checkpoint
 from export.errors import BadCheckpoint, BadRequest
@@ -63,6 +65,16 @@ def test_a_record_with_a_wrong_value_is_refused(copy: Path) -> None:
     write_record(copy, sts_gate=[["high", "a", "b"]])
     with pytest.raises(BadCheckpoint, match=r"crosslet.json: sts_gate.0.0: Input should be a valid number"):
         read_checkpoint(copy)
+
+
+def test_positions_that_no_text_comes_to_are_left_out(copy: Path) -> None:
+    whole = read_checkpoint(copy).model  # of texts of 32 tokens
+    write_record(copy, max_length=7)
+    short = read_checkpoint(copy).model
+    tables = [model[0].auto_model.body.embeddings.position_embeddings.weight for model in (whole, short)]
+    assert [len(table) for table in tables] == [32, 7]
+    assert torch.equal(tables[0][:7], tables[1])
+    assert np.allclose(whole.encode("a b c"), short.encode("a b c"), atol=1e-6)
 
 
 def test_a_length_beyond_the_positions_of_the_body_is_refused(copy: Path) -> None:
