@@ -20,8 +20,10 @@ STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive"
 class TokenizerConfig:
     """The vocabulary of assistant and student."""
 
-    kind: Literal["new", "pruned", "kept"] = "new"  # BPE on the corpus; the base's pieces found in it; the base's
-    vocab_size: int = 32_000  # new: pieces; pruned: at most, the most frequent ones
+    # BPE on the corpus; the base's pieces found in it; the base's; the base's and words that those cut up
+    kind: Literal["new", "pruned", "kept", "grown"] = "new"
+    vocab_size: int = 32_000  # new: pieces; pruned: at most, the most frequent ones; grown: at most
+    words_of: list[str] = field(default_factory=list)  # grown: the languages whose words are added
     alphabet: int = 5_000  # new: single characters kept, most frequent first; rarer ones become [UNK]
     sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
     language_exponent: float = 0.3
@@ -143,6 +145,13 @@ def check(config: RunConfig, *, where: str) -> None:
     english = config.tokenizer.english_share
     if english is not None and not 0 <= english < 1:
         raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")
+    if (config.tokenizer.kind == "grown") != bool(config.tokenizer.words_of):
+        raise ConfigError(
+            f"{where}: tokenizer.words_of names the languages whose words kind grown adds; both or neither"
+        )
+    for language in config.tokenizer.words_of:
+        if language not in config.languages:
+            raise ConfigError(f"{where}: tokenizer.words_of has {language!r}, which languages lacks")
     for language, weight in config.tokenizer.language_weights.items():
         if language not in config.languages:
             raise ConfigError(f"{where}: tokenizer.language_weights has {language!r}, which languages lacks")
