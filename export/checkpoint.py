@@ -116,13 +116,12 @@ def _check_length(folder: Path, model: SentenceTransformer, max_length: int) -> 
 def _leave_out_positions(model: SentenceTransformer, max_length: int) -> None:
     """Keep the position embeddings of texts of `max_length` tokens: no other is read, and an artifact is small."""
     body = _body(model)
-    table = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
-    if isinstance(table, nn.Embedding):
-        count = max_length + _first_position(body.config)
-        body.embeddings.position_embeddings = nn.Embedding.from_pretrained(  # type: ignore[no-untyped-call]
-            table.weight[:count].detach().clone()
-        )
-        body.config.max_position_embeddings = count
+    if body.config.model_type not in CUT_FAMILIES:
+        return
+    count = max(max_length, TRACED_TOKENS) + _first_position(body.config)
+    table = body.embeddings.position_embeddings.weight[:count].detach().clone()
+    body.embeddings.position_embeddings = nn.Embedding.from_pretrained(table)  # type: ignore[no-untyped-call]
+    body.config.max_position_embeddings = len(table)
 
 
 def _body(model: SentenceTransformer) -> Any:
@@ -135,6 +134,8 @@ def _first_position(config: Any) -> int:
 
 
 ROBERTA_FAMILY = ("roberta", "xlm-roberta", "camembert", "mpnet")  # their positions start after the padding id
+CUT_FAMILIES = ("bert", "distilbert", *ROBERTA_FAMILY)  # whose positions are known; others keep their whole table
+TRACED_TOKENS = 16  # of the text that optimum traces a graph with
 
 
 def _plain_tokenizer(folder: Path, model: SentenceTransformer) -> tokenizers.Tokenizer:

@@ -28,9 +28,8 @@ class TokenizerConfig:
     sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
     language_exponent: float = 0.3
     english_share: float | None = None  # of the sentences; None: English as any other language
-    language_weights: dict[str, float] = field(
-        default_factory=dict
-    )  # times a language's share, which stays the others'
+    # new, pruned: how many times its share of the sentences a language has, repeated where it has too few
+    language_weights: dict[str, float] = field(default_factory=dict)
     lowercase: bool = True  # new
 
 
@@ -145,11 +144,12 @@ def check(config: RunConfig, *, where: str) -> None:
     english = config.tokenizer.english_share
     if english is not None and not 0 <= english < 1:
         raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")
-    if (config.tokenizer.kind == "grown") != bool(config.tokenizer.words_of):
+    kind, words_of = config.tokenizer.kind, config.tokenizer.words_of
+    if (kind == "grown") != bool(words_of):
         raise ConfigError(
-            f"{where}: tokenizer.words_of names the languages whose words kind grown adds; both or neither"
+            f"{where}: tokenizer.words_of is {words_of} and kind {kind}; grown, and it alone, adds words of languages"
         )
-    for language in config.tokenizer.words_of:
+    for language in words_of:
         if language not in config.languages:
             raise ConfigError(f"{where}: tokenizer.words_of has {language!r}, which languages lacks")
     for language, weight in config.tokenizer.language_weights.items():

@@ -20,29 +20,32 @@ from torch import Tensor
 from training.errors import ConfigError
 
 LEAST_COUNT = 3  # what occurs less often is learnt no better whole than in pieces
-MOST_CHARACTERS = 20  # of a word, its start mark among them
+MOST_CHARACTERS = 20  # of a word
 
 
 def grow_tokenizer(tokenizer: Tokenizer, texts: Mapping[str, Iterable[str]], size: int) -> Tokenizer:
     """A copy with at most `size` pieces: those it has, and words, the most frequent in their own language first.
 
     Args:   texts: of each language that gets words.
-    Raises: ConfigError: it is no BPE, or has more pieces than `size`, or ids beyond its own pieces.
+    Raises: ConfigError: it is no BPE, cuts no words, has ids with gaps or beyond its pieces, or more than `size`.
     """
     state: dict[str, Any] = json.loads(tokenizer.to_str())
     model = state["model"]
     if model["type"] != "BPE":
         raise ConfigError(f"a {model['type']} tokenizer cannot be grown; BPE can")
+    if tokenizer.pre_tokenizer is None:
+        raise ConfigError("the tokenizer does not cut a text into words: it cannot be grown")
     vocabulary: dict[str, int] = model["vocab"]
-    if tokenizer.get_vocab_size(with_added_tokens=True) != len(vocabulary):
-        raise ConfigError("the tokenizer has added tokens beyond its model: it cannot be grown")
-    if len(vocabulary) > size:
-        raise ConfigError(f"tokenizer.vocab_size is {size}; the base's vocabulary has {len(vocabulary)} pieces already")
+    size_before = tokenizer.get_vocab_size(with_added_tokens=True)
+    if sorted(vocabulary.values()) != list(range(size_before)):
+        raise ConfigError("the tokenizer's ids have gaps, or go beyond its own pieces: it cannot be grown")
+    if size_before > size:
+        raise ConfigError(f"tokenizer.vocab_size is {size}; the base's vocabulary has {size_before} pieces already")
     shares: dict[str, float] = {}
     for language_texts in texts.values():
         counts = count_words(tokenizer, language_texts)
         for word, count in counts.items():
-            if count >= LEAST_COUNT and len(word) <= MOST_CHARACTERS and word not in vocabulary:
+            if count >= LEAST_COUNT and word not in vocabulary and tokenizer.model.tokenize(word):
                 shares[word] = max(shares.get(word, 0.0), count / counts.total())
     for word in sorted(shares, key=lambda word: (-shares[word], word))[: size - len(vocabulary)]:
         vocabulary[word] = len(vocabulary)
@@ -51,16 +54,22 @@ def grow_tokenizer(tokenizer: Tokenizer, texts: Mapping[str, Iterable[str]], siz
 
 
 def count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
-    """How often each word occurs, normalised and cut as the tokenizer does before it looks for pieces."""
+    """How often each word of a length that is learnt occurs, normalised and cut as the tokenizer does it."""
     counts: Counter[str] = Counter()
     for text in texts:
         normalised = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
-        counts.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalised))
+        words = tokenizer.pre_tokenizer.pre_tokenize_str(normalised)
+        # by its place in the text: a word itself may be written in bytes
+        counts.update(word for word, (start, stop) in words if stop - start <= MOST_CHARACTERS)
     return counts
 
 
 def grown_embeddings(table_VH: Tensor, before: Tokenizer, after: Tokenizer) -> Tensor:
-    """(W, H): the rows of the vocabulary before; a new word has the mean of the pieces that it was cut into."""
-    words = sorted(after.get_vocab().items(), key=lambda item: item[1])[len(table_VH) :]
-    rows = [table_VH[[piece.id for piece in before.model.tokenize(word)]].mean(dim=0) for word, _ in words]
-    return torch.cat([table_VH, *(row[None] for row in rows)])
+    """(W, H): the rows of the vocabulary before; a new word has the mean of the pieces that it was cut into.
+
+    Args: table_VH: may have more rows than there are pieces, as some bases have for the sake of alignment.
+    """
+    size_before = before.get_vocab_size(with_added_tokens=True)
+    words = [after.id_to_token(index) for index in range(size_before, after.get_vocab_size(with_added_tokens=True))]
+    rows = [table_VH[[piece.id for piece in before.model.tokenize(word)]].mean(dim=0) for word in words]
+    return torch.cat([table_VH[:size_before], *(row[None] for row in rows)])

@@ -83,7 +83,7 @@ def tokenize(run: Run, folder: Path) -> None:
 
 
 def start(run: Run, folder: Path) -> None:
-    """The assistant before training: the base's body and head; for a new vocabulary, word embeddings by regression."""
+    """The assistant before training: the base's body and head; word embeddings of its own or of the new vocabulary."""
     base, teacher = run.load_base(), load_teacher(run.config.teacher, device=torch.device("cpu"))
     check_shrinkable(base[0].auto_model.config, run.config)
     check_left_out(base, teacher, run.config.stages)

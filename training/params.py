@@ -50,7 +50,10 @@ def base_shape(name: str) -> PretrainedConfig:
 
 
 def sizes(config: RunConfig, base: PretrainedConfig) -> dict[str, ParameterCounts]:
-    """Parameters of the assistant and of the student; a pruned or grown vocabulary counts as full as it may become."""
+    """Parameters of the assistant and of the student; a pruned or grown vocabulary counts as full as it may become.
+
+    Raises: ConfigError: the student cannot come from this base.
+    """
     check_shrinkable(base, config)
     vocab_size = {
         "new": config.tokenizer.vocab_size,

@@ -96,7 +96,7 @@ def balanced_sentences(
     for name, index in members.items():
         weight = config.language_weights.get(name)
         quota = round(config.sentences * shares[name] * (1.0 if weight is None else weight))
-        copies = 1 if weight is None else -(-quota // max(1, len(index)))
+        copies = 1 if weight is None else max(1, -(-quota // max(1, len(index))))
         drawn = np.concatenate([generator.permutation(index) for _ in range(copies)])[:quota]
         chosen += (corpus.texts[i] for i in np.sort(drawn))
     return chosen

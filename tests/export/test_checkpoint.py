@@ -3,11 +3,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    BertConfig,
+    Data2VecTextConfig,
+    DistilBertConfig,
+    PretrainedConfig,
+    RobertaConfig,
+)
 
 from export.checkpoint import read_checkpoint
 from export.errors import BadCheckpoint, BadRequest
-from tests.export.checkpoints import MINILM, write_record
+from tests.export.checkpoints import MINILM, SMALL_BODY, write_record
+
+VOCAB_SIZE = 30_522  # MiniLM's
+BODY = {**SMALL_BODY, "vocab_size": VOCAB_SIZE}
 
 
 @pytest.fixture
@@ -67,14 +80,28 @@ def test_a_record_with_a_wrong_value_is_refused(copy: Path) -> None:
         read_checkpoint(copy)
 
 
-def test_positions_that_no_text_comes_to_are_left_out(copy: Path) -> None:
-    whole = read_checkpoint(copy).model  # of texts of 32 tokens
-    write_record(copy, max_length=7)
-    short = read_checkpoint(copy).model
-    tables = [model[0].auto_model.body.embeddings.position_embeddings.weight for model in (whole, short)]
-    assert [len(table) for table in tables] == [32, 7]
-    assert torch.equal(tables[0][:7], tables[1])
-    assert np.allclose(whole.encode("a b c"), short.encode("a b c"), atol=1e-6)
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        (BertConfig(**BODY), 20),
+        (RobertaConfig(**BODY, pad_token_id=1), 22),
+        (DistilBertConfig(vocab_size=VOCAB_SIZE, dim=32, n_layers=2, n_heads=4, max_position_embeddings=66), 20),
+        (Data2VecTextConfig(**BODY, pad_token_id=1), 66),  # numbers positions from an offset that nothing here knows
+    ],
+    ids=lambda value: getattr(value, "model_type", value),
+)
+def test_positions_that_no_text_comes_to_are_left_out(config: PretrainedConfig, kept: int, tmp_path: Path) -> None:
+    AutoModel.from_config(config).save_pretrained(tmp_path / "body")
+    tokenizer = AutoTokenizer.from_pretrained(MINILM, model_input_names=["input_ids", "attention_mask"])
+    tokenizer.save_pretrained(tmp_path / "body")
+    modules = [Transformer(str(tmp_path / "body"), max_seq_length=20), Pooling(32, "mean")]
+    whole = SentenceTransformer(modules=modules, device="cpu").eval()
+    whole.save(str(tmp_path / "model"), create_model_card=False)
+    write_record(tmp_path / "model", max_length=20)
+    short = read_checkpoint(tmp_path / "model").model
+    assert len(short[0].auto_model.embeddings.position_embeddings.weight) == kept
+    texts = ["a", "a b c " * 30]
+    np.testing.assert_allclose(short.encode(texts), whole.encode(texts), atol=1e-6)
 
 
 def test_a_length_beyond_the_positions_of_the_body_is_refused(copy: Path) -> None:

@@ -1,12 +1,19 @@
 """A vocabulary that gets words: whole where they were in pieces, everything else as before."""
 
+import json
+
+import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.training.bases import byte_level_bpe, wordpiece
+from training.config import TokenizerConfig
+from training.corpora.corpus import Corpus
 from training.errors import ConfigError
 from training.growing import count_words, grow_tokenizer, grown_embeddings
+from training.pruning import count_pieces, prune_tokenizer
+from training.tokenizer import train_tokenizer
 
 LEARNT_FROM = ["the quick brown fox jumps over the lazy dog", "the dogs are running over the brown logs"] * 4
 NEW = ["zorro marrón salta", "zorro marrón", "zorro", "perro"]
@@ -60,8 +67,37 @@ def test_a_new_word_starts_as_the_mean_of_the_pieces_it_was_cut_into(before: Tok
         assert torch.allclose(grown_WH[row], table_VH[parts].mean(dim=0))
 
 
-def test_words_are_counted_as_the_tokenizer_normalises_them(before: Tokenizer) -> None:
-    assert count_words(before, ["zorro zorro", "zorro"]) == {"zorro": 2, "Ġzorro": 1}
+def test_rows_of_no_piece_are_left_out(before: Tokenizer) -> None:
+    after = grow_tokenizer(before, {"es": NEW * 3}, size=10_000)
+    table_VH = torch.randn(before.get_vocab_size() + 8, 4)  # as some bases have, for the sake of alignment
+    grown_WH = grown_embeddings(table_VH, before, after)
+    (row,) = after.encode("zorro", add_special_tokens=False).ids
+    assert len(grown_WH) == after.get_vocab_size()
+    assert torch.allclose(grown_WH[row], table_VH[before.encode("zorro", add_special_tokens=False).ids].mean(dim=0))
+
+
+def test_words_are_counted_as_the_tokenizer_normalises_and_cuts_them(before: Tokenizer) -> None:
+    before.normalizer = normalizers.Lowercase()
+    assert count_words(before, ["Zorro zorro", "ZORRO"]) == {"zorro": 2, "Ġzorro": 1}
+
+
+def test_the_length_of_a_word_counts_characters_not_bytes(before: Tokenizer) -> None:
+    russian, endless = "государственный", "a" * 21
+    after = grow_tokenizer(before, {"ru": [russian, endless] * 3}, size=10_000)
+    assert len(after.encode(russian, add_special_tokens=False).ids) == 1
+    assert len(after.encode(endless, add_special_tokens=False).ids) > 1
+
+
+def test_a_vocabulary_as_training_makes_it_grows_too() -> None:
+    index = np.arange(4, dtype=np.int32)
+    texts = [*LEARNT_FROM[:4], "Der Hund läuft.", "Ein Hund!", "der hund", "قطة"]
+    corpus = Corpus(texts, 4, index, index + 4, ["de"], ["news"], np.zeros(4, np.int32), np.zeros(4, np.int32))
+    before = train_tokenizer(corpus, TokenizerConfig(vocab_size=45), seed=1)
+    after = grow_tokenizer(before, {"de": texts[4:]}, size=10_000)
+    assert words(after, 1) == ["▁hund"]
+    assert after.encode("Hund.").tokens == ["[CLS]", "▁hund", *before.encode(".").tokens[1:]]
+    pruned, _ = prune_tokenizer(after, count_pieces(after, ["Hund"]), size=10_000)
+    assert pruned.encode("Hund").tokens == after.encode("Hund").tokens
 
 
 def test_a_full_vocabulary_stays_as_it_is(before: Tokenizer) -> None:
@@ -74,6 +110,29 @@ def test_what_cannot_be_grown_is_refused(before: Tokenizer) -> None:
         grow_tokenizer(wordpiece(LEARNT_FROM), {"es": NEW}, size=10_000)
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size is 5; the base's vocabulary has"):
         grow_tokenizer(before, {"es": NEW}, size=5)
-    before.add_tokens(["<more>"])
-    with pytest.raises(ConfigError, match="added tokens beyond its model: it cannot be grown"):
-        grow_tokenizer(before, {"es": NEW}, size=10_000)
+    for state in (with_a_gap(before), with_an_added_token(before)):
+        with pytest.raises(ConfigError, match="ids have gaps, or go beyond its own pieces: it cannot be grown"):
+            grow_tokenizer(state, {"es": NEW}, size=10_000)
+    uncut = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
+    with pytest.raises(ConfigError, match="does not cut a text into words: it cannot be grown"):
+        grow_tokenizer(uncut, {"es": NEW}, size=10_000)
+
+
+def test_a_word_that_is_cut_into_nothing_is_not_added() -> None:
+    before = Tokenizer(models.BPE(vocab={"a": 0, "b": 1}, merges=[]))  # no [UNK]
+    before.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    assert grow_tokenizer(before, {"ru": ["лиса ab"] * 3}, size=10).get_vocab() == {"a": 0, "b": 1, "ab": 2}
+
+
+def with_a_gap(tokenizer: Tokenizer) -> Tokenizer:
+    state = json.loads(tokenizer.to_str())
+    vocabulary = state["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.__getitem__)
+    vocabulary[last] += 1
+    return Tokenizer.from_str(json.dumps(state))
+
+
+def with_an_added_token(tokenizer: Tokenizer) -> Tokenizer:
+    copy = Tokenizer.from_str(tokenizer.to_str())
+    copy.add_tokens(["<more>"])
+    return copy
