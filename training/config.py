@@ -20,16 +20,12 @@ STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive"
 class TokenizerConfig:
     """The vocabulary of assistant and student."""
 
-    # BPE on the corpus; the base's pieces found in it; the base's; the base's and words that those cut up
-    kind: Literal["new", "pruned", "kept", "grown"] = "new"
-    vocab_size: int = 32_000  # new: pieces; pruned: at most, the most frequent ones; grown: at most
-    words_of: list[str] = field(default_factory=list)  # grown: the languages whose words are added
+    kind: Literal["new", "pruned", "kept"] = "new"  # BPE on the corpus; the base's pieces found in it; the base's
+    vocab_size: int = 32_000  # new: pieces; pruned: at most, the most frequent ones
     alphabet: int = 5_000  # new: single characters kept, most frequent first; rarer ones become [UNK]
     sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
     language_exponent: float = 0.3
     english_share: float | None = None  # of the sentences; None: English as any other language
-    # new, pruned: how many times its share of the sentences a language has, repeated where it has too few
-    language_weights: dict[str, float] = field(default_factory=dict)
     lowercase: bool = True  # new
 
 
@@ -144,19 +140,6 @@ def check(config: RunConfig, *, where: str) -> None:
     english = config.tokenizer.english_share
     if english is not None and not 0 <= english < 1:
         raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")
-    kind, words_of = config.tokenizer.kind, config.tokenizer.words_of
-    if (kind == "grown") != bool(words_of):
-        raise ConfigError(
-            f"{where}: tokenizer.words_of is {words_of} and kind {kind}; grown, and it alone, adds words of languages"
-        )
-    for language in words_of:
-        if language not in config.languages:
-            raise ConfigError(f"{where}: tokenizer.words_of has {language!r}, which languages lacks")
-    for language, weight in config.tokenizer.language_weights.items():
-        if language not in config.languages:
-            raise ConfigError(f"{where}: tokenizer.language_weights has {language!r}, which languages lacks")
-        if weight <= 0:
-            raise ConfigError(f"{where}: tokenizer.language_weights.{language} is {weight}; it must be above 0")
     repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
     if repeated:
         raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")

@@ -17,7 +17,6 @@ from training.corpora.mix import build_corpus
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.files import write_json_atomically
-from training.growing import grow_tokenizer, grown_embeddings
 from training.lexical import bag_matrix, english_bags, prior_embeddings, solve_ridge
 from training.loop import Objective, train
 from training.model import compile_layers
@@ -48,7 +47,7 @@ def make_corpus(run: Run, folder: Path) -> None:
 
 
 def make_tokenizer(run: Run, folder: Path) -> None:
-    """The vocabulary: new for these languages, the base's own, what of it the corpus uses, or it and more words."""
+    """The vocabulary: new for these languages, the base's own, or what of it the corpus uses."""
     config = run.config.tokenizer
     if config.kind == "new":
         sources = run.config.corpus.texts
@@ -57,22 +56,13 @@ def make_tokenizer(run: Run, folder: Path) -> None:
     else:
         tokenizer = run.load_base().tokenizer
     if config.kind == "pruned":
-        whole = _copy(tokenizer)
+        whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         sentences = balanced_sentences(run.corpus, config, seed=run.config.seed, sources=run.config.corpus.texts)
         counts_V = count_pieces(whole, sentences)
         pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size)
         np.save(folder / KEPT_IDS, kept_ids)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
-    elif config.kind == "grown":
-        corpus, sources = run.corpus, run.config.corpus.texts
-        texts = {name: (corpus.texts[int(i)] for i in corpus.texts_in(name, sources)) for name in config.words_of}
-        grown = grow_tokenizer(_copy(tokenizer), texts, config.vocab_size)
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=grown, **tokenizer.special_tokens_map)
     tokenizer.save_pretrained(folder)
-
-
-def _copy(tokenizer: PreTrainedTokenizerFast) -> Tokenizer:
-    return Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
 
 
 def tokenize(run: Run, folder: Path) -> None:
@@ -83,7 +73,7 @@ def tokenize(run: Run, folder: Path) -> None:
 
 
 def start(run: Run, folder: Path) -> None:
-    """The assistant before training: the base's body and head; word embeddings of its own or of the new vocabulary."""
+    """The assistant before training: the base's body and head; for a new vocabulary, word embeddings by regression."""
     base, teacher = run.load_base(), load_teacher(run.config.teacher, device=torch.device("cpu"))
     check_shrinkable(base[0].auto_model.config, run.config)
     check_left_out(base, teacher, run.config.stages)
@@ -93,8 +83,6 @@ def start(run: Run, folder: Path) -> None:
         embeddings_VH = _lexical_embeddings(run, base.tokenizer, table_VH)
     elif run.config.tokenizer.kind == "pruned":
         embeddings_VH = table_VH[torch.from_numpy(np.load(run.out / "tokenizer" / KEPT_IDS))]
-    elif run.config.tokenizer.kind == "grown":
-        embeddings_VH = grown_embeddings(table_VH, _copy(base.tokenizer), _copy(run.tokenizer))
     pad_id = int(run.tokenizer.pad_token_id)
     run.save(assistant_from_base(base, teacher, embeddings_VH, pad_id=pad_id, seed=run.config.seed), folder)
 

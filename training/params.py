@@ -50,16 +50,12 @@ def base_shape(name: str) -> PretrainedConfig:
 
 
 def sizes(config: RunConfig, base: PretrainedConfig) -> dict[str, ParameterCounts]:
-    """Parameters of the assistant and of the student; a pruned or grown vocabulary counts as full as it may become.
-
-    Raises: ConfigError: the student cannot come from this base.
-    """
+    """Parameters of the assistant and of the student; a pruned vocabulary counts as full as it may become."""
     check_shrinkable(base, config)
     vocab_size = {
         "new": config.tokenizer.vocab_size,
         "pruned": min(config.tokenizer.vocab_size, base.vocab_size),
         "kept": base.vocab_size,
-        "grown": config.tokenizer.vocab_size,
     }[config.tokenizer.kind]
     shapes = {
         "assistant": CrossletConfig(base=shape_of(base, vocab_size=vocab_size)),

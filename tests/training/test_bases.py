@@ -105,16 +105,3 @@ def test_a_pruned_vocabulary_is_smaller(
     model = finish(config, data, tmp_path)
     assert model[0].auto_model.config.vocab_size == len(model.tokenizer) <= 120
     assert np.isfinite(model.encode(texts)).all()
-
-
-def test_a_grown_vocabulary_has_more_pieces_and_goes_through_every_step(
-    texts: list[str], data: Path, tmp_path: Path
-) -> None:
-    base = save_family("roberta", tmp_path / "base", texts[:12])  # few: else every frequent word is a piece
-    config = unshrunk(base, "grown")
-    config = replace(config, tokenizer=replace(config.tokenizer, words_of=["de", "es"]))
-    model = finish(config, data, tmp_path / "out")
-    before = SentenceTransformer(str(base), device="cpu")
-    assert model[0].auto_model.config.vocab_size == len(model.tokenizer) > len(before.tokenizer)
-    assert sum(map(len, model.tokenizer(texts)["input_ids"])) < sum(map(len, before.tokenizer(texts)["input_ids"]))
-    assert np.isfinite(model.encode(texts)).all()

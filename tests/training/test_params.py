@@ -1,6 +1,5 @@
 """`crosslet params` against the sizes that Ding et al. 2022 print, from the encoders' published shapes."""
 
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -8,8 +7,7 @@ import pytest
 import yaml
 from transformers import BertConfig, PretrainedConfig, XLMRobertaConfig
 
-from training.config import RunConfig, TokenizerConfig
-from training.errors import ConfigError
+from training.config import RunConfig
 from training.params import main, sizes
 from training.parsing import build
 
@@ -19,20 +17,11 @@ MINILM = BertConfig(  # microsoft/Multilingual-MiniLM-L12-H384
     vocab_size=250_037, hidden_size=384, intermediate_size=1_536, num_attention_heads=12, max_position_embeddings=512
 )
 
-GROWN = TokenizerConfig(kind="grown", vocab_size=260_000, words_of=["de"])
-
 
 def config(*, bottleneck_size: int | None, unit_layers: int, kind: str = "kept") -> RunConfig:
     student = {"bottleneck_size": bottleneck_size, "unit_layers": unit_layers, "recurrences": 12 // unit_layers}
     values = {"name": "x", "languages": ["de"], "corpus": {}, "tokenizer": {"kind": kind}, "student": student}
     return build(RunConfig, values, where="test")
-
-
-def test_a_grown_vocabulary_counts_as_full_as_it_may_become() -> None:
-    grown = replace(config(bottleneck_size=128, unit_layers=3, kind="kept"), tokenizer=GROWN)
-    assert sizes(grown, MINILM)["student"].words == 260_000 * 128 + 128 * 384
-    with pytest.raises(ConfigError, match=r"vocab_size is 200000; the base encoder's own vocabulary, .* has 250037"):
-        sizes(replace(grown, tokenizer=replace(GROWN, vocab_size=200_000)), MINILM)
 
 
 def millions(count: int) -> float:

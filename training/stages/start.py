@@ -28,9 +28,8 @@ FAMILIES = ("bert", "distilbert", *OFFSET_FAMILIES)  # MiniLM is a "bert"
 def check_shrinkable(body: PretrainedConfig, config: RunConfig) -> None:
     """Whether the configured student can come from this body.
 
-    Raises: ConfigError: another family, fewer layers than M, narrower than B, fewer positions than `max_length`, a
-        vocabulary to grow that is larger already, or a whole table to round (`round_words`) whose width is no multiple
-        of the block.
+    Raises: ConfigError: another family, fewer layers than M, narrower than B, fewer positions than `max_length`, or a
+        whole table to round (`round_words`) whose width is no multiple of the block.
     """
     student = config.student
     if body.model_type not in FAMILIES:
@@ -44,11 +43,6 @@ def check_shrinkable(body: PretrainedConfig, config: RunConfig) -> None:
     for name, (wanted, available) in limits.items():
         if wanted > available:
             raise ConfigError(f"student.{name} is {wanted}; the base encoder allows {available}")
-    if config.tokenizer.kind == "grown" and config.tokenizer.vocab_size < body.vocab_size:
-        raise ConfigError(
-            f"tokenizer.vocab_size is {config.tokenizer.vocab_size}; the base encoder's own vocabulary, which is to be "
-            f"grown, has {body.vocab_size}"
-        )
     for stage in config.stages:
         if config.stage(stage).round_words and config.word_width(stage) is None and body.hidden_size % BLOCK_SIZE:
             raise ConfigError(
