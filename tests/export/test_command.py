@@ -43,10 +43,10 @@ def test_int8_of_a_checkpoint_of_others_passes_its_gate(minilm_artifact: Path) -
 def test_a_model_of_very_short_texts_is_exported(tmp_path: Path) -> None:
     save_student(tmp_path / "checkpoint")
     write_record(tmp_path / "checkpoint", max_length=7)
-    assert (
-        main(["--checkpoint", str(tmp_path / "checkpoint"), "--out", str(tmp_path / "out"), "--precision", "fp32"]) == 0
-    )
-    assert load_manifest(tmp_path / "out").max_length == 7
+    out = tmp_path / "out"
+    assert main(["--checkpoint", str(tmp_path / "checkpoint"), "--out", str(out), "--precision", "fp32"]) == 0
+    assert load_manifest(out).max_length == 7
+    verify_files(out, load_manifest(out))
 
 
 def test_words_of_4_bits_halve_their_table(tmp_path: Path) -> None:
