@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import signal
 import sys
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--data", type=Path, default=Path("data"), help="folder with parallel/<source>/en-<lang>.* and eval/ (data)"
     )
+    parser.add_argument("--base", metavar="MODEL", help="the encoder to start from, in place of the configuration's")
     parser.add_argument("--out", type=Path, help="folder for every step's results (runs/<name of the configuration>)")
     parser.add_argument("--restart-from", metavar="STEP", help="discard this step and all that follow from it")
     parser.add_argument("--until", metavar="STEP", help="stop after this step")
@@ -62,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
 def run_job(options: argparse.Namespace) -> None:
     """All steps, or those up to `--until`, with the output folder to itself."""
     config = load_config(options.config)
+    if options.base:
+        config = dataclasses.replace(config, base=options.base)
     check_machine(config)
     run = Run(config, options.data, options.out or Path("runs") / config.name)
     logger.info("device %s: %s", run.device, describe_hardware())

@@ -1,17 +1,20 @@
 """Every family of base encoder, from a folder: what goes in unshrunk comes out as transformers has it."""
 
+import dataclasses
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from torch import nn
 
 from tests.parallel_text import write_data_folder
 from tests.training.bases import FAMILIES, save_family
+from training.__main__ import main
 from training.config import RunConfig
 from training.corpora.readers import read_tsv_pairs
 from training.errors import ConfigError
@@ -53,6 +56,20 @@ def finish(config: RunConfig, data: Path, out: Path) -> SentenceTransformer:
     run = Run(config, data, out)
     run_steps(steps_of(run), config, out, data_fingerprint="d")
     return SentenceTransformer(str(out / "final/checkpoint"), device="cpu")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_command_takes_another_base_than_the_configuration_names(
+    given: bool, families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
+) -> None:
+    config = dataclasses.asdict(replace(unshrunk(families["bert"], "kept"), base=str(families["roberta"])))
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    other = ["--base", str(families["distilbert"])] if given else []
+    assert main(["--config", str(path), "--data", str(data), "--out", str(tmp_path / "out"), *other]) == 0
+    actual = SentenceTransformer(str(tmp_path / "out/final/checkpoint"), device="cpu").encode(texts[:9])
+    expected = pooled_by_transformers(families["distilbert" if given else "roberta"], texts[:9]).numpy()
+    np.testing.assert_allclose(actual, expected, atol=1e-5, rtol=0)
 
 
 def pooled_by_transformers(base: Path, texts: list[str]) -> torch.Tensor:
