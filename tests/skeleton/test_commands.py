@@ -104,31 +104,50 @@ def test_the_locks_do_not_depend_on_settings_of_this_machines_uv(tmp_path: Path)
 
 
 FAKE_JOB = """#!/bin/sh
-echo "$2" >> "{calls}"
-mkdir -p "{out}/final/checkpoint" "{out}/artifact"
-case "$2" in
-training) [ -e "{out}/final/checkpoint/crosslet.json" ] || touch "{out}/final/checkpoint/crosslet.json" ;;
-export) touch "{out}/artifact/manifest.json" ;;
+job=$2
+while [ $# -gt 0 ]; do
+  case "$1" in --out) out=$2 ;; --base) base=${{2#{root}/}} ;; esac
+  shift
+done
+echo "$job ${{out#{root}/}} $base" >> "{calls}"
+case "$job" in
+training) mkdir -p "$out/final/checkpoint"; cd "$out/final/checkpoint"; [ -e crosslet.json ] || touch crosslet.json ;;
+export) mkdir -p "$out"; touch "$out/manifest.json" ;;
+export.restore) mkdir "$out" && touch "$out/modules.json" ;;
 esac
 """
+FIRST, SECOND = "training default", "training further default/restored"
 
 
-def test_a_model_is_exported_once_and_again_when_its_checkpoint_is_newer(tmp_path: Path) -> None:
+def test_a_model_is_made_by_two_runs_and_each_result_only_when_what_it_is_of_is_newer(tmp_path: Path) -> None:
     out, calls = tmp_path / "out", tmp_path / "calls"
     python = tmp_path / "dev" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(FAKE_JOB.format(calls=calls, out=out), encoding="utf-8")
+    python.write_text(FAKE_JOB.format(calls=calls, root=out), encoding="utf-8")
     python.chmod(0o755)
     (tmp_path / "dev" / ".installed").touch()
-    arguments = ["model", f"DEV={os.path.relpath(tmp_path / 'dev', ROOT)}", f"OUT={out}"]
-    make(*arguments)
-    checkpoint, manifest = out / "final" / "checkpoint" / "crosslet.json", out / "artifact" / "manifest.json"
-    os.utime(checkpoint, (1000, 1000))
-    make(*arguments)
-    assert calls.read_text().split() == ["training", "export", "training"]
-    os.utime(manifest, (900, 900))
-    make(*arguments)
-    assert calls.read_text().split()[3:] == ["training", "export"]
+
+    def made(*older: str) -> list[str]:
+        """What `make model` runs where these files are older than all others."""
+        for file in older:
+            os.utime(out / file, (1000, 1000))
+        calls.unlink(missing_ok=True)
+        make("model", f"DEV={os.path.relpath(tmp_path / 'dev', ROOT)}", f"OUT={out}")
+        return [line.strip() for line in calls.read_text().splitlines()]
+
+    restored = "export.restore default/restored"
+    assert made() == [FIRST, "export default/artifact", restored, SECOND, "export artifact"]
+    checkpoints = [f"{run}/final/checkpoint/crosslet.json" for run in ("default", "further")]
+    os.utime(out / "default/artifact/manifest.json", (2000, 2000))
+    assert made(*checkpoints) == [FIRST, SECOND]
+    os.utime(out / checkpoints[1])
+    assert made("artifact/manifest.json") == [FIRST, SECOND, "export artifact"]
+    os.utime(out / checkpoints[0], (1500, 1500))
+    assert made("default/artifact/manifest.json", "default/restored/modules.json")[:3] == [
+        FIRST,
+        "export default/artifact",
+        restored,
+    ]
 
 
 def install_torch(
