@@ -13,7 +13,8 @@ DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
 LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
-RUN     := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
+# `make model`: $(call exported,RUN,ARTIFACT) exports a run's last checkpoint unless the artifact is newer.
+TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 exported = [ "$(2)/manifest.json" -nt "$(1)/final/checkpoint/crosslet.json" ] || \
 	$(DEV)/bin/python -m export --checkpoint "$(1)/final/checkpoint" --out "$(2)" --word-bits 4 --force
 
@@ -46,14 +47,14 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 	$(DEV)/bin/ruff format .
 
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
-	$(RUN) $(ARGS)
+	$(TRAIN) $(ARGS)
 
 model: $(DEV)/.installed  ## train the bundled model, by default.yaml and on by further.yaml, and export it, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
-	$(RUN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)/default"
+	$(TRAIN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)/default"
 	$(call exported,$(OUT)/default,$(OUT)/default/artifact)
 	[ "$(OUT)/default/restored/modules.json" -nt "$(OUT)/default/artifact/manifest.json" ] || { rm -rf "$(OUT)/default/restored" && \
 		$(DEV)/bin/python -m export.restore "$(OUT)/default/artifact" --out "$(OUT)/default/restored"; }
-	$(RUN) --config training/configs/further.yaml --base "$(OUT)/default/restored" --data "$(DATA)" --out "$(OUT)/further"
+	$(TRAIN) --config training/configs/further.yaml --base "$(OUT)/default/restored" --data "$(DATA)" --out "$(OUT)/further"
 	$(call exported,$(OUT)/further,$(OUT)/artifact)
 
 bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"

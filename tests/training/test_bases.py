@@ -1,7 +1,6 @@
 """Every family of base encoder, from a folder: what goes in unshrunk comes out as transformers has it."""
 
-import dataclasses
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +61,7 @@ def finish(config: RunConfig, data: Path, out: Path) -> SentenceTransformer:
 def test_the_command_takes_another_base_than_the_configuration_names(
     given: bool, families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
 ) -> None:
-    config = dataclasses.asdict(replace(unshrunk(families["bert"], "kept"), base=str(families["roberta"])))
+    config = asdict(replace(unshrunk(families["bert"], "kept"), base=str(families["roberta"])))
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     other = ["--base", str(families["distilbert"])] if given else []
