@@ -157,6 +157,8 @@ def check(config: RunConfig, *, where: str) -> None:
     for stage in (config.bottleneck, config.student_stage):
         if stage.source_share is not None:
             raise ConfigError(f"{where}: source_share is for assistant and contrastive; no other stage reads it")
+    if config.contrastive.word_weight is not None and config.contrastive.word_weight <= 0:
+        raise ConfigError(f"{where}: contrastive.word_weight is {config.contrastive.word_weight}; it must be above 0")
     for name in config.stages:
         _check_stage(name, config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
 

@@ -32,10 +32,12 @@ from training.stages.contrastive import contrastive_objective
 from training.stages.shrink import student_from_assistant
 from training.stages.start import assistant_from_base, check_left_out, check_shrinkable
 from training.stages.student import student_objective
+from training.stages.words import check_word_teacher
 from training.summary import write_summary
 from training.teacher import load_teacher
 from training.tokenizer import balanced_sentences, train_tokenizer, wrap_tokenizer
 from training.tokens import build_token_store
+from training.word_links import build_word_links
 
 KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: the base's id of each piece
 ALIGNMENT_PAIRS = 4_096  # on which stage 2's error is measured before and after
@@ -70,6 +72,17 @@ def tokenize(run: Run, folder: Path) -> None:
     tokenizer = Tokenizer.from_file(str(run.out / "tokenizer" / "tokenizer.json"))
     pad_id = int(run.tokenizer.pad_token_id)
     build_token_store(run.corpus.texts, tokenizer, folder, max_length=run.config.student.max_length, pad_id=pad_id)
+
+
+def link_words(run: Run, folder: Path) -> None:
+    """Which tokens of a pair's two sides stand for each other."""
+    teacher = load_teacher(run.config.teacher, device=torch.device("cpu"))
+    check_word_teacher(teacher)
+    other, english = (Tokenizer.from_str(one.backend_tokenizer.to_str()) for one in (run.tokenizer, teacher.tokenizer))
+    for tokenizer, max_length in ((other, run.config.student.max_length), (english, teacher.max_seq_length)):
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(max_length)
+    build_word_links(run.corpus, other, english, folder)
 
 
 def start(run: Run, folder: Path) -> None:
@@ -147,7 +160,8 @@ def contrast(run: Run, folder: Path) -> None:
     """Stage 4, or a single stage where it is the only one."""
     config = run.config.contrastive
     student, plan = run.load(run.before("contrastive")), run.stage_plan("contrastive")
-    objective = contrastive_objective(student, run.teacher_labels(plan), run.pair_encoder(config), config)
+    labels, pairs, words = run.teacher_labels(plan), run.pair_encoder(config), run.word_teacher(config)
+    objective = contrastive_objective(student, labels, pairs, config, words)
     train_and_save(run, "contrastive", objective, plan, folder)
 
 

@@ -1,6 +1,7 @@
 """The batch job: steps in order, each in its own folder, finished ones skipped, half-done ones resumed.
 
-corpus -> tokenizer -> tokens -> start -> assistant -> shrunk -> bottleneck -> student -> contrastive -> final
+corpus -> tokenizer -> tokens (-> links) -> start -> assistant -> shrunk -> bottleneck -> student -> contrastive
+-> final
 """
 
 from __future__ import annotations

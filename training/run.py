@@ -25,10 +25,12 @@ from training.evaluation.encoders import TextEncoder
 from training.files import files_under, fingerprint_files
 from training.processes import on_main_process
 from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
-from training.stages.config import StageConfig
+from training.stages.config import ContrastiveConfig, StageConfig
 from training.stages.pairs import PairEncoder, TeacherLabels
+from training.stages.words import WordTeacher
 from training.teacher import embed_missing, load_teacher, teacher_identity
 from training.tokens import TokenStore
+from training.word_links import WordLinks
 
 CHECKPOINT = "checkpoint"  # subfolder of a step that holds a sentence-transformers model
 PURPOSES = {"lexical": 0, "assistant": 1, "bottleneck": 2, "student": 3, "contrastive": 4, "alignment": 20}
@@ -153,6 +155,13 @@ class Run:
         row_of_text = np.full(self.corpus.english_count, -1, dtype=np.int64)
         row_of_text[english] = store.rows(texts())
         return TeacherLabels(store.vectors(), row_of_text)
+
+    def word_teacher(self, config: ContrastiveConfig) -> WordTeacher | None:
+        """What the word loss needs, where a stage has it."""
+        if config.word_weight is None:
+            return None
+        teacher = load_teacher(self.config.teacher, device=self.device)
+        return WordTeacher(teacher, self.corpus, WordLinks.load(self.out / "links"), config.max_length)
 
     def validation(self, model: SentenceEncoder) -> Callable[[], float]:
         """Scores a model in training on the dev set."""

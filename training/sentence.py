@@ -38,11 +38,21 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, input_ids_BL: Tensor, attention_mask_BL: Tensor) -> Tensor:
         """Token ids and mask, (B, L) int64 -> (B, D) float32."""
-        hidden_BLH = self.encoder(input_ids_BL, attention_mask_BL).last_hidden_state
-        embedding_BD = mean_pool(hidden_BLH, attention_mask_BL)
-        if self.head is not None:
-            embedding_BD = self.head(embedding_BD).float()
+        return self.pooled(self.token_embeddings(input_ids_BL, attention_mask_BL), attention_mask_BL)
+
+    def token_embeddings(self, input_ids_BL: Tensor, attention_mask_BL: Tensor) -> Tensor:
+        """What is pooled: (B, L, H)."""
+        hidden_BLH: Tensor = self.encoder(input_ids_BL, attention_mask_BL).last_hidden_state
+        return hidden_BLH
+
+    def pooled(self, hidden_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
+        """The sentence embedding of token embeddings: (B, D) float32."""
+        embedding_BD = self.project(mean_pool(hidden_BLH, attention_mask_BL))
         return F.normalize(embedding_BD, dim=-1) if self.normalized else embedding_BD
+
+    def project(self, mean_NH: Tensor) -> Tensor:
+        """Means of token embeddings in the teacher's width: (N, H) -> (N, D)."""
+        return mean_NH if self.head is None else self.head(mean_NH).float()
 
 
 def save_sentence_encoder(

@@ -22,6 +22,7 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
         lambda c: {**asdict(c.tokenizer), **({} if c.tokenizer.kind == "new" else _base(c))},
     ),
     "tokens": (jobs.tokenize, lambda c: {"max_length": c.student.max_length}),
+    "links": (jobs.link_words, lambda c: {"max_length": c.student.max_length, "teacher": teacher_identity(c.teacher)}),
     "start": (jobs.start, lambda c: {**_lexical(c), **_base(c), "teacher": teacher_identity(c.teacher)}),
     "assistant": (jobs.teach_assistant, lambda c: stage_settings(c, "assistant")),
     "shrunk": (jobs.shrink, lambda c: asdict(c.student)),
@@ -33,7 +34,8 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
 
 def steps_of(run: Run) -> list[Step]:
     """Corpus to final; a stage that is not trained has no step, a model that is measured has one more."""
-    names = ["corpus", "tokenizer", "tokens", *run.models]
+    links = ["links"] if _has_word_loss(run.config) else []
+    names = ["corpus", "tokenizer", "tokens", *links, *run.models]
     last = run.models[-1]
     chain: list[Step] = []
     for name in names:
@@ -56,8 +58,14 @@ def stage_settings(config: RunConfig, name: Stage) -> Settings:
 
 def _after(run: Run, name: str) -> tuple[str, ...]:
     """The steps that a step reads."""
-    first = {"corpus": ("data",), "tokenizer": ("corpus",), "tokens": ("tokenizer",), "start": ("tokens",)}
-    return first[name] if name in first else (run.before(name),)
+    first = {"corpus": ("data",), "tokenizer": ("corpus",), "tokens": ("tokenizer",)}
+    first |= {"links": ("tokens",), "start": ("tokens",)}
+    links = ("links",) if name == "contrastive" and _has_word_loss(run.config) else ()
+    return first[name] if name in first else (run.before(name), *links)
+
+
+def _has_word_loss(config: RunConfig) -> bool:
+    return "contrastive" in config.stages and config.contrastive.word_weight is not None
 
 
 def _base(config: RunConfig, *, unless_new: bool = False) -> Settings:

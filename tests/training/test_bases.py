@@ -1,5 +1,6 @@
 """Every family of base encoder, from a folder: what goes in unshrunk comes out as transformers has it."""
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from tests.training.bases import FAMILIES, save_family
 from training.__main__ import main
 from training.config import RunConfig
 from training.corpora.readers import read_tsv_pairs
-from training.errors import ConfigError
+from training.errors import ConfigError, StepMismatchError
 from training.model import mean_pool
 from training.parsing import build
 from training.pipeline import run_steps
 from training.run import Run
+from training.stages.config import ContrastiveConfig
 from training.steps import steps_of
+from training.word_links import WordLinks
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +90,29 @@ def test_an_unshrunk_student_gives_what_transformers_gives(
     model = finish(unshrunk(families[family], kind), data, tmp_path)
     actual = model.encode(texts[:9], convert_to_tensor=True)
     torch.testing.assert_close(actual, pooled_by_transformers(families[family], texts[:9]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_teaches_words(family: str, families: dict[str, Path], data: Path, tmp_path: Path) -> None:
+    stage = ContrastiveConfig(pairs=64, batch_size=16, learning_rate=1e-3, word_weight=1.0)
+    config = replace(unshrunk(families[family], "kept"), stages=["contrastive"], contrastive=stage)
+    finish(config, data, tmp_path)
+    assert len(WordLinks.load(tmp_path / "links").links) > 500  # of 240 pairs
+    steps = [json.loads(line) for line in (tmp_path / "contrastive/log.jsonl").read_text().splitlines()]
+    assert 0 < steps[-1]["words"] < 4
+    again = replace(config, contrastive=replace(stage, word_weight=2.0))
+    with pytest.raises(StepMismatchError, match="contrastive"):
+        run_steps(steps_of(Run(again, data, tmp_path)), again, tmp_path, data_fingerprint="d")
+
+
+def test_a_teacher_whose_words_are_elsewhere_is_refused_before_the_stage(
+    families: dict[str, Path], data: Path, tmp_path: Path
+) -> None:
+    teacher = with_modules(families["bert"], tmp_path / "teacher", Pooling(32, "cls"))
+    stage = ContrastiveConfig(pairs=64, word_weight=1.0)
+    config = replace(unshrunk(teacher, "kept"), base=str(families["bert"]), stages=["contrastive"], contrastive=stage)
+    with pytest.raises(ConfigError, match="word_weight needs a teacher whose sentence embedding is the mean"):
+        finish(config, data, tmp_path / "out")
 
 
 def with_modules(body: Path, folder: Path, *modules: nn.Module) -> Path:

@@ -89,6 +89,7 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
             "contrastive.round_words needs a student.bottleneck_size that is a multiple of 32, not 100",
         ),
         ({"assistant": {"pairs": 10, "max_length": 129}}, "assistant.max_length is 129; student.max_length allows 128"),
+        ({"contrastive": {"pairs": 10, "word_weight": 0.0}}, "contrastive.word_weight is 0.0; it must be above 0"),
         ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
     ],
 )

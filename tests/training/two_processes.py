@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
+from tests.training.tiny_words import tiny_word_teacher
 from training import training_log
 from training.batches import BatchStream
 from training.config import StudentConfig
@@ -28,7 +29,7 @@ SETTINGS = {
     "bottleneck": StageConfig(pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True),
     "student": StageConfig(pairs=1, bf16=False, learning_rate=1e-3, accumulation=2),
     "contrastive": ContrastiveConfig(
-        pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True, validate_pairs=20, patience=1
+        pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True, validate_pairs=20, patience=1, word_weight=0.5
     ),
 }
 
@@ -66,7 +67,9 @@ def train_stages(out: Path) -> dict[str, SentenceEncoder]:
         "assistant": assistant_objective(tiny_sentence_encoder(), teacher, pairs),
         "bottleneck": bottleneck_objective(fixed, student(1), pairs),
         "student": student_objective(fixed, student(2), pairs),
-        "contrastive": contrastive_objective(student(3), teacher, pairs, SETTINGS["contrastive"]),
+        "contrastive": contrastive_objective(
+            student(3), teacher, pairs, SETTINGS["contrastive"], tiny_word_teacher(corpus, tokens)
+        ),
     }
     for name, objective in objectives.items():
         folder = out / name

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from training.corpora.config import CorpusConfig
 from training.corpora.readers import find_pair_file, read_pairs
-from training.corpora.translation import Translator
+from training.corpora.translation import Translator, writes_spaces
 from training.corpora.tsv import Pair
 
-UNSPACED = ("ja", "km", "lo", "my", "th", "vi", "yue", "zh")  # no spaces between words, or (vi) between syllables
 MIN_KNOWN = 0.5  # of a sentence's words
 
 
@@ -43,7 +42,7 @@ class GlossSource:
             for path in paths
             for english, _ in read_pairs(path, language, on_bad_line=config.on_bad_line)
         )
-        lacking = [name for name, paths in files.items() if not paths and name.split("_")[0] not in UNSPACED]
+        lacking = [name for name, paths in files.items() if not paths and writes_spaces(name)]
         return cls(list(dict.fromkeys(read)), lacking)
 
     def pairs(self, language: str, known: Sequence[Pair]) -> Iterator[Pair]:

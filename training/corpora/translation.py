@@ -35,6 +35,7 @@ STEMMERS = {  # Snowball's, by language code; without one, words of the other si
     "nb": "norwegian", "ne": "nepali", "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese",
     "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish", "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
+UNSPACED = ("ja", "km", "lo", "my", "th", "vi", "yue", "zh")  # no spaces between words, or (vi) between syllables
 WORDS = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
 
 
@@ -52,8 +53,8 @@ class Translator:
         sides = sides[: np.searchsorted(cells, MAX_CELLS)]
         self._stem, stem_other = stemmer("en"), stemmer(language)
         links = align(
-            _numbered([map(self._stem, left) for left, _ in sides]),
-            _numbered([map(stem_other, right) for _, right in sides]),
+            numbered([map(self._stem, left) for left, _ in sides]),
+            numbered([map(stem_other, right) for _, right in sides]),
         )
         wanted = {phrase for sentence in sentences for phrase in phrases_of(words_of(sentence))}
         self._table = PhraseTable(((*side, link) for side, link in zip(sides, links, strict=True)), wanted)
@@ -108,13 +109,18 @@ def names_in(sentences: Iterable[str]) -> set[str]:
     return {word for word, more in capitals.items() if more > 0}
 
 
+def writes_spaces(language: str) -> bool:
+    """Whether what stands between two spaces is a word."""
+    return language.split("_")[0] not in UNSPACED
+
+
 def stemmer(language: str) -> Callable[[str], str]:
     """Cuts the endings off a lower-case word, by Snowball's rules for its language; leaves it as it is without any."""
     name = STEMMERS.get(language)
     return functools.cache(snowballstemmer.stemmer(name).stemWord) if name else str
 
 
-def _numbered(sentences: Iterable[Iterable[str]]) -> list[Words]:
-    """Each word by its number, from 1 on."""
+def numbered(sentences: Iterable[Iterable[str]]) -> list[Words]:
+    """Each word by its number, from 1 on, as `align` takes them."""
     numbers: dict[str, int] = {}
     return [np.array([numbers.setdefault(word, len(numbers) + 1) for word in words]) for words in sentences]

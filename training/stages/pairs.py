@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,28 @@ class TeacherLabels:
 
 
 @dataclass(frozen=True)
+class TokenEmbeddings:
+    """Of texts, different ones, in groups that were encoded together.
+
+    Args: texts: (U,).  groups: (B, L, H) and the mask, (B, L), of as many texts, one group after the other.
+    """
+
+    texts: NDArray[Any]
+    groups: list[tuple[Tensor, Tensor]]
+
+    def flat(self) -> Tensor:
+        """All texts' tokens end to end, without padding: (T, H)."""
+        return torch.cat([hidden_BLH[mask_BL.bool()] for hidden_BLH, mask_BL in self.groups])
+
+    def first_rows(self, texts: NDArray[Any]) -> NDArray[np.int64]:
+        """Where the tokens of these texts begin in `flat`; -1: not among them."""
+        lengths_U = np.concatenate([mask_BL.sum(dim=1).cpu().numpy() for _, mask_BL in self.groups])[: len(self.texts)]
+        order_U = np.argsort(self.texts)
+        place_N = order_U[np.searchsorted(self.texts, texts, sorter=order_U).clip(max=len(order_U) - 1)]
+        return np.where(self.texts[place_N] == texts, (np.cumsum(lengths_U) - lengths_U)[place_N], -1)
+
+
+@dataclass(frozen=True)
 class PairEncoder:
     """Turns pair indices into tensors. `max_length`: tokens, while training."""
 
@@ -41,15 +64,23 @@ class PairEncoder:
 
         A text that several pairs share is encoded once, by one process, beside others of its length.
         """
+        source_SD, target_BD, _ = self.encode_tokens(model, pairs_B, sources_S=sources_S)
+        return source_SD, target_BD
+
+    def encode_tokens(
+        self, model: SentenceEncoder, pairs_B: NDArray[np.int64], *, sources_S: NDArray[np.int64] | None = None
+    ) -> tuple[Tensor, Tensor, TokenEmbeddings]:
+        """`encode`, and the token embeddings of the texts that this process encoded."""
         english = pairs_B if sources_S is None else sources_S
         texts = np.concatenate([self.corpus.english[english], self.corpus.other[pairs_B]])
         texts_U, place_N = np.unique(texts, return_inverse=True)
         by_length_U = np.argsort(self._lengths(texts_U), kind="stable")
         own = texts_U[by_length_U][own_share(len(texts_U))]
-        own_UD = self._encode_texts(model, own if len(own) else texts_U[:1])
+        own_UD, groups = self._encode_texts(model, own if len(own) else texts_U[:1])
         embedding_UD = gather_shares(own_UD[: len(own)], len(texts_U))  # no text left for this process: zero gradients
         row_N = torch.from_numpy(np.argsort(by_length_U)[place_N]).to(self.device)
-        return embedding_UD[row_N[: len(english)]], embedding_UD[row_N[len(english) :]]
+        tokens = TokenEmbeddings(own, groups if len(own) else [])
+        return embedding_UD[row_N[: len(english)]], embedding_UD[row_N[len(english) :]], tokens
 
     def own_token_ids(self, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Ids and mask of this process's share of the 2B sentences: two (2B / P, L) tensors.
@@ -87,8 +118,20 @@ class PairEncoder:
     def _lengths(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
         return np.minimum(self.tokens.lengths_of(texts), self.max_length)
 
-    def _encode_texts(self, model: SentenceEncoder, texts_U: NDArray[np.int32]) -> Tensor:
-        """Texts sorted by length: (U, D). On a CPU in groups, so that short ones are not padded to the longest."""
-        groups = -(-len(texts_U) // GROUP_TEXTS) if self.device.type == "cpu" else 1
-        batches = (self.tokens.batch(group, max_length=self.max_length) for group in np.array_split(texts_U, groups))
-        return torch.cat([model(ids_BL.to(self.device), mask_BL.to(self.device)) for ids_BL, mask_BL in batches])
+    def _encode_texts(
+        self, model: SentenceEncoder, texts_U: NDArray[np.int32]
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Texts sorted by length: their embeddings, (U, D), and groups of `TokenEmbeddings`."""
+        embeddings, groups = [], []
+        for group in groups_of(texts_U, self.device):
+            batch = self.tokens.batch(group, max_length=self.max_length)
+            ids_BL, mask_BL = (tensor.to(self.device) for tensor in batch)
+            hidden_BLH = model.token_embeddings(ids_BL, mask_BL)
+            embeddings.append(model.pooled(hidden_BLH, mask_BL))
+            groups.append((hidden_BLH, mask_BL))
+        return torch.cat(embeddings), groups
+
+
+def groups_of(texts: NDArray[Any], device: torch.device) -> list[NDArray[Any]]:
+    """What is encoded together of texts sorted by length: on a CPU few, so that none is padded to the longest."""
+    return np.array_split(texts, -(-len(texts) // GROUP_TEXTS) if device.type == "cpu" else 1)

@@ -1,0 +1,132 @@
+"""The word loss of stage 4."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
+from torch.nn import functional as F
+
+from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
+from tests.training.tiny_words import tiny_teacher, tiny_word_teacher
+from training.errors import ConfigError
+from training.losses import word_alignment
+from training.model import mean_pool
+from training.stages.config import ContrastiveConfig
+from training.stages.contrastive import contrastive_objective
+from training.stages.pairs import PairEncoder, TeacherLabels
+from training.stages.words import check_word_teacher
+
+BATCH = np.array([3, 0, 7, 11, 12, 30, 2])
+
+
+@pytest.fixture(scope="module")
+def parts():
+    corpus, tokens = tiny_corpus(40)
+    pairs = PairEncoder(corpus, tokens, max_length=16, device=torch.device("cpu"))
+    return tiny_sentence_encoder(), pairs, tiny_word_teacher(corpus, tokens)
+
+
+def by_hand(student, pairs, words, batch) -> torch.Tensor:
+    """The same loss, a pair and a link at a time."""
+    total = torch.zeros(())
+    for pair in batch.tolist():
+        links = words.links.links[words.links.starts[pair] : words.links.starts[pair + 1]]
+        ids, mask = pairs.tokens.batch(pairs.corpus.other[[pair]], max_length=words.max_length)
+        hidden = student.encoder(ids, mask).last_hidden_state[0]
+        features = words.teacher.tokenizer(pairs.corpus.texts[int(pairs.corpus.english[pair])], return_tensors="pt")
+        target = words.teacher[0].auto_model(**features).last_hidden_state[0]
+        kept = [link for link in links.tolist() if link[1] < words.max_length]
+        for first, stop, english, end in kept:
+            word, counterpart = hidden[first:stop].mean(dim=0), target[english:end].mean(dim=0)
+            distance = (F.normalize(word, dim=0) - F.normalize(counterpart, dim=0)).square().sum()
+            total = total + distance / len(kept) / len(batch)
+    return total
+
+
+def test_a_word_is_drawn_to_what_the_teacher_gives_its_counterpart(parts) -> None:
+    student, pairs, words = parts
+    counts = np.diff(words.links.starts)[BATCH]
+    assert counts.min() == 0
+    assert counts.max() > 1
+    _, _, tokens = pairs.encode_tokens(student, BATCH, sources_S=BATCH[:2])
+    torch.testing.assert_close(words.loss(student, BATCH, tokens), by_hand(student, pairs, words, BATCH))
+
+
+def test_words_behind_the_cut_have_no_loss(parts) -> None:
+    student, pairs, words = parts
+    pairs, words = (dataclasses.replace(part, max_length=5) for part in (pairs, words))
+    _, _, tokens = pairs.encode_tokens(student, BATCH)
+    links, _ = words.links.of(BATCH)
+    assert (links[:, 1] >= 5).any()
+    assert (pairs.tokens.lengths_of(pairs.corpus.other[BATCH]) > 5).any()
+    torch.testing.assert_close(words.loss(student, BATCH, tokens), by_hand(student, pairs, words, BATCH))
+
+
+def test_the_student_alone_learns(parts) -> None:
+    student, pairs, words = parts
+    _, _, tokens = pairs.encode_tokens(student, BATCH)
+    words.loss(student, BATCH, tokens).backward()
+    assert student.encoder.get_input_embeddings().weight.grad.abs().sum() > 0
+    assert not any(parameter.requires_grad for parameter in words.teacher.parameters())
+    student.zero_grad()
+
+
+def test_pairs_without_links_count_as_nothing(parts) -> None:
+    student, pairs, words = parts
+    without = np.flatnonzero(np.diff(words.links.starts) == 0)[:4]
+    _, _, tokens = pairs.encode_tokens(student, without)
+    assert words.loss(student, without, tokens).item() == 0
+
+
+def test_the_head_takes_words_to_the_teachers_width(parts) -> None:
+    _, pairs, words = parts
+    narrow = tiny_sentence_encoder(hidden_size=8)
+    narrow.head = torch.nn.Linear(8, 16)
+    _, _, tokens = pairs.encode_tokens(narrow, BATCH)
+    assert torch.isfinite(words.loss(narrow, BATCH, tokens))
+
+
+def test_stage_4_adds_it_by_its_weight(parts) -> None:
+    student, pairs, words = parts
+    labels = TeacherLabels(np.eye(40, 16, dtype=np.float32), np.arange(40))
+
+    def losses(weight: float | None) -> dict[str, torch.Tensor]:
+        config = ContrastiveConfig(pairs=1, word_weight=weight, source_share=0.5)
+        return contrastive_objective(student, labels, pairs, config, words if weight else None).losses(BATCH)
+
+    without, once, twice = losses(None), losses(1.0), losses(2.0)
+    assert without.keys() == {"source", "target", "contrastive"}
+    assert all(once[name].item() == without[name].item() for name in without)
+    assert twice["words"].item() == pytest.approx(2 * once["words"].item())
+    assert once["words"].item() > 0
+
+
+def test_the_length_of_a_words_embedding_does_not_matter() -> None:
+    one, other, weight = torch.randn(5, 16), torch.randn(5, 16), torch.rand(5)
+    expected = (2 - 2 * F.cosine_similarity(one, other)) @ weight
+    torch.testing.assert_close(word_alignment(one * 7, other * 0.1, weight), expected)
+
+
+def test_token_embeddings_are_found_by_text(parts) -> None:
+    student, pairs, _ = parts
+    _, _, tokens = pairs.encode_tokens(student, BATCH)
+    flat = tokens.flat()
+    for text in pairs.corpus.other[BATCH]:
+        ids, mask = pairs.tokens.batch(np.array([text]), max_length=16)
+        first = tokens.first_rows(np.array([text]))[0]
+        torch.testing.assert_close(
+            flat[first : first + ids.shape[1]].mean(dim=0), mean_pool(student.token_embeddings(ids, mask), mask)[0]
+        )
+    assert tokens.first_rows(pairs.corpus.other[[39, 3]]).tolist()[0] == -1
+
+
+def test_a_teacher_of_another_pooling_is_refused() -> None:
+    teacher = tiny_teacher(["a text", "another"])
+    check_word_teacher(teacher)
+    check_word_teacher(SentenceTransformer(modules=[*teacher, Normalize()], device="cpu"))
+    for rest in ([Pooling(16, pooling_mode="cls")], [Pooling(16, pooling_mode="mean"), Dense(16, 16)]):
+        with pytest.raises(ConfigError, match="mean of its token embeddings"):
+            check_word_teacher(SentenceTransformer(modules=[teacher[0], *rest], device="cpu"))

@@ -1,0 +1,38 @@
+"""A word loss for the tiny corpus: a small random teacher, and links at random."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertTokenizerFast
+
+from tests.training.bases import save_base, wordpiece
+from tests.training.tiny import HIDDEN_SIZE
+from training.corpora.corpus import Corpus
+from training.stages.words import WordTeacher
+from training.tokens import TokenStore
+from training.word_links import WordLinks
+
+
+def tiny_teacher(texts: list[str]) -> SentenceTransformer:
+    """Mean pooling over a random body as wide as the tiny student, with a vocabulary of these texts."""
+    config = BertConfig(
+        hidden_size=HIDDEN_SIZE, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        return SentenceTransformer(
+            str(save_base(Path(folder), config, wordpiece(texts), BertTokenizerFast)), device="cpu"
+        )
+
+
+def tiny_word_teacher(corpus: Corpus, tokens: TokenStore, *, max_length: int = 16) -> WordTeacher:
+    """Up to three links a pair: words of one or two tokens; "text 7" has tokens 1 and 2 of the teacher's."""
+    generator = np.random.default_rng(4)
+    counts = generator.integers(0, 4, size=len(corpus))
+    other = np.repeat(corpus.other, counts)
+    first = generator.integers(0, tokens.lengths_of(other) - 1)
+    english = generator.integers(1, 3, size=len(other))
+    links = np.stack([first, first + generator.integers(1, 3, size=len(other)), english, english + 1], axis=1)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    return WordTeacher(tiny_teacher(list(corpus.texts)), corpus, WordLinks(links.astype(np.uint16), starts), max_length)
