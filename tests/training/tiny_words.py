@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
+from tokenizers import models
 from transformers import BertConfig, BertTokenizerFast
 
-from tests.training.bases import save_base, wordpiece
+from tests.training.bases import BERT_SPECIALS, save_base, wordpiece
 from tests.training.tiny import HIDDEN_SIZE
 from training.corpora.corpus import Corpus
 from training.stages.words import WordTeacher
@@ -16,14 +17,13 @@ from training.word_links import WordLinks
 
 
 def tiny_teacher(texts: list[str]) -> SentenceTransformer:
-    """Mean pooling over a random body as wide as the tiny student, with a vocabulary of these texts."""
-    config = BertConfig(
-        hidden_size=HIDDEN_SIZE, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
-    )  # fmt: skip
+    """Mean pooling over a random body as wide as the tiny student; each word of these texts is a token."""
+    words = sorted({word for text in texts for word in text.split()})  # a trainer might number them anew each time
+    tokenizer = wordpiece([])
+    tokenizer.model = models.WordPiece({word: i for i, word in enumerate([*BERT_SPECIALS, *words])}, unk_token="[UNK]")
+    config = BertConfig(hidden_size=HIDDEN_SIZE, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
     with tempfile.TemporaryDirectory() as folder:
-        return SentenceTransformer(
-            str(save_base(Path(folder), config, wordpiece(texts), BertTokenizerFast)), device="cpu"
-        )
+        return SentenceTransformer(str(save_base(Path(folder), config, tokenizer, BertTokenizerFast)), device="cpu")
 
 
 def tiny_word_teacher(corpus: Corpus, tokens: TokenStore, *, max_length: int = 16) -> WordTeacher:

@@ -42,7 +42,9 @@ class TokenEmbeddings:
 
     def first_rows(self, texts: NDArray[Any]) -> NDArray[np.int64]:
         """Where the tokens of these texts begin in `flat`; -1: not among them."""
-        lengths_U = np.concatenate([mask_BL.sum(dim=1).cpu().numpy() for _, mask_BL in self.groups])[: len(self.texts)]
+        if not len(self.texts):
+            return np.full(len(texts), -1)
+        lengths_U = np.concatenate([mask_BL.sum(dim=1).cpu().numpy() for _, mask_BL in self.groups])
         order_U = np.argsort(self.texts)
         place_N = order_U[np.searchsorted(self.texts, texts, sorter=order_U).clip(max=len(order_U) - 1)]
         return np.where(self.texts[place_N] == texts, (np.cumsum(lengths_U) - lengths_U)[place_N], -1)
