@@ -32,7 +32,7 @@ from training.stages.contrastive import contrastive_objective
 from training.stages.shrink import student_from_assistant
 from training.stages.start import assistant_from_base, check_left_out, check_shrinkable
 from training.stages.student import student_objective
-from training.stages.words import check_word_teacher
+from training.stages.words import check_word_teacher, token_limit
 from training.summary import write_summary
 from training.teacher import load_teacher
 from training.tokenizer import balanced_sentences, train_tokenizer, wrap_tokenizer
@@ -79,10 +79,10 @@ def link_words(run: Run, folder: Path) -> None:
     teacher = load_teacher(run.config.teacher, device=torch.device("cpu"))
     check_word_teacher(teacher)
     other, english = (Tokenizer.from_str(one.backend_tokenizer.to_str()) for one in (run.tokenizer, teacher.tokenizer))
-    for tokenizer, max_length in ((other, run.config.student.max_length), (english, teacher.max_seq_length)):
+    for tokenizer, max_length in ((other, run.config.student.max_length), (english, token_limit(teacher))):
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length)
-    build_word_links(run.corpus, other, english, folder)
+    build_word_links(run.corpus, other, english, folder, sources=run.config.contrastive.sources)
 
 
 def start(run: Run, folder: Path) -> None:

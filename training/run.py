@@ -161,7 +161,8 @@ class Run:
         if config.word_weight is None:
             return None
         teacher = load_teacher(self.config.teacher, device=self.device)
-        return WordTeacher(teacher, self.corpus, WordLinks.load(self.out / "links"), config.max_length)
+        links = WordLinks.load(self.out / "links")
+        return WordTeacher(teacher, self.corpus, links, config.max_length, config.word_weight)
 
     def validation(self, model: SentenceEncoder) -> Callable[[], float]:
         """Scores a model in training on the dev set."""

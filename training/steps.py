@@ -22,7 +22,14 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
         lambda c: {**asdict(c.tokenizer), **({} if c.tokenizer.kind == "new" else _base(c))},
     ),
     "tokens": (jobs.tokenize, lambda c: {"max_length": c.student.max_length}),
-    "links": (jobs.link_words, lambda c: {"max_length": c.student.max_length, "teacher": teacher_identity(c.teacher)}),
+    "links": (
+        jobs.link_words,
+        lambda c: {
+            "max_length": c.student.max_length,
+            "sources": c.contrastive.sources,
+            "teacher": teacher_identity(c.teacher),
+        },
+    ),
     "start": (jobs.start, lambda c: {**_lexical(c), **_base(c), "teacher": teacher_identity(c.teacher)}),
     "assistant": (jobs.teach_assistant, lambda c: stage_settings(c, "assistant")),
     "shrunk": (jobs.shrink, lambda c: asdict(c.student)),

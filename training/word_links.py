@@ -1,7 +1,7 @@
 """Which tokens of a pair's two sides stand for each other: words by alignment, then the tokens of those words.
 
 Made once for a run; the word loss of stage 4 reads them. A pair has none in a language that writes no spaces between
-words, or where a side is longer than `MAX_WORDS`.
+words, or where a side is longer than `MAX_SIDE_WORDS`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,24 @@ from tqdm import tqdm
 from training.arrays import ArrayWriter, map_array
 from training.corpora.alignment import align
 from training.corpora.corpus import Corpus
-from training.corpora.translation import MAX_CELLS, MAX_PAIRS, WORDS, numbered, stemmer, writes_spaces
+from training.corpora.translation import WORDS, numbered, stemmer, writes_spaces
+from training.errors import ConfigError
+from training.files import write_json_atomically
 
-MAX_WORDS = 40  # of a side
+MAX_SIDE_WORDS = 40
+CHUNK_PAIRS = 60_000  # aligned together, of one language
+CHUNK_CELLS = 10_000_000  # words of one side times words of the other, of these pairs: 90 bytes each
+LONGEST = np.iinfo(np.uint16).max  # tokens of a text that links can number
 SPAN = 4  # numbers of a link
 
 Word = tuple[str, tuple[int, int]]  # and the characters of the text that it is
+Link = tuple[int, int, int, int]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class WordLinks:
-    """Links of pair i are rows `starts[i]` to `starts[i + 1]` of `links`.
+    """Links of pair i are `counts[i]` rows of `links` from `starts[i]` on.
 
     Args: links: (N, 4), first token and the one after the last: of the other side's word, by the student's tokenizer,
         then of the English word, by the teacher's. Special tokens are counted.
@@ -36,16 +43,18 @@ class WordLinks:
 
     links: NDArray[np.uint16]
     starts: NDArray[np.int64]
+    counts: NDArray[np.uint16]
 
     def of(self, pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The links of some pairs, (n, 4), and to which of the given pairs each belongs, (n,)."""
-        counts = self.starts[pairs + 1] - self.starts[pairs]
+        counts = self.counts[pairs].astype(np.int64)
         return self.links[ranges(self.starts[pairs], counts)].astype(np.int64), np.repeat(np.arange(len(pairs)), counts)
 
     @classmethod
     def load(cls, folder: Path) -> WordLinks:
         """Map the links into memory."""
-        return cls(map_array(folder / "links.npy").reshape(-1, SPAN), map_array(folder / "starts.npy"))
+        links, starts, counts = (map_array(folder / f"{name}.npy") for name in ("links", "starts", "counts"))
+        return cls(links.reshape(-1, SPAN), starts, counts)
 
 
 def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -55,68 +64,110 @@ def ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.i
     return within
 
 
-def build_word_links(corpus: Corpus, tokenizer: Tokenizer, teacher_tokenizer: Tokenizer, folder: Path) -> None:
-    """Align the words of every pair and write the links, some ten thousand pairs in memory at a time.
+def build_word_links(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    teacher_tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    sources: list[str] | None = None,
+) -> None:
+    """Align the words of the pairs and write the links; `report.json` has pairs and links of each language.
 
-    Args: tokenizer, teacher_tokenizer: of the other side, and of English; both cut texts as they are cut in training.
+    Memory: 10 bytes a pair, and what a chunk takes.
+
+    Args:   tokenizer, teacher_tokenizer: of the other side, and of English; both cut texts as they are cut in training.
+            sources: of these alone; None: all.
+    Raises: ConfigError: no pair has a link.
     """
-    with ArrayWriter(folder / "links.npy", np.uint16) as links, ArrayWriter(folder / "starts.npy", np.int64) as starts:
-        starts.append(np.zeros(1))
-        for pairs in tqdm(_chunks(corpus), desc="links", unit="chunk"):
-            found = _links_of(corpus, pairs, tokenizer, teacher_tokenizer)
-            starts.append(len(links) // SPAN + np.cumsum([len(rows) for rows in found]))
-            links.append(np.array([number for rows in found for row in rows for number in row], dtype=np.uint16))
+    starts_P, counts_P = np.zeros(len(corpus), dtype=np.int64), np.zeros(len(corpus), dtype=np.uint16)
+    wanted_P = corpus.is_of(sources)
+    report: dict[str, dict[str, int]] = {}
+    with ArrayWriter(folder / "links.npy", np.uint16) as writer, tqdm(desc="links", total=len(corpus)) as progress:
+        for code, language in enumerate(corpus.languages):
+            pairs = np.flatnonzero(wanted_P & (corpus.language_code == code))
+            report[language] = {"pairs": len(pairs), "links": 0}
+            for chunk in _chunks(corpus, pairs) if writes_spaces(language) else ():
+                rows = _links_of(corpus, chunk, language, (tokenizer, teacher_tokenizer))
+                counts_P[chunk] = [len(links) for links in rows]
+                starts_P[chunk] = len(writer) // SPAN + np.cumsum(counts_P[chunk], dtype=np.int64) - counts_P[chunk]
+                report[language]["links"] += int(counts_P[chunk].sum())
+                writer.append(
+                    np.array([number for links in rows for link in links for number in link], dtype=np.uint16)
+                )
+            progress.update(len(pairs))
+        if not len(writer):
+            raise ConfigError(
+                "word_weight has no word to teach: no language of the corpus has words that can be aligned"
+            )
+    np.save(folder / "starts.npy", starts_P)
+    np.save(folder / "counts.npy", counts_P)
+    write_json_atomically(folder / "report.json", report)
 
 
-def _chunks(corpus: Corpus) -> Iterator[range]:
-    """Neighbouring pairs of one language, few enough to be aligned together."""
-    start = cells = 0
-    for pair in range(len(corpus)):
-        lengths = (len(corpus.texts[int(side[pair])].split()) for side in (corpus.english, corpus.other))
-        new = int(np.prod([length + 1 for length in lengths]))
-        is_full = cells + new > MAX_CELLS or pair - start == MAX_PAIRS
-        if pair > start and (is_full or corpus.language_code[pair] != corpus.language_code[start]):
-            yield range(start, pair)
-            start, cells = pair, 0
-        cells += new
-    if len(corpus):
-        yield range(start, len(corpus))
+def _chunks(corpus: Corpus, pairs: Indices) -> Iterator[Indices]:
+    """Pairs of one language in as few parts as can be aligned, each spread over all of them, and as large."""
+    lengths = (
+        [len(corpus.texts[int(text)].split()) + 1 for text in side[pairs]] for side in (corpus.english, corpus.other)
+    )
+    cells = sum(left * right for left, right in zip(*lengths, strict=True))
+    parts = max(-(-cells // CHUNK_CELLS), -(-len(pairs) // CHUNK_PAIRS))
+    yield from (pairs[part::parts] for part in range(parts))
 
 
 def _links_of(
-    corpus: Corpus, pairs: range, tokenizer: Tokenizer, teacher_tokenizer: Tokenizer
-) -> list[list[tuple[int, ...]]]:
-    """The links of each pair of a chunk."""
-    found: list[list[tuple[int, ...]]] = [[] for _ in pairs]
-    language = corpus.languages[int(corpus.language_code[pairs.start])]
-    if not writes_spaces(language):
-        return found
-    english, other = ([corpus.texts[int(side[pair])] for pair in pairs] for side in (corpus.english, corpus.other))
-    sides = [tuple(map(WORDS.pre_tokenize_str, texts)) for texts in zip(english, other, strict=True)]
-    fit = [row for row, pair in enumerate(sides) if all(0 < len(words) <= MAX_WORDS for words in pair)]
-    stem_english, stem_other = stemmer("en"), stemmer(language)
-    aligned = align(
-        numbered([[stem_english(word.lower()) for word, _ in sides[row][0]] for row in fit]),
-        numbered([[stem_other(word.lower()) for word, _ in sides[row][1]] for row in fit]),
+    corpus: Corpus, pairs: Indices, language: str, tokenizers: tuple[Tokenizer, Tokenizer]
+) -> list[list[Link]]:
+    """The links of each pair of a chunk. `tokenizers`: of the other side, and of English."""
+    texts = [[corpus.texts[int(text)] for text in side[pairs]] for side in (corpus.other, corpus.english)]
+    words = [[WORDS.pre_tokenize_str(text) for text in side] for side in texts]
+    fit = [
+        row
+        for row, both in enumerate(zip(*words, strict=True))
+        if all(0 < len(side) <= MAX_SIDE_WORDS for side in both)
+    ]
+    stems = stemmer(language), stemmer("en")
+    other, english = (
+        numbered([[stem(word.lower()) for word, _ in side[row]] for row in fit])
+        for stem, side in zip(stems, words, strict=True)
     )
-    tokens_english = teacher_tokenizer.encode_batch([english[row] for row in fit])
-    tokens_other = tokenizer.encode_batch([other[row] for row in fit])
-    for row, links, *tokens in zip(fit, aligned, tokens_english, tokens_other, strict=True):
-        spans_english, spans_other = (word_tokens(*side) for side in zip(tokens, sides[row], strict=True))
-        both = ((spans_other.get(j), spans_english.get(i)) for i, j in sorted(links))
-        found[row] = [(*right, *left) for right, left in both if right and left]
+    spans = (
+        [word_tokens(encoding, side[row]) for encoding, row in zip(encodings, fit, strict=True)]
+        for side, encodings in zip(words, _encoded(tokenizers, texts, fit), strict=True)
+    )
+    found: list[list[Link]] = [[] for _ in pairs]
+    for row, links, of_other, of_english in zip(fit, align(other, english), *spans, strict=True):
+        both = ((of_other.get(i), of_english.get(j)) for i, j in sorted(links))
+        found[row] = [(*left, *right) for left, right in both if left and right]
     return found
 
 
+def _encoded(
+    tokenizers: tuple[Tokenizer, Tokenizer], texts: list[list[str]], rows: list[int]
+) -> Iterator[list[Encoding]]:
+    """Some rows of both sides, each by its tokenizer."""
+    for tokenizer, side in zip(tokenizers, texts, strict=True):
+        yield tokenizer.encode_batch([side[row] for row in rows])
+
+
 def word_tokens(encoding: Encoding, words: list[Word]) -> dict[int, tuple[int, int]]:
-    """Of each word with a letter or digit that tokens are left of: the first of them, and the one after the last."""
-    is_special = np.array(encoding.special_tokens_mask, dtype=np.bool_)
-    ends = np.array([end for _, end in encoding.offsets])
-    place = np.flatnonzero(~is_special)
-    ends = np.maximum.accumulate(ends[place]) if len(place) else ends[:0]
+    """Of each word with a letter or digit that is whole and not in one token with others: its first token, and the end.
+
+    A token belongs to the word that it ends in. Some normalisers give offsets that go back, hence the maximum.
+    """
+    place_T = np.flatnonzero(np.logical_not(encoding.special_tokens_mask))
+    offsets_T2 = np.array(encoding.offsets).reshape(-1, 2)[place_T]
+    ends_T = np.maximum.accumulate(offsets_T2[:, 1])
+    bounds_W2 = np.array([bounds for _, bounds in words]).reshape(-1, 2)
+    first_W, stop_W = np.searchsorted(ends_T, bounds_W2, side="right").T.tolist()
     spans: dict[int, tuple[int, int]] = {}
-    for number, (word, (start, end)) in enumerate(words):
-        first, stop = np.searchsorted(ends, [start, end], side="right").tolist()
-        if stop > first and any(character.isalnum() for character in word):
-            spans[number] = int(place[first]), int(place[stop - 1]) + 1
+    before = 0
+    for number, (word, (_, end)) in enumerate(words):
+        first, stop = first_W[number], stop_W[number]
+        is_cut = stop == len(place_T) and encoding.overflowing and ends_T[-1] < end
+        if not any(character.isalnum() for character in word):
+            continue
+        if stop > first and not is_cut and offsets_T2[first, 0] >= before:
+            spans[number] = int(place_T[first]), int(place_T[stop - 1]) + 1
+        before = end
     return spans

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, StaticEmbedding
 from torch.nn import functional as F
 
+from tests.training.bases import wordpiece
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from tests.training.tiny_words import tiny_teacher, tiny_word_teacher
 from training.errors import ConfigError
@@ -17,7 +18,7 @@ from training.model import mean_pool
 from training.stages.config import ContrastiveConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
-from training.stages.words import check_word_teacher
+from training.stages.words import check_word_teacher, token_limit
 
 BATCH = np.array([3, 0, 7, 11, 12, 30, 2])
 
@@ -33,7 +34,7 @@ def by_hand(student, pairs, words, batch) -> torch.Tensor:
     """The same loss, a pair and a link at a time."""
     total = torch.zeros(())
     for pair in batch.tolist():
-        links = words.links.links[words.links.starts[pair] : words.links.starts[pair + 1]]
+        links = words.links.links[words.links.starts[pair] :][: words.links.counts[pair]]
         ids, mask = pairs.tokens.batch(pairs.corpus.other[[pair]], max_length=words.max_length)
         hidden = student.encoder(ids, mask).last_hidden_state[0]
         features = words.teacher.tokenizer(pairs.corpus.texts[int(pairs.corpus.english[pair])], return_tensors="pt")
@@ -41,14 +42,15 @@ def by_hand(student, pairs, words, batch) -> torch.Tensor:
         kept = [link for link in links.tolist() if link[1] < words.max_length]
         for first, stop, english, end in kept:
             word, counterpart = hidden[first:stop].mean(dim=0), target[english:end].mean(dim=0)
+            word = word if student.head is None else student.head(word)
             distance = (F.normalize(word, dim=0) - F.normalize(counterpart, dim=0)).square().sum()
-            total = total + distance / len(kept) / len(batch)
+            total = total + words.weight * distance / len(kept) / len(batch)
     return total
 
 
 def test_a_word_is_drawn_to_what_the_teacher_gives_its_counterpart(parts) -> None:
     student, pairs, words = parts
-    counts = np.diff(words.links.starts)[BATCH]
+    counts = words.links.counts[BATCH]
     assert counts.min() == 0
     assert counts.max() > 1
     _, _, tokens = pairs.encode_tokens(student, BATCH, sources_S=BATCH[:2])
@@ -70,13 +72,15 @@ def test_the_student_alone_learns(parts) -> None:
     _, _, tokens = pairs.encode_tokens(student, BATCH)
     words.loss(student, BATCH, tokens).backward()
     assert student.encoder.get_input_embeddings().weight.grad.abs().sum() > 0
-    assert not any(parameter.requires_grad for parameter in words.teacher.parameters())
+    words.teacher.requires_grad_(True)
+    assert not words._encode(pairs.corpus.english[BATCH]).flat().requires_grad
+    words.teacher.requires_grad_(False)
     student.zero_grad()
 
 
 def test_pairs_without_links_count_as_nothing(parts) -> None:
     student, pairs, words = parts
-    without = np.flatnonzero(np.diff(words.links.starts) == 0)[:4]
+    without = np.flatnonzero(words.links.counts == 0)[:4]
     _, _, tokens = pairs.encode_tokens(student, without)
     assert words.loss(student, without, tokens).item() == 0
 
@@ -86,7 +90,7 @@ def test_the_head_takes_words_to_the_teachers_width(parts) -> None:
     narrow = tiny_sentence_encoder(hidden_size=8)
     narrow.head = torch.nn.Linear(8, 16)
     _, _, tokens = pairs.encode_tokens(narrow, BATCH)
-    assert torch.isfinite(words.loss(narrow, BATCH, tokens))
+    torch.testing.assert_close(words.loss(narrow, BATCH, tokens), by_hand(narrow, pairs, words, BATCH))
 
 
 def test_stage_4_adds_it_by_its_weight(parts) -> None:
@@ -94,8 +98,9 @@ def test_stage_4_adds_it_by_its_weight(parts) -> None:
     labels = TeacherLabels(np.eye(40, 16, dtype=np.float32), np.arange(40))
 
     def losses(weight: float | None) -> dict[str, torch.Tensor]:
-        config = ContrastiveConfig(pairs=1, word_weight=weight, source_share=0.5)
-        return contrastive_objective(student, labels, pairs, config, words if weight else None).losses(BATCH)
+        teacher = dataclasses.replace(words, weight=weight) if weight else None
+        config = ContrastiveConfig(pairs=1, source_share=0.5)
+        return contrastive_objective(student, labels, pairs, config, teacher).losses(BATCH)
 
     without, once, twice = losses(None), losses(1.0), losses(2.0)
     assert without.keys() == {"source", "target", "contrastive"}
@@ -130,3 +135,25 @@ def test_a_teacher_of_another_pooling_is_refused() -> None:
     for rest in ([Pooling(16, pooling_mode="cls")], [Pooling(16, pooling_mode="mean"), Dense(16, 16)]):
         with pytest.raises(ConfigError, match="mean of its token embeddings"):
             check_word_teacher(SentenceTransformer(modules=[teacher[0], *rest], device="cpu"))
+
+
+def test_a_prompt_before_every_text_is_refused() -> None:
+    teacher = tiny_teacher(["a text", "another"])
+    teacher.prompts, teacher.default_prompt_name = {"query": "query: "}, "query"
+    with pytest.raises(ConfigError, match="without a default prompt, not 'query'"):
+        check_word_teacher(teacher)
+
+
+def test_a_teacher_without_a_transformer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="mean of its token embeddings"):
+        check_word_teacher(
+            SentenceTransformer(modules=[StaticEmbedding(wordpiece(["a"]), embedding_dim=4)], device="cpu")
+        )
+
+
+def test_a_teacher_without_a_limit_cuts_what_links_cannot_number() -> None:
+    teacher = tiny_teacher(["a text"])
+    teacher.max_seq_length = None
+    assert token_limit(teacher) == 65_535
+    teacher.max_seq_length = 12
+    assert token_limit(teacher) == 12

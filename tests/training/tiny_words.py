@@ -26,7 +26,7 @@ def tiny_teacher(texts: list[str]) -> SentenceTransformer:
         return SentenceTransformer(str(save_base(Path(folder), config, tokenizer, BertTokenizerFast)), device="cpu")
 
 
-def tiny_word_teacher(corpus: Corpus, tokens: TokenStore, *, max_length: int = 16) -> WordTeacher:
+def tiny_word_teacher(corpus: Corpus, tokens: TokenStore, *, weight: float = 1.0) -> WordTeacher:
     """Up to three links a pair: words of one or two tokens; "text 7" has tokens 1 and 2 of the teacher's."""
     generator = np.random.default_rng(4)
     counts = generator.integers(0, 4, size=len(corpus))
@@ -34,5 +34,5 @@ def tiny_word_teacher(corpus: Corpus, tokens: TokenStore, *, max_length: int = 1
     first = generator.integers(0, tokens.lengths_of(other) - 1)
     english = generator.integers(1, 3, size=len(other))
     links = np.stack([first, first + generator.integers(1, 3, size=len(other)), english, english + 1], axis=1)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    return WordTeacher(tiny_teacher(list(corpus.texts)), corpus, WordLinks(links.astype(np.uint16), starts), max_length)
+    stored = WordLinks(links.astype(np.uint16), np.cumsum(counts) - counts, counts.astype(np.uint16))
+    return WordTeacher(tiny_teacher(list(corpus.texts)), corpus, stored, max_length=16, weight=weight)

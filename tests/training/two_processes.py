@@ -29,7 +29,7 @@ SETTINGS = {
     "bottleneck": StageConfig(pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True),
     "student": StageConfig(pairs=1, bf16=False, learning_rate=1e-3, accumulation=2),
     "contrastive": ContrastiveConfig(
-        pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True, validate_pairs=20, patience=1, word_weight=0.5
+        pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True, validate_pairs=20, patience=1
     ),
 }
 
@@ -68,7 +68,7 @@ def train_stages(out: Path) -> dict[str, SentenceEncoder]:
         "bottleneck": bottleneck_objective(fixed, student(1), pairs),
         "student": student_objective(fixed, student(2), pairs),
         "contrastive": contrastive_objective(
-            student(3), teacher, pairs, SETTINGS["contrastive"], tiny_word_teacher(corpus, tokens)
+            student(3), teacher, pairs, SETTINGS["contrastive"], tiny_word_teacher(corpus, tokens, weight=0.5)
         ),
     }
     for name, objective in objectives.items():

@@ -82,16 +82,17 @@ class Corpus:
 
     def count(self, sources: list[str] | None = None) -> int:
         """Pairs, of these sources where any are named."""
+        return int(self.is_of(sources).sum())
+
+    def is_of(self, sources: list[str] | None) -> NDArray[np.bool_]:
+        """Which pairs are of these sources, (P,); None: all."""
         if sources is None:
-            return len(self)
-        counts = np.bincount(self.source_code, minlength=len(self.sources))
-        return int(sum(counts[code] for code, name in enumerate(self.sources) if name in sources))
+            return np.ones(len(self), dtype=np.bool_)
+        return np.isin(self.source_code, [code for code, name in enumerate(self.sources) if name in sources])
 
     def texts_in(self, language: str, sources: list[str] | None = None) -> NDArray[np.int32]:
         """Distinct texts in a language, `en` included, in ascending order; of these sources where any are named."""
-        is_wanted = np.ones(len(self), dtype=np.bool_)
-        if sources is not None:
-            is_wanted = np.isin(self.source_code, [code for code, name in enumerate(self.sources) if name in sources])
+        is_wanted = self.is_of(sources)
         if language == "en":
             return np.unique(self.english[is_wanted])
         return np.unique(self.other[is_wanted & (self.language_code == self.languages.index(language))])

@@ -25,7 +25,7 @@ def contrastive_objective(
 
     With `source_share`, l_CL compares the English sides that are taught with every target of the batch.
 
-    Args: words: for `word_weight`, which adds a loss that is not in the paper.
+    Args: words: adds the word loss, which is not in the paper.
     """
 
     def contrast(label_BD: Tensor, source_SD: Tensor, target_BD: Tensor, rows_S: NDArray[np.int64]) -> Tensor:
@@ -44,8 +44,8 @@ def contrastive_objective(
         }
         if config.objective != "none":
             parts["contrastive"] = config.mcl_weight * contrast(label_BD, source_SD, target_BD, taught_S)
-        if words is not None and config.word_weight is not None:
-            parts["words"] = config.word_weight * words.loss(student, batch_B, tokens)
+        if words is not None:
+            parts["words"] = words.loss(student, batch_B, tokens)
         return parts
 
     return Objective(student, losses)

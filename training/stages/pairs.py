@@ -28,26 +28,26 @@ class TeacherLabels:
 
 @dataclass(frozen=True)
 class TokenEmbeddings:
-    """Of texts, different ones, in groups that were encoded together.
+    """Of texts, different ones, in groups that were padded and encoded together.
 
-    Args: texts: (U,).  groups: (B, L, H) and the mask, (B, L), of as many texts, one group after the other.
+    Args: texts: (U,).  groups: (B, L, H) of as many texts, one group after the other.
     """
 
     texts: NDArray[Any]
-    groups: list[tuple[Tensor, Tensor]]
+    groups: list[Tensor]
 
     def flat(self) -> Tensor:
-        """All texts' tokens end to end, without padding: (T, H)."""
-        return torch.cat([hidden_BLH[mask_BL.bool()] for hidden_BLH, mask_BL in self.groups])
+        """All groups' tokens end to end, padding too: (T, H)."""
+        return torch.cat([group_BLH.flatten(0, 1) for group_BLH in self.groups])
 
     def first_rows(self, texts: NDArray[Any]) -> NDArray[np.int64]:
         """Where the tokens of these texts begin in `flat`; -1: not among them."""
         if not len(self.texts):
             return np.full(len(texts), -1)
-        lengths_U = np.concatenate([mask_BL.sum(dim=1).cpu().numpy() for _, mask_BL in self.groups])
+        length_U = np.concatenate([np.full(len(group_BLH), group_BLH.shape[1]) for group_BLH in self.groups])
         order_U = np.argsort(self.texts)
         place_N = order_U[np.searchsorted(self.texts, texts, sorter=order_U).clip(max=len(order_U) - 1)]
-        return np.where(self.texts[place_N] == texts, (np.cumsum(lengths_U) - lengths_U)[place_N], -1)
+        return np.where(self.texts[place_N] == texts, (np.cumsum(length_U) - length_U)[place_N], -1)
 
 
 @dataclass(frozen=True)
@@ -120,17 +120,15 @@ class PairEncoder:
     def _lengths(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
         return np.minimum(self.tokens.lengths_of(texts), self.max_length)
 
-    def _encode_texts(
-        self, model: SentenceEncoder, texts_U: NDArray[np.int32]
-    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Texts sorted by length: their embeddings, (U, D), and groups of `TokenEmbeddings`."""
+    def _encode_texts(self, model: SentenceEncoder, texts_U: NDArray[np.int32]) -> tuple[Tensor, list[Tensor]]:
+        """Texts sorted by length: their embeddings, (U, D), and the groups of `TokenEmbeddings`."""
         embeddings, groups = [], []
         for group in groups_of(texts_U, self.device):
             batch = self.tokens.batch(group, max_length=self.max_length)
             ids_BL, mask_BL = (tensor.to(self.device) for tensor in batch)
             hidden_BLH = model.token_embeddings(ids_BL, mask_BL)
             embeddings.append(model.pooled(hidden_BLH, mask_BL))
-            groups.append((hidden_BLH, mask_BL))
+            groups.append(hidden_BLH)
         return torch.cat(embeddings), groups
 
 

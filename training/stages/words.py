@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+from sentence_transformers.util import batch_to_device
 from torch import Tensor
 
 from training.corpora.corpus import Corpus
@@ -24,7 +25,7 @@ from training.losses import word_alignment
 from training.processes import sum_over_processes
 from training.sentence import SentenceEncoder
 from training.stages.pairs import TokenEmbeddings, groups_of
-from training.word_links import WordLinks, ranges
+from training.word_links import LONGEST, WordLinks, ranges
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,20 @@ class WordTeacher:
     """The teacher's embeddings of English words, and which words of other languages stand for them.
 
     Args: max_length: tokens of the other side, while training; words behind them have no loss.
+          weight: of this loss beside the others.
     """
 
     teacher: SentenceTransformer
     corpus: Corpus
     links: WordLinks
     max_length: int
+    weight: float
 
     def __post_init__(self) -> None:
         self.teacher.eval().requires_grad_(False)
 
     def loss(self, student: SentenceEncoder, pairs_B: NDArray[np.int64], tokens: TokenEmbeddings) -> Tensor:
-        """Squared distance of linked words' embeddings, mean over a pair's links, then over the batch.
+        """Squared distance of linked words' embeddings, mean over a pair's links, then over the batch; weighed.
 
         A pair without links counts as 0. Of several processes each adds the pairs whose other side it encoded.
         """
@@ -54,45 +57,53 @@ class WordTeacher:
         links_N4, pair_N = links_N4[is_seen], own_B[pair_N[is_seen]]
         if not len(pair_N):
             return sum_over_processes(torch.zeros((), device=self.teacher.device))
-        english_U, text_N = np.unique(self.corpus.english[pairs_B[pair_N]], return_inverse=True)
-        targets = self._encode(english_U)
-        student_NH = span_means(tokens.flat(), first_B[pair_N] + links_N4[:, 0], links_N4[:, 1] - links_N4[:, 0])
-        target_ND = span_means(
-            targets.flat(), targets.first_rows(english_U)[text_N] + links_N4[:, 2], links_N4[:, 3] - links_N4[:, 2]
-        )
-        weight_N = torch.from_numpy(1 / (np.bincount(pair_N)[pair_N] * len(pairs_B))).to(target_ND)
+        english_N = self.corpus.english[pairs_B[pair_N]]
+        targets = self._encode(np.unique(english_N))
+        student_NH = span_means(tokens, first_B[pair_N] + links_N4[:, 0], links_N4[:, 1] - links_N4[:, 0])
+        first_N = targets.first_rows(english_N)
+        target_ND = span_means(targets, first_N + links_N4[:, 2], links_N4[:, 3] - links_N4[:, 2])
+        weight_N = torch.from_numpy(self.weight / (np.bincount(pair_N)[pair_N] * len(pairs_B))).to(target_ND)
         return sum_over_processes(word_alignment(student.project(student_NH), target_ND, weight_N))
 
     @torch.no_grad()
-    def _encode(self, texts: NDArray[np.int32]) -> TokenEmbeddings:
+    def _encode(self, english_U: NDArray[np.int32]) -> TokenEmbeddings:
         """The teacher's token embeddings of English texts."""
-        module, tokenizer = self.teacher[0], self.teacher.tokenizer
-        limit = self.teacher.max_seq_length
-        encoded = tokenizer([self.corpus.texts[int(text)] for text in texts], truncation=True, max_length=limit)
-        by_length = np.argsort([len(ids) for ids in encoded["input_ids"]], kind="stable")
+        texts = [self.corpus.texts[int(text)] for text in english_U]
+        by_length = np.argsort([len(text) for text in texts], kind="stable")
         groups = []
         for group in groups_of(by_length, self.teacher.device):
-            rows = {name: [column[row] for row in group] for name, column in encoded.items()}
-            batch = tokenizer.pad(rows, return_tensors="pt").to(self.teacher.device)
-            groups.append((module.auto_model(**batch).last_hidden_state, batch["attention_mask"]))
-        return TokenEmbeddings(texts[by_length], groups)
+            batch = batch_to_device(self.teacher.preprocess([texts[row] for row in group]), self.teacher.device)
+            groups.append(self.teacher[0](batch)["token_embeddings"])
+        return TokenEmbeddings(english_U[by_length], groups)
+
+
+def token_limit(teacher: SentenceTransformer) -> int:
+    """Tokens after which the teacher cuts a text, specials included."""
+    return int(min(teacher.max_seq_length or LONGEST, LONGEST))
 
 
 def check_word_teacher(teacher: SentenceTransformer) -> None:
     """Whether a teacher's token embeddings are in the space of its sentence embeddings, and its words can be found.
 
-    Raises: ConfigError: its sentence embedding is not the mean of its token embeddings, or its tokenizer is a slow one.
+    Raises: ConfigError: its sentence embedding is not the mean of its token embeddings, it puts a prompt before a text,
+        or its tokenizer does not say which characters a token is.
     """
-    if not teacher.tokenizer.is_fast:
-        raise ConfigError("word_weight needs a teacher whose tokenizer says where its tokens stand (a fast one)")
     match list(teacher)[1:]:
         case [Pooling(pooling_mode="mean"), *rest] if all(isinstance(module, Normalize) for module in rest):
-            return
-    raise ConfigError("word_weight needs a teacher whose sentence embedding is the mean of its token embeddings")
+            pass
+        case _:
+            raise ConfigError(
+                "word_weight needs a teacher whose sentence embedding is the mean of its token embeddings"
+            )
+    if teacher.default_prompt_name is not None:
+        raise ConfigError(f"word_weight needs a teacher without a default prompt, not {teacher.default_prompt_name!r}")
+    if not teacher.tokenizer.is_fast:
+        raise ConfigError("word_weight needs a teacher whose tokenizer says where its tokens stand (a fast one)")
 
 
-def span_means(states_TH: Tensor, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Tensor:
-    """Mean of `counts[i]` rows from `starts[i]` on: (N, H) float32."""
+def span_means(tokens: TokenEmbeddings, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Tensor:
+    """Mean of `counts[i]` tokens from `starts[i]` on in `flat`: (N, H) float32."""
+    states_TH = tokens.flat()
     device = states_TH.device
     span_R = torch.from_numpy(np.repeat(np.arange(len(starts)), counts)).to(device)
     rows_RH = states_TH[torch.from_numpy(ranges(starts, counts)).to(device)].float()
