@@ -26,6 +26,8 @@ class TokenizerConfig:
     sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
     language_exponent: float = 0.3
     english_share: float | None = None  # of the sentences; None: English as any other language
+    # new, pruned: how many times its share of the sentences a language has, repeated where it has too few
+    language_weights: dict[str, float] = field(default_factory=dict)
     lowercase: bool = True  # new
 
 
@@ -140,6 +142,11 @@ def check(config: RunConfig, *, where: str) -> None:
     english = config.tokenizer.english_share
     if english is not None and not 0 <= english < 1:
         raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")
+    for language, weight in config.tokenizer.language_weights.items():
+        if language not in config.languages:
+            raise ConfigError(f"{where}: tokenizer.language_weights has {language!r}, which languages lacks")
+        if weight <= 0:
+            raise ConfigError(f"{where}: tokenizer.language_weights.{language} is {weight}; it must be above 0")
     repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
     if repeated:
         raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")

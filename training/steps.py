@@ -19,7 +19,7 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
     "corpus": (jobs.make_corpus, lambda c: {**asdict(c.corpus), "languages": c.languages, "seed": c.seed}),
     "tokenizer": (
         jobs.make_tokenizer,
-        lambda c: {**asdict(c.tokenizer), **({} if c.tokenizer.kind == "new" else _base(c))},
+        lambda c: {**_tokenizer(c), **({} if c.tokenizer.kind == "new" else _base(c))},
     ),
     "tokens": (jobs.tokenize, lambda c: {"max_length": c.student.max_length}),
     "links": (
@@ -61,6 +61,11 @@ def stage_settings(config: RunConfig, name: Stage) -> Settings:
     if "patience" in settings:  # the dev score then chooses the weights
         settings["scored_languages"] = config.scored_languages
     return settings
+
+
+def _tokenizer(config: RunConfig) -> Settings:
+    """What is empty does not count: a new option leaves finished runs valid."""
+    return {key: value for key, value in asdict(config.tokenizer).items() if value != {}}
 
 
 def _after(run: Run, name: str) -> tuple[str, ...]:

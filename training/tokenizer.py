@@ -78,9 +78,11 @@ def train_tokenizer(
 def balanced_sentences(
     corpus: Corpus, config: TokenizerConfig, *, seed: int, sources: list[str] | None = None
 ) -> list[str]:
-    """At most `config.sentences` texts, English included, spread over languages by temperature.
+    """About `config.sentences` texts, English included, spread over languages by temperature.
 
-    More English (`english_share`) keeps more of its words whole, so that they start from the teacher's own embeddings.
+    More English (`english_share`) keeps more of its words whole, so that they start from the teacher's own embeddings;
+    more of a language with little text (`language_weights`) gives it words of its own. What has a weight is repeated
+    where it has fewer texts than that makes; nothing else is.
 
     Args: sources: of these alone; None: all.
     """
@@ -92,8 +94,11 @@ def balanced_sentences(
         shares = {name: config.english_share if name == "en" else share * rest for name, share in shares.items()}
     chosen: list[str] = []
     for name, index in members.items():
-        quota = min(len(index), round(config.sentences * shares[name]))
-        chosen += (corpus.texts[i] for i in np.sort(generator.permutation(index)[:quota]))
+        weight = config.language_weights.get(name)
+        quota = round(config.sentences * shares[name] * (1.0 if weight is None else weight))
+        copies = 1 if weight is None else -(-quota // max(1, len(index)))
+        drawn = np.concatenate([generator.permutation(index) for _ in range(copies)])[:quota]
+        chosen += (corpus.texts[i] for i in np.sort(drawn))
     return chosen
 
 

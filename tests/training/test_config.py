@@ -51,6 +51,11 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
     [
         ({"languages": []}, r"languages \(how many\) is 0; it must be at least 1"),
         ({"languages": ["de", "de"]}, "languages lists 'de' more than once"),
+        (
+            {"tokenizer": {"language_weights": {"xx": 2.0}}},
+            "tokenizer.language_weights has 'xx', which languages lacks",
+        ),
+        ({"tokenizer": {"language_weights": {"de": 0.0}}}, "tokenizer.language_weights.de is 0.0; it must be above 0"),
         ({"student": {"recurrences": 0}}, "student.recurrences is 0"),
         ({"assistant": {"pairs": 10, "batch_size": 0}}, "assistant.batch_size is 0; it must be at least 2"),
         ({"corpus": {"sources": {"news": {"weight": 0.0}}}}, "corpus.sources.news.weight is 0.0; it must be above 0"),

@@ -21,6 +21,7 @@ from training.hardware import describe_hardware
 from training.parsing import build
 from training.pipeline import Step, fingerprints, run_steps, share_steps
 from training.run import Run
+from training.steps import JOBS
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 
@@ -53,6 +54,16 @@ class Work:
             (folder / "result").write_text(name)
 
         return run
+
+
+def test_options_of_the_vocabulary_that_are_left_empty_leave_finished_runs_valid() -> None:
+    _, settings = JOBS["tokenizer"]
+    before_there_were_any = {
+        "kind", "vocab_size", "alphabet", "sentences", "language_exponent", "english_share", "lowercase",
+    }  # fmt: skip
+    assert settings(config()).keys() == before_there_were_any
+    weighed = config(tokenizer={"language_weights": {"de": 2.0}})
+    assert settings(weighed).keys() == before_there_were_any | {"language_weights"}
 
 
 def test_finished_steps_are_skipped(tmp_path: Path) -> None:

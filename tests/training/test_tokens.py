@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,22 @@ def test_more_english_in_the_sample_leaves_less_of_the_others() -> None:
     assert share(english_share=0.75) == pytest.approx(0.75)
     assert share(english_share=0.0) == 0.0
     assert 0 < share() < 0.5
+
+
+def test_a_language_with_a_weight_has_as_many_times_its_share_and_is_repeated_where_it_has_too_few_texts() -> None:
+    corpus, _ = tiny_corpus(40)
+    first = corpus.languages[0]
+
+    def counts(**changes: dict[str, float]) -> Counter[str]:
+        return Counter(balanced_sentences(corpus, TokenizerConfig(sentences=40, **changes), seed=1))
+
+    own = {corpus.texts[index] for index in corpus.texts_in(first)}
+    as_it_is, weighed = counts(), counts(language_weights={first: 6.0})
+    usual = sum(as_it_is[text] for text in own)
+    assert usual < len(own) < 6 * usual  # else nothing would have to be repeated
+    assert sum(weighed[text] for text in own) == pytest.approx(6 * usual, abs=3)
+    assert {weighed[text] for text in own} <= {6 * usual // len(own), 6 * usual // len(own) + 1}  # each as often
+    assert weighed.total() - sum(weighed[text] for text in own) == as_it_is.total() - usual
 
 
 def test_case_width_and_spacing_do_not_change_the_ids(tokenizer) -> None:
