@@ -44,7 +44,7 @@ class Texts:
 def choose_texts(data: Path | None, count_tokens: CountTokens) -> Texts:
     """Texts from the parallel text under `data`, or without a folder from the sentences that come with this package."""
     by_language = read_sentences(data) if data else {code: list(given) for code, given in SENTENCES.items()}
-    source = "parallel text of --data" if data else "the sentences of benchmarks/serving/sentences.py"
+    source = "parallel text of `make bench`" if data else "the sentences of benchmarks/serving/sentences.py"
     draw = random.Random(SEED)
     short = _interleaved([_single(given, draw, count_tokens) for given in by_language.values()])
     mixed = _joined(by_language, count_tokens)

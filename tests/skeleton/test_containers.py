@@ -12,7 +12,7 @@ from tests.skeleton.project import ROOT
 
 DOCKERFILES = ["service.Dockerfile", "training.Dockerfile"]
 # Compose and the image say these: another value would need a volume or another port in the file as well.
-OF_THE_CONTAINER = {"host", "port", "data", "model", "fallback_model", "api_keys_file", "index"}
+OF_THE_CONTAINER = {"host", "port", "data", "model", "fallback_model", "index"}
 
 
 def compose() -> dict[str, Any]:
