@@ -10,6 +10,7 @@ from typing import Any
 import tokenizers  # type: ignore[import-untyped]
 from pydantic import TypeAdapter, ValidationError
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
 import training.sentence  # noqa: F401 - registers the crosslet architecture with transformers
@@ -84,6 +85,8 @@ def _load_model(folder: Path) -> SentenceTransformer:
     except Exception as exc:  # transformers, safetensors and json raise errors without a common base
         reason = (str(exc).splitlines() or [type(exc).__name__])[0]
         raise BadCheckpoint(f"{folder} cannot be loaded ({reason})") from exc
+    if not isinstance(model[0], Transformer):
+        raise BadCheckpoint(f"{folder} begins with a {type(model[0]).__name__}, not with a transformer's body")
     return model.float().eval()
 
 

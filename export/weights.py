@@ -31,6 +31,10 @@ PRODUCTS = [  # of a layer, in order; the first is of three matrices
     ["output.dense"],
 ]
 MOVES = {"Add", "Gather", "Reshape", "Split"}  # what lies between a product and its parts
+OTHER_ACTIVATIONS = {  # than a layer's GELU; FusedGemm is a head's Dense with its activation
+    *("Celu", "Elu", "FastGelu", "FusedGemm", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "QuickGelu"),
+    *("Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Swish", "Tanh", "ThresholdedRelu"),
+}
 NORMS = ["output", "attention.output"]  # by whether a norm's number is odd
 
 
@@ -63,6 +67,9 @@ def read_weights(model: onnx.ModelProto) -> Weights:
         raise BadRequest(f"its body is none of the BERT family; {READABLE}")
     if len(products) % 4 > 1:
         raise BadRequest(f"its layers are not of four products each; {READABLE}")
+    gelus = sum(operators[name] for name in ("BiasGelu", "Gelu", "Erf"))
+    if OTHER_ACTIVATIONS & operators.keys() or gelus != len(products) // 4:
+        raise BadRequest(f"its activations are others than a GELU in each layer; {READABLE}")
     layers = products[len(products) % 4 :]  # before them the bottleneck's projection
     state = _tables(array, projection=next(iter(products[: -len(layers)]), None))
     for number, node in enumerate(layers):

@@ -64,6 +64,11 @@ def load_best(folder: Path, *, device: torch.device, stage: str) -> dict[str, An
     return _load(_states(folder, is_best=True), device=device, stage=stage)
 
 
+def has_states(stage_folder: Path) -> bool:
+    """Whether a stage that did not end has something to go on from."""
+    return any((stage_folder / FOLDER).glob("*.pt"))
+
+
 def remove_states(stage_folder: Path) -> None:
     """Free the disk when a stage is done."""
     shutil.rmtree(stage_folder / FOLDER, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -126,11 +127,14 @@ def check(config: RunConfig, *, where: str) -> None:
         "student.unit_layers": (config.student.unit_layers, 1),
         "student.recurrences": (config.student.recurrences, 1),
         "student.max_length": (config.student.max_length, 3),
-        "student.bottleneck_size": (config.student.bottleneck_size or 1, 1),
+        "student.bottleneck_size": (1 if config.student.bottleneck_size is None else config.student.bottleneck_size, 1),
         "seed": (config.seed, 0),
         "lexical.pairs": (config.lexical.pairs, 1),
         "corpus.max_pairs": (1 if config.corpus.max_pairs is None else config.corpus.max_pairs, 1),
         "tokenizer.vocab_size": (config.tokenizer.vocab_size, 10),
+        "tokenizer.alphabet": (config.tokenizer.alphabet, 1),
+        "tokenizer.sentences": (config.tokenizer.sentences, 1),
+        "contrastive.mcl_weight": (config.contrastive.mcl_weight, 0),
         "evaluation.sts_rows": (2 if config.evaluation.sts_rows is None else config.evaluation.sts_rows, 2),
         "evaluation.tatoeba_rows": (1 if config.evaluation.tatoeba_rows is None else config.evaluation.tatoeba_rows, 1),
         "languages (how many)": (len(config.languages), 1),
@@ -145,8 +149,7 @@ def check(config: RunConfig, *, where: str) -> None:
     for language, weight in config.tokenizer.language_weights.items():
         if language not in config.languages:
             raise ConfigError(f"{where}: tokenizer.language_weights has {language!r}, which languages lacks")
-        if weight <= 0:
-            raise ConfigError(f"{where}: tokenizer.language_weights.{language} is {weight}; it must be above 0")
+        _check_above_0(f"tokenizer.language_weights.{language}", weight, where=where)
     repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
     if repeated:
         raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")
@@ -159,15 +162,21 @@ def check(config: RunConfig, *, where: str) -> None:
             raise ConfigError(f"{where}: corpus.sources.{name}.glosses_of has {unknown[0]!r}, no source that is read")
         if source.max_pairs is not None and source.max_pairs < 1:
             raise ConfigError(f"{where}: corpus.sources.{name}.max_pairs is {source.max_pairs}; it must be at least 1")
-        if source.weight <= 0:
-            raise ConfigError(f"{where}: corpus.sources.{name}.weight is {source.weight}; it must be above 0")
+        _check_above_0(f"corpus.sources.{name}.weight", source.weight, where=where)
     for stage in (config.bottleneck, config.student_stage):
         if stage.source_share is not None:
             raise ConfigError(f"{where}: source_share is for assistant and contrastive; no other stage reads it")
-    if config.contrastive.word_weight is not None and config.contrastive.word_weight <= 0:
-        raise ConfigError(f"{where}: contrastive.word_weight is {config.contrastive.word_weight}; it must be above 0")
+    _check_above_0("contrastive.temperature", config.contrastive.temperature, where=where)
+    _check_above_0("lexical.ridge", config.lexical.ridge, where=where)
+    if config.contrastive.word_weight is not None:
+        _check_above_0("contrastive.word_weight", config.contrastive.word_weight, where=where)
     for name in config.stages:
         _check_stage(name, config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
+
+
+def _check_above_0(key: str, value: float, *, where: str) -> None:
+    if not 0 < value < math.inf:  # YAML knows .nan and .inf
+        raise ConfigError(f"{where}: {key} is {value}; it must be above 0")
 
 
 def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
@@ -196,6 +205,10 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
     for key, (value, least) in at_least.items():
         if value < least:
             raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
+    if not 0 <= stage.warmup < 1:
+        raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
+    if stage.sources == []:
+        raise ConfigError(f"{where}.sources is empty; leave it out for all of the corpus")
     longest = config.student.max_length
     if stage.max_length > longest:
         raise ConfigError(f"{where}.max_length is {stage.max_length}; student.max_length allows {longest}")

@@ -65,7 +65,8 @@ class Stepper:
         rest = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.parameters = rest
         words = {parameter for name, parameter in model.named_parameters() if "word_embeddings" in name}
-        word_rate = config.embedding_learning_rate or config.learning_rate
+        own_rate = config.embedding_learning_rate
+        word_rate = config.learning_rate if own_rate is None else own_rate
         groups = [
             {"params": [p for p in rest if p in words and p not in tables], "lr": word_rate},
             {"params": [p for p in rest if p not in words], "lr": config.learning_rate},

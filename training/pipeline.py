@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from training.checkpoints import remove_states
+from training.checkpoints import has_states, remove_states
 from training.config import RunConfig
 from training.errors import (
     ConfigError,
@@ -171,7 +171,8 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
     try:
         step.work(folder)
     except (ConfigError, CorpusError, EvaluationError, LeakageError):
-        (folder / STARTED).unlink()  # nothing to resume: the message asks for another setting or another file
+        if not has_states(folder):  # nothing to resume: the message asks for another setting or another file
+            (folder / STARTED).unlink()
         raise
     write_json_atomically(folder / DONE, {**record, "last_run_s": round(time.monotonic() - started, 1)})
     remove_states(folder)

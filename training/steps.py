@@ -16,7 +16,7 @@ from training.teacher import teacher_identity
 
 Settings = dict[str, Any]
 JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Settings]]] = {
-    "corpus": (jobs.make_corpus, lambda c: {**asdict(c.corpus), "languages": c.languages, "seed": c.seed}),
+    "corpus": (jobs.make_corpus, lambda c: _corpus(c)),
     "tokenizer": (
         jobs.make_tokenizer,
         lambda c: {**_tokenizer(c), **({} if c.tokenizer.kind == "new" else _base(c))},
@@ -61,6 +61,13 @@ def stage_settings(config: RunConfig, name: Stage) -> Settings:
     if "patience" in settings:  # the dev score then chooses the weights
         settings["scored_languages"] = config.scored_languages
     return settings
+
+
+def _corpus(config: RunConfig) -> Settings:
+    """With the order of sources of glosses, where it decides which of them keeps a pair; of others the data has it."""
+    settings = {**asdict(config.corpus), "languages": config.languages, "seed": config.seed}
+    glosses = list(config.corpus.glosses)
+    return {**settings, "order_of_glosses": glosses} if len(glosses) > 1 else settings
 
 
 def _tokenizer(config: RunConfig) -> Settings:

@@ -11,6 +11,7 @@ import torch
 from huggingface_hub import HfApi
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.file_download import repo_folder_name
+from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from tqdm import tqdm
@@ -29,12 +30,15 @@ HUB_TIMEOUT_S = 10
 def load_teacher(name: str, *, device: torch.device) -> SentenceTransformer:
     """A sentence-transformers model from a local folder, an installed package that carries it, or the hub.
 
-    Raises: ConfigError: none of the three has it.
+    Raises: ConfigError: none of the three has it, or what is there is damaged or no such model.
     """
+    path = str(packaged_folder(name) or name)
     try:
-        return SentenceTransformer(str(packaged_folder(name) or name), device=str(device))
-    except (OSError, ValueError) as exc:
-        raise ConfigError(f"model {name!r} is neither a folder nor a model that the hub gave: {exc}") from exc
+        return SentenceTransformer(path, device=str(device))
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, ImportError, SafetensorError) as exc:
+        what = "cannot be loaded" if Path(path).is_dir() else "is neither a folder nor a model that the hub gave"
+        reason = (str(exc).splitlines() or [type(exc).__name__])[0]
+        raise ConfigError(f"model {name!r} {what}: {reason}") from exc
 
 
 def teacher_identity(name: str) -> str:

@@ -27,6 +27,7 @@ from transformers import PreTrainedTokenizerFast
 from training.config import TokenizerConfig
 from training.corpora.corpus import Corpus
 from training.corpora.plan import language_shares
+from training.errors import ConfigError
 from training.scripts import ARTICLES, JOINED, SPELLINGS
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -67,6 +68,11 @@ def train_tokenizer(
     )
     sentences = balanced_sentences(corpus, config, seed=seed, sources=sources)
     tokenizer.train_from_iterator(tqdm(sentences, desc="tokenizer", unit="sentence"), trainer)
+    if (size := tokenizer.get_vocab_size()) > config.vocab_size:
+        raise ConfigError(
+            f"tokenizer.vocab_size is {config.vocab_size}, but the characters alone make {size} pieces: "
+            "raise it, or lower tokenizer.alphabet"
+        )
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}",
         pair=f"{CLS} $A {SEP} $B {SEP}",
@@ -96,7 +102,7 @@ def balanced_sentences(
     for name, index in members.items():
         weight = config.language_weights.get(name)
         quota = round(config.sentences * shares[name] * (1.0 if weight is None else weight))
-        copies = 1 if weight is None else -(-quota // max(1, len(index)))
+        copies = 1 if weight is None else max(1, -(-quota // max(1, len(index))))
         drawn = np.concatenate([generator.permutation(index) for _ in range(copies)])[:quota]
         chosen += (corpus.texts[i] for i in np.sort(drawn))
     return chosen

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from transformers import (
     AutoModel,
     AutoTokenizer,
@@ -72,6 +72,13 @@ def test_damaged_weights_are_refused_in_one_line(copy: Path) -> None:
     with pytest.raises(BadCheckpoint, match=r"copy cannot be loaded \(.+\)$") as caught:
         read_checkpoint(copy)
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_without_a_transformer_is_refused(tmp_path: Path) -> None:
+    words = StaticEmbedding(AutoTokenizer.from_pretrained(MINILM), embedding_dim=8)
+    SentenceTransformer(modules=[words], device="cpu").save(str(tmp_path / "static"), create_model_card=False)
+    with pytest.raises(BadCheckpoint, match="static begins with a StaticEmbedding, not with a transformer's body"):
+        read_checkpoint(tmp_path / "static", name="x", languages=("en",))
 
 
 def test_a_record_with_a_wrong_value_is_refused(copy: Path) -> None:

@@ -103,8 +103,10 @@ def test_a_damaged_artifact_is_refused(
             "several",
         ),
         ([Dense(384, 24, bias=False, activation_function=nn.Identity())], "what can be restored is"),
+        ([Dense(384, 24)], "its activations are others than a GELU in each layer"),
+        ([Dense(384, 24, activation_function=nn.GELU())], "its activations are others than a GELU in each layer"),
     ],
-    ids=["two heads", "a head without bias"],
+    ids=["two heads", "a head without bias", "a head with tanh", "a head with GELU"],
 )
 def test_a_graph_that_it_cannot_read_is_refused(
     modules: list[nn.Module], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -161,6 +161,16 @@ def test_translations_are_aligned_over_languages(data: Path) -> None:
             assert english.startswith(subject) == german.startswith(in_german) == spanish.startswith(in_spanish)
 
 
+def test_sets_without_a_sentence_in_common_have_no_map(tmp_path: Path) -> None:
+    folder = tmp_path / "eval/stsb/test"
+    folder.mkdir(parents=True)
+    for language, english in (("de", "A cat."), ("es", "A cat")):
+        (folder / f"en-{language}.tsv").write_text(f"5.0\t{english}\tx\n", encoding="utf-8")
+        (folder / f"{language}-{language}.tsv").write_text("5.0\tx\ty\n", encoding="utf-8")
+    assert read_translations(tmp_path, ["de"])
+    assert read_translations(tmp_path, ["de", "es"]) == {}
+
+
 def test_mean_cosines_agree_with_scikit_learn() -> None:
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((3, 5, 8)).astype(np.float32)  # languages, sentences, dims

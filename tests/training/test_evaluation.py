@@ -153,6 +153,11 @@ def test_only_chosen_kinds_and_languages_are_scored(tmp_path: Path) -> None:
     assert evaluate_folder(encode_by_length, tmp_path, Choice(("sts",)))["stsb_test"].keys() > {"en-fr"}
 
 
+def test_a_language_is_scored_whatever_its_region() -> None:
+    assert Choice(("sts",), languages=("pt",)).allows(["en", "pt_BR"])
+    assert not Choice(("sts",), languages=("pt_BR",)).allows(["en", "pt"])
+
+
 def test_an_average_is_added() -> None:
     assert with_average({"de": 60.0, "fr": 70.0}) == {"de": 60.0, "fr": 70.0, "average": 65.0}
     assert with_average({}) == {}

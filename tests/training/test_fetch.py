@@ -172,6 +172,13 @@ def test_a_run_that_may_fetch_gets_what_it_lacks_and_its_evaluation_sets(
     build_corpus(config, ["de"], tmp_path, tmp_path / "out", seed=1)
 
 
+@pytest.mark.parametrize("name", ["sts", "tatoeba"])
+def test_an_evaluation_set_is_not_fetched_to_train_on(catalog: dict[str, Source], tmp_path: Path, name: str) -> None:
+    config = CorpusConfig(sources={name: SourceConfig()}, fetch=True)
+    with pytest.raises(FetchError, match=f"{name} is an evaluation set; nothing is trained on it"):
+        ensure_sources(config, ["de"], tmp_path)
+
+
 def test_evaluation_sets_of_ones_own_are_left_alone(catalog: dict[str, Source], tmp_path: Path) -> None:
     (tmp_path / "eval").mkdir()
     (tmp_path / "eval/own.tsv").write_text("5\tA\tB\n")
@@ -233,6 +240,8 @@ def test_the_command_fetches_what_a_configuration_reads(catalog: dict[str, Sourc
     config.write_text("{name: x, languages: [de], stages: [], corpus: {sources: {moses: {}, made: {}}}}")
     assert main(["fetch", "--config", str(config), "--data", str(tmp_path / "data")]) == 0
     assert languages_there("moses", catalog["moses"], tmp_path / "data") == ["de"]
+    assert main(["fetch", "ted", "--config", str(config), "--data", str(tmp_path / "data")]) == 0
+    assert languages_there("ted", catalog["ted"], tmp_path / "data") == ["de"]  # in the configuration's languages
 
 
 def test_the_list_names_every_source_its_licence_and_what_is_there(

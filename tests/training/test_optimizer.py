@@ -103,6 +103,12 @@ def test_word_embeddings_have_a_learning_rate_of_their_own() -> None:
         assert sorted(stepper.learning_rates()) == pytest.approx([5e-4, 5e-3])
 
 
+def test_word_embeddings_of_rate_0_rest() -> None:
+    stepper = Stepper(Words(), config(embedding_learning_rate=0.0))
+    stepper.step(0.5)
+    assert sorted(stepper.learning_rates()) == pytest.approx([0.0, 5e-3])
+
+
 def test_state_goes_from_one_stepper_to_another() -> None:
     models = Words(), Words()
     settings = config(sparse_embeddings=True)

@@ -66,6 +66,17 @@ def test_options_of_the_vocabulary_that_are_left_empty_leave_finished_runs_valid
     assert settings(weighed).keys() == before_there_were_any | {"language_weights"}
 
 
+def test_the_order_of_sources_of_glosses_makes_another_corpus_where_there_are_several() -> None:
+    _, settings = JOBS["corpus"]
+    glosses, more = {"glosses": {"glosses_of": ["news"]}}, {"more": {"glosses_of": ["news"]}}
+    found = [
+        settings(config(corpus={"sources": {"news": {}, **first, **second}}))
+        for first, second in ((glosses, more), (more, glosses), (glosses, {}))
+    ]
+    assert found[0] != found[1]
+    assert "order_of_glosses" not in found[2]
+
+
 def test_finished_steps_are_skipped(tmp_path: Path) -> None:
     work = Work()
     for _ in range(2):
@@ -210,6 +221,25 @@ def test_a_step_refused_for_its_corpus_can_run_again_with_another(tmp_path: Path
     steps = [Step("corpus", lambda _: {}, ("data",), lambda folder: None)]
     run_steps(steps, config(), tmp_path, data_fingerprint="corrected")
     assert (tmp_path / "corpus" / "done.json").exists()
+
+
+def test_a_step_that_is_refused_while_it_resumes_still_knows_what_it_was_made_with(tmp_path: Path) -> None:
+    def steps(rate: float, stop: type[BaseException] | None) -> list[Step]:
+        def work(folder: Path) -> None:
+            (folder / "resume").mkdir(exist_ok=True)
+            (folder / "resume" / "0000000100-abcd.pt").write_text("state")
+            if stop is not None:
+                raise stop
+
+        return [Step("stage", lambda _: {"rate": rate}, ("data",), work)]
+
+    for stop in (KeyboardInterrupt, ConfigError):  # killed; then the teacher cannot be read
+        with pytest.raises(stop):
+            run_steps(steps(0.1, stop), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match=r"other settings \(rate\)"):
+        run_steps(steps(0.2, None), config(), tmp_path, data_fingerprint="d")
+    run_steps(steps(0.1, None), config(), tmp_path, data_fingerprint="d")
+    assert json.loads((tmp_path / "stage" / "done.json").read_text())["resumed"] is True
 
 
 def test_what_a_finished_stage_would_resume_from_is_removed_last(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ import torch
 from training import teacher as teacher_module
 from training.embedding_store import EmbeddingStore
 from training.errors import ConfigError
-from training.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
+from training.teacher import embed_missing, is_normalized, load_teacher, packaged_folder, teacher_identity
 
 
 def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(tmp_path: Path) -> None:
@@ -26,6 +27,18 @@ def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(t
 def test_a_teacher_that_is_nowhere_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"model '.*no-such-folder' is neither a folder nor"):
         load_teacher(str(tmp_path / "no-such-folder"), device=torch.device("cpu"))
+
+
+def test_a_damaged_model_is_refused_in_one_line(tmp_path: Path) -> None:
+    whole = packaged_folder("sentence-transformers/all-MiniLM-L6-v2")
+    assert whole is not None
+    for name in ("model.safetensors", "modules.json", "1_Pooling/config.json"):
+        folder = tmp_path / name.replace("/", "-")
+        shutil.copytree(whole, folder)
+        (folder / name).write_bytes((folder / name).read_bytes()[:100])
+        with pytest.raises(ConfigError, match=r"model '.*' cannot be loaded: .+") as caught:
+            load_teacher(str(folder), device=torch.device("cpu"))
+        assert "\n" not in str(caught.value)
 
 
 def test_a_folder_s_identity_follows_its_contents(tmp_path: Path) -> None:

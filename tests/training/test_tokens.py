@@ -6,6 +6,7 @@ import pytest
 from tests.training.tiny import tiny_corpus
 from training.config import TokenizerConfig
 from training.corpora.corpus import Corpus
+from training.errors import ConfigError
 from training.tokenizer import SPECIAL_TOKENS, balanced_sentences, train_tokenizer, wrap_tokenizer
 from training.tokens import TokenStore, build_token_store
 
@@ -66,6 +67,18 @@ def test_a_language_with_a_weight_has_as_many_times_its_share_and_is_repeated_wh
     assert sum(weighed[text] for text in own) == pytest.approx(6 * usual, abs=3)
     assert {weighed[text] for text in own} <= {6 * usual // len(own), 6 * usual // len(own) + 1}  # each as often
     assert weighed.total() - sum(weighed[text] for text in own) == as_it_is.total() - usual
+
+
+def test_a_language_may_weigh_next_to_nothing() -> None:
+    corpus, _ = tiny_corpus(40)
+    weights = {corpus.languages[0]: 1e-6}
+    assert balanced_sentences(corpus, TokenizerConfig(sentences=40, language_weights=weights), seed=1)
+
+
+def test_a_vocabulary_that_the_characters_alone_would_fill_is_refused() -> None:
+    corpus, _ = tiny_corpus(40)
+    with pytest.raises(ConfigError, match=r"vocab_size is 10, but the characters alone make \d+ pieces"):
+        train_tokenizer(corpus, TokenizerConfig(vocab_size=10), seed=1)
 
 
 def test_case_width_and_spacing_do_not_change_the_ids(tokenizer) -> None:

@@ -57,6 +57,10 @@ def test_a_form_that_was_never_seen_is_found_by_its_stem() -> None:
 def test_a_language_without_a_stemmer_keeps_its_words_as_they_are() -> None:
     assert stemmer("cs")("kočkami") == stemmer("cs")("kočky")
     assert stemmer("ko")("친구를") == "친구를"
+
+
+def test_a_region_s_language_has_that_language_s_stemmer() -> None:
+    assert stemmer("pt_BR")("falando") == stemmer("pt")("falando") == "fal"
     assert translated("friend", [("Friends", "친구를")] * 5, "ko") == "친구를"
 
 

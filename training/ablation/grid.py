@@ -67,9 +67,14 @@ def combinations(grid: dict[str, list[object]]) -> dict[str, Settings]:
 
 
 def nest(changes: Settings) -> Settings:
-    """Dotted keys as mappings in mappings: {"a.b": 1} -> {"a": {"b": 1}}."""
+    """Dotted keys as mappings in mappings: {"a.b": 1} -> {"a": {"b": 1}}.
+
+    Raises: ConfigError: a key is no text, as `no` in YAML is not.
+    """
     nested: Settings = {}
     for key, value in changes.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"{key!r} is no text, but a key must be: put it in quotes")
         inner = nest(value) if isinstance(value, dict) else value
         for part in reversed(key.split(".")):
             inner = {part: inner}

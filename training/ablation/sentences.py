@@ -33,6 +33,7 @@ def read_translations(data: Path, languages: list[str], *, sentences: int = SENT
     """The same sentences in English and each language that STSb test has: language -> texts, aligned.
 
     Sentence 1 of a row of `xx-xx.tsv` is the translation of sentence 1 of the same row of `en-xx.tsv`.
+    Nothing where no sentence is in all languages.
     """
     folder = data / "eval/stsb/test"
     found: dict[str, dict[str, str]] = {}
@@ -45,6 +46,8 @@ def read_translations(data: Path, languages: list[str], *, sentences: int = SENT
     if not found:
         return {}
     shared = [text for text in next(iter(found.values())) if all(text in each for each in found.values())]
+    if not shared:
+        return {}
     step = max(1, len(shared) // sentences)  # spread over the file: neighbours are alike
     chosen = shared[::step][:sentences]
     return {"en": chosen, **{language: [each[text] for text in chosen] for language, each in found.items()}}

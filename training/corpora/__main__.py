@@ -64,7 +64,8 @@ def _fetch(options: argparse.Namespace) -> None:
     languages = [language for language in options.languages.split(",") if language]
     if options.config is not None:
         config = load_config(options.config)
-        ensure_sources(replace(config.corpus, fetch=True), languages or config.languages, options.data)
+        languages = languages or config.languages
+        ensure_sources(replace(config.corpus, fetch=True), languages, options.data)
     elif not options.names or not languages:
         raise TrainingError("say what to fetch: names and --languages de,fr, or --config CONFIG")
     for name in options.names:

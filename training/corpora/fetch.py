@@ -42,7 +42,7 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
     """Where the configuration says `fetch`: fetch what its sources lack in these languages and can be downloaded, and
     the evaluation sets of the catalogue where there are none at all.
 
-    Raises: FetchError, CorpusError: a download or its conversion failed.
+    Raises: FetchError, CorpusError: a download or its conversion failed, or a source is an evaluation set.
     """
     if not config.fetch:
         return
@@ -50,6 +50,8 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
     with _alone(data):
         for name, settings in config.sources.items():
             source = catalog.get(name)
+            if source is not None and source.kind == "evaluation":
+                raise FetchError(f"{name} is an evaluation set; nothing is trained on it")
             if settings.dataset is not None:
                 for language in _missing(name, languages, data):
                     _convert(read_dataset_pairs(settings.dataset, language), data, name, language)

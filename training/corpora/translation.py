@@ -116,7 +116,7 @@ def writes_spaces(language: str) -> bool:
 
 def stemmer(language: str) -> Callable[[str], str]:
     """Cuts the endings off a lower-case word, by Snowball's rules for its language; leaves it as it is without any."""
-    name = STEMMERS.get(language)
+    name = STEMMERS.get(language.split("_")[0])
     return functools.cache(snowballstemmer.stemmer(name).stemWord) if name else str
 
 

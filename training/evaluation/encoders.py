@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerBase
 
@@ -20,11 +19,11 @@ from service.cpus import usable_cpus
 from service.encoder import load_encoder as load_artifact_encoder
 from service.errors import ArtifactError
 from training.device import autocast, pick_device
-from training.errors import EvaluationError
+from training.errors import ConfigError, EvaluationError
 from training.evaluation.vectors import Encode
 from training.files import files_under, fingerprint_files
 from training.sentence import SentenceEncoder  # its module also registers crosslet checkpoints
-from training.teacher import packaged_folder
+from training.teacher import load_teacher, packaged_folder
 
 BATCH = 64  # texts
 ARTIFACT_CHUNK = 64  # texts that a thread takes at once
@@ -128,12 +127,11 @@ def _load_artifact(folder: Path) -> Model:
 
 def _load_sentence_transformer(name: str) -> Model:
     """In float32 on the first GPU, else the CPU. A plain transformers model is mean-pooled."""
-    path = str(packaged_folder(name) or name)
+    path = packaged_folder(name) or Path(name)
     try:
-        model = SentenceTransformer(path, device=str(pick_device())).float()
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as exc:
-        kind = "cannot be loaded" if Path(path).is_dir() else "is neither a folder nor a model that the hub gave"
-        raise EvaluationError(f"model {name!r} {kind}: {_first_line(exc)}") from exc
+        model = load_teacher(name, device=pick_device()).float()
+    except ConfigError as exc:
+        raise EvaluationError(str(exc)) from exc
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
         vectors_ND: NDArray[np.float32] = model.encode(texts, batch_size=BATCH, show_progress_bar=False)
@@ -142,8 +140,8 @@ def _load_sentence_transformer(name: str) -> Model:
     return Model(
         encode,
         name=Path(name).resolve().name if Path(name).is_dir() else name,
-        revision=_revision(model, Path(path)),
-        languages=_languages(Path(path)),
+        revision=_revision(model, path),
+        languages=_languages(path),
         dim=int(model.get_embedding_dimension() or 0),
         max_length=model.max_seq_length,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -164,7 +162,3 @@ def _languages(folder: Path) -> list[str] | None:
         return None
     languages: list[str] = json.loads(summary.read_text(encoding="utf-8"))["languages"]
     return languages
-
-
-def _first_line(exc: Exception) -> str:
-    return (str(exc).splitlines() or [type(exc).__name__])[0]

@@ -27,7 +27,8 @@ class Choice:
 
     Args:
         kinds: of `KINDS`, in that order.
-        languages: only files in these and English; None: all. Passages have no language in their files' names.
+        languages: only files in these, of whatever region or script (`pt`: `pt_BR`, too), and English; None: all.
+            Passages have no language in their files' names.
         threshold: the margin from which mining keeps a pair; None: chosen on the half that is not scored.
     """
 
@@ -37,7 +38,10 @@ class Choice:
 
     def allows(self, languages: Iterable[str]) -> bool:
         """Whether a file in these languages is to be scored."""
-        return self.languages is None or {"en", *self.languages}.issuperset(languages)
+        if self.languages is None:
+            return True
+        allowed = {"en", *self.languages}
+        return all(language in allowed or language.split("_")[0] in allowed for language in languages)
 
 
 def evaluate_folder(encode: Encode, data: Path, choice: Choice) -> Scores:
