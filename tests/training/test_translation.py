@@ -1,8 +1,9 @@
+import random
 from itertools import product
 
 import pytest
 
-from tests.training.names import NAMES, cyrillic
+from tests.training.names import NAMES, SYLLABLES, cyrillic
 from training.corpora import translation
 from training.corpora.translation import Translator, stemmer
 
@@ -107,16 +108,31 @@ def test_a_name_that_the_text_lacks_is_written_by_its_sound() -> None:
     assert translator.known_share("Mandela sleeps") == 1
 
 
-def test_what_is_no_name_stays() -> None:
+def words_that_do_not_sound_alike(count: int) -> list[tuple[str, str]]:
+    draw = random.Random(1)
+    return [
+        (f"{''.join(draw.choices(SYLLABLES, k=3))} sleeps", f"{cyrillic(''.join(draw.choices(SYLLABLES, k=3)))} спит")
+        for _ in range(count)
+    ]
+
+
+def test_what_is_no_name_stays_where_few_words_are_borrowed() -> None:
     """What has no capital more often than it has one; a word all of capitals; a word of two letters."""
-    sentences = ["NATO sleeps", "El Marano sleeps", "Zorilla sleeps", "a zorilla sleeps"]
-    translator = Translator(RUSSIAN, "ru", sentences)
+    sentences = ["NATO sleeps", "El Marano sleeps", "Dorinak sleeps", "a dorinak sleeps"]
+    translator = Translator(RUSSIAN + words_that_do_not_sound_alike(1_500), "ru", sentences)
     assert [translator.translate(sentence) for sentence in sentences] == [
         "nato спит",
         "el марано спит",
-        "zorilla спит",
-        "a zorilla спит",
+        "dorinak спит",
+        "a dorinak спит",
     ]
+
+
+def test_where_many_words_are_borrowed_any_that_the_text_lacks_is_written_by_its_sound() -> None:
+    sentences = ["a dorinak sleeps", "el marano sleeps"]
+    translator = Translator(RUSSIAN, "ru", sentences)
+    assert [translator.translate(sentence) for sentence in sentences] == ["a доринак спит", "el марано спит"]
+    assert translator.known_share("dorinak sleeps") == 1
 
 
 def test_names_stay_where_letters_are_the_same() -> None:

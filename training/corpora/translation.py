@@ -1,7 +1,8 @@
 """Translates English sentences by phrases, learnt from parallel text of any size. Lower case; word order stays English.
 
 Koehn, Och and Marcu 2003 without reordering: what a translation's words are matters to a mean-pooled encoder more than
-where they stand. Names that the text lacks are written by their sound where the language has other letters.
+where they stand. Names that the text lacks are written by their sound where the language has other letters; where it
+borrows many words, so is any that the text lacks.
 """
 
 from __future__ import annotations
@@ -60,22 +61,25 @@ class Translator:
         self._table = PhraseTable(((*side, link) for side, link in zip(sides, links, strict=True)), wanted)
         self._by_stem = self._table.words_by(self._stem)
         self._model = LanguageModel(right for _, right in sides)
-        names = {name for name in names_in(sentences) if not self._knows(name)}
-        transliterator = Transliterator(self._table.links, names)
-        self._spellings = {name: transliterator.spellings(name, SPELLINGS) for name in sorted(names)}
+        words = {word for sentence in sentences for word in words_of(sentence)}
+        unknown = {word for word in words if has_sound(word) and not self._knows(word)}
+        names = names_in(sentences) & unknown
+        transliterator = Transliterator(self._table.links, names, unknown)
+        asked = unknown if transliterator.borrows else names
+        self._spellings = {word: transliterator.spellings(word, SPELLINGS) for word in sorted(asked)}
 
     def translate(self, sentence: str) -> str:
         """The likeliest translation, its words and punctuation marks apart.
 
-        A name that no phrase has is written by its sound; another word that nothing is known of stays.
+        A name that no phrase has is written by its sound, as any such word is where many are borrowed; else it stays.
         """
-        draw = random.Random(sentence)  # of a name's spellings, the same in each run
+        draw = random.Random(sentence)  # of a word's spellings, the same in each run
         source = [self._written(word, draw) for word in words_of(sentence)]
         ((_, words),) = likeliest(source, self._candidates, model=self._model, fluency=FLUENCY)
         return " ".join(words)
 
     def known_share(self, sentence: str) -> float:
-        """Of a sentence's words: which have a counterpart, or are names that can be written by their sound."""
+        """Of a sentence's words: which have a counterpart, or are written by their sound."""
         words = words_of(sentence)
         return sum(self._knows(word) or bool(self._spellings.get(word)) for word in words) / max(len(words), 1)
 

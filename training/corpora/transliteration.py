@@ -29,6 +29,7 @@ MAX_LETTERS = 14
 ROUNDS = 5
 MIN_ASSOCIATION = 1.0  # of words that sound alike: nats a letter
 MIN_ALIKE = 200  # words that are learnt from
+MIN_BORROWED = 0.2  # of the words that have counterparts: then a word whose counterpart is not known may be one, too
 MAX_DISTANCE = 0.3  # between two letters that stand for each other, of a word's length
 UNSEEN = 0.05  # times as often as by chance: two letters that were never linked
 WEIGHTS = Weights(phrase=1.0, forth=0.3, back=0.3, word=0.5, min_back=0.01)
@@ -44,13 +45,16 @@ class Transliterator:
 
     Args: links: how often words, lower case, were linked to words of the language.
           names: that will be asked for.
+          words: besides, where the language borrows many: `borrows`.
     """
 
-    def __init__(self, links: Mapping[WordPair, int], names: Iterable[str]) -> None:
-        alike = sounding_alike(_candidates(links))
+    def __init__(self, links: Mapping[WordPair, int], names: Iterable[str], words: Iterable[str] = ()) -> None:
+        candidates = _candidates(links)
+        alike = sounding_alike(candidates)
         self._has_learnt = len(alike) >= MIN_ALIKE
+        self.borrows = self._has_learnt and len(alike) >= MIN_BORROWED * len(candidates)
         aligned = ((*pair, linked) for pair, linked in zip(alike, _letter_links(alike), strict=True))
-        wanted = {phrase for name in names for phrase in phrases_of(name)}
+        wanted = {phrase for name in (*names, *(words if self.borrows else ())) for phrase in phrases_of(name)}
         self._table = PhraseTable(aligned, wanted, weights=WEIGHTS)
         self._model = LanguageModel(dict.fromkeys(_letters(other) for _, other in links if _is_other(other)), ORDER)
 
