@@ -28,7 +28,7 @@ from training.config import TokenizerConfig
 from training.corpora.corpus import Corpus
 from training.corpora.plan import language_shares
 from training.errors import ConfigError
-from training.scripts import ARTICLES, JOINED, SPELLINGS
+from training.scripts import BEGINNINGS, JOINED, SPELLINGS
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_START = "▁"
@@ -50,7 +50,7 @@ def train_tokenizer(
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(ARTICLES), "isolated"),
+            *(pre_tokenizers.Split(Regex(beginning), "isolated") for beginning in BEGINNINGS),
             pre_tokenizers.Split(Regex("|".join(JOINED)), "isolated"),
             pre_tokenizers.WhitespaceSplit(),
             pre_tokenizers.Punctuation(),

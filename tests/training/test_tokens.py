@@ -131,6 +131,14 @@ def test_an_arabic_noun_has_the_same_pieces_with_and_without_its_article(joined_
     [
         ("حديقتها مدينة", ["حديقت", "ها", "مدين", "ة"]),  # her garden, town
         ("المعلمون", ["ال", "معلم", "ون"]),  # the teachers
+        ("وامرأة والمعلم", ["و", "امرا", "ة", "وال", "معلم"]),  # and a woman, and the teacher
+        ("ووصلت وجدت وحديقة", ["و", "وصلت", "وجدت", "و", "حديق", "ة"]),  # no "and" begins "arrived" and "found"
+        ("وفيروس وفيرة", ["و", "فيروس", "وفير", "ة"]),  # and a virus; plenty
+        ("تقطع ويقطعون", ["ت", "قطع", "و", "ي", "قطع", "ون"]),  # she cuts, and they cut
+        ("التقرير يد", ["ال", "ت", "قرير", "يد"]),  # what looks like a verb; too short to be one
+        ("كلبان امرأتان", ["كلب", "ان", "امرا", "تان"]),  # two dogs, two women
+        ("भूरे भूरी लड़कों", ["भूर", "े", "भूर", "ी", "लडक", "ों"]),  # brown, of either gender; boys
+        ("रहा का", ["रहा", "का"]),  # too short to be cut
         ("السنة العين", ["ال", "سنة", "ال", "عين"]),  # the article's letters do not make a short noun long
         ("في كرة", ["في", "كرة"]),  # too short to be cut
         ("большими городами", ["больш", "ими", "город", "ами"]),  # by large cities
@@ -150,6 +158,7 @@ def test_words_are_cut_where_their_script_joins_them(joined_tokenizer, text: str
     ("one", "other"),
     [
         ("ذَهَبَ إِلَى آخـــر", "ذهب الى اخر"),
+        ("قميصًا كلباً", "قميص كلب"),  # of an object
         ("हिन्दी ज़रा हाँ।", "हिंदी जरा हां."),
         ("госуда́рство", "государство"),
         ("\u0915\u094d\u200d\u0937", "\u0915\u094d\u0937"),  # a joiner between two letters
