@@ -17,7 +17,7 @@ from training.corpora.mix import build_corpus
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.files import write_json_atomically
-from training.lexical import bag_matrix, english_bags, prior_embeddings, solve_ridge
+from training.lexical import bag_matrix, base_bags, prior_embeddings, solve_ridge
 from training.loop import Objective, train
 from training.model import compile_layers
 from training.processes import is_main_process, on_main_process
@@ -93,22 +93,22 @@ def start(run: Run, folder: Path) -> None:
     table_VH = base[0].auto_model.get_input_embeddings().weight.detach()
     embeddings_VH: Tensor | None = None
     if run.config.tokenizer.kind == "new":
-        embeddings_VH = _lexical_embeddings(run, base.tokenizer, table_VH)
+        embeddings_VH = lexical_embeddings(run, base.tokenizer, table_VH)
     elif run.config.tokenizer.kind == "pruned":
         embeddings_VH = table_VH[torch.from_numpy(np.load(run.out / "tokenizer" / KEPT_IDS))]
     pad_id = int(run.tokenizer.pad_token_id)
     run.save(assistant_from_base(base, teacher, embeddings_VH, pad_id=pad_id, seed=run.config.seed), folder)
 
 
-def _lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
+def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
     """Word embeddings of the new vocabulary, (V, H), by regression on the base's."""
     config, corpus = run.config.lexical, run.corpus
     drawn = run.plan(config.pairs, purpose="lexical", stage=StageConfig(sources=run.config.corpus.texts))
     plan = np.concatenate([drawn.round(index) for index in range(drawn.rounds)])
     english = np.unique(corpus.english[plan])
     texts = np.concatenate([corpus.other[plan], english])
-    sources = np.concatenate([corpus.english[plan], english])
-    target_NH = english_bags([corpus.texts[index] for index in sources], base_tokenizer, table_TH)
+    sources = texts if config.target == "own" else np.concatenate([corpus.english[plan], english])
+    target_NH = base_bags([corpus.texts[index] for index in sources], base_tokenizer, table_TH)
     vocabulary = run.tokenizer.get_vocab()
     return solve_ridge(
         bag_matrix(run.tokens, texts, len(vocabulary)),

@@ -4,7 +4,8 @@ Shapes: N sentences, V new vocabulary, T the teacher's vocabulary, H hidden.
 
 A sentence, in whatever language, should have as mean input embedding what its English side has in the teacher:
 (A E)_n ~ y_n with A (N x V) the bag of new tokens of sentence n over its length, y_n the mean of the teacher's word
-embeddings over the English tokens. Ridge regression towards a prior E_0 (tokens that the teacher knows too):
+embeddings over the English tokens; or over the sentence's own, where the base reads its language. Ridge regression
+towards a prior E_0 (tokens that the teacher knows too):
 
     min_E  ||A E - Y||^2 + r w ||E - E_0||^2,   w the mean squared weight of a token in a sentence
 
@@ -27,7 +28,7 @@ from training.tokenizer import CLS, MASK, PAD, SEP, UNK, WORD_START
 from training.tokens import TokenStore
 
 TOKENIZE_CHUNK = 10_000
-MAX_TOKENS = 128  # of an English text
+MAX_TOKENS = 128  # of a text, as the teacher's tokenizer cuts it
 
 
 def bag_matrix(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) -> Tensor:
@@ -41,8 +42,8 @@ def bag_matrix(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) ->
     return _sparse_tensor(matrix)
 
 
-def english_bags(texts: list[str], tokenizer: PreTrainedTokenizerBase, teacher_table_TH: Tensor) -> Tensor:
-    """Y: the mean of the teacher's word embeddings over each English text, (N, H); a repeated text is read once."""
+def base_bags(texts: list[str], tokenizer: PreTrainedTokenizerBase, teacher_table_TH: Tensor) -> Tensor:
+    """Y: the mean of the teacher's word embeddings over each text, (N, H); a repeated text is read once."""
     rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     unique = list(rows)
     bags_UH = torch.zeros(len(unique), teacher_table_TH.shape[1])

@@ -96,7 +96,9 @@ def _base(config: RunConfig, *, unless_new: bool = False) -> Settings:
 
 
 def _lexical(config: RunConfig) -> Settings:
-    return asdict(config.lexical) if config.tokenizer.kind == "new" else {}
+    """The target counts where it is not the first that there was: a new option leaves finished runs valid."""
+    settings = asdict(config.lexical) if config.tokenizer.kind == "new" else {}
+    return {key: value for key, value in settings.items() if (key, value) != ("target", "english")}
 
 
 def _score_settings(config: RunConfig) -> Settings:
