@@ -2,6 +2,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -116,10 +117,11 @@ export) mkdir -p "$out"; touch "$out/manifest.json" ;;
 export.restore) mkdir "$out" && touch "$out/modules.json" ;;
 esac
 """
-FIRST, SECOND = "training default", "training further default/restored"
+NAMES = ["default", "further", "new-vocabulary", "once-more"]
+RUNS = ["training default", *(f"training {name} {before}/restored" for before, name in pairwise(NAMES))]
 
 
-def test_a_model_is_made_by_two_runs_and_each_result_only_when_what_it_is_of_is_newer(tmp_path: Path) -> None:
+def test_a_model_is_made_by_four_runs_and_each_result_only_when_what_it_is_of_is_newer(tmp_path: Path) -> None:
     out, calls = tmp_path / "out", tmp_path / "calls"
     python = tmp_path / "dev" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -135,18 +137,24 @@ def test_a_model_is_made_by_two_runs_and_each_result_only_when_what_it_is_of_is_
         make("model", f"DEV={os.path.relpath(tmp_path / 'dev', ROOT)}", f"OUT={out}")
         return [line.strip() for line in calls.read_text().splitlines()]
 
-    restored = "export.restore default/restored"
-    assert made() == [FIRST, "export default/artifact", restored, SECOND, "export artifact"]
-    checkpoints = [f"{run}/final/checkpoint/crosslet.json" for run in ("default", "further")]
-    os.utime(out / "default/artifact/manifest.json", (2000, 2000))
-    assert made(*checkpoints) == [FIRST, SECOND]
-    os.utime(out / checkpoints[1])
-    assert made("artifact/manifest.json") == [FIRST, SECOND, "export artifact"]
+    def between(run: str) -> list[str]:
+        return [f"export {run}/artifact", f"export.restore {run}/restored"]
+
+    assert made() == [line for name, run in zip(NAMES[:-1], RUNS, strict=False) for line in (run, *between(name))] + [
+        RUNS[-1],
+        "export artifact",
+    ]
+    checkpoints = [f"{name}/final/checkpoint/crosslet.json" for name in NAMES]
+    for name in NAMES[:-1]:
+        os.utime(out / name / "artifact/manifest.json", (2000, 2000))
+    assert made(*checkpoints) == RUNS
+    os.utime(out / checkpoints[-1])
+    assert made("artifact/manifest.json") == [*RUNS, "export artifact"]
     os.utime(out / checkpoints[0], (1500, 1500))
-    assert made("default/artifact/manifest.json", "default/restored/modules.json")[:3] == [
-        FIRST,
-        "export default/artifact",
-        restored,
+    assert made("default/artifact/manifest.json", "default/restored/modules.json")[:4] == [
+        RUNS[0],
+        *between("default"),
+        RUNS[1],
     ]
 
 
