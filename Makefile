@@ -52,7 +52,7 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
 	$(TRAIN) $(ARGS)
 
-model: $(DEV)/.installed  ## train the bundled model, in four runs, and export it, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
+model: $(DEV)/.installed  ## train the bundled model, in three runs, and export it, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
 	$(TRAIN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)/default"
 	$(call exported,$(OUT)/default,$(OUT)/default/artifact)
 	$(call restored,$(OUT)/default/artifact,$(OUT)/default/restored)
@@ -60,10 +60,7 @@ model: $(DEV)/.installed  ## train the bundled model, in four runs, and export i
 	$(call exported,$(OUT)/further,$(OUT)/further/artifact)
 	$(call restored,$(OUT)/further/artifact,$(OUT)/further/restored)
 	$(TRAIN) --config training/configs/new-vocabulary.yaml --base "$(OUT)/further/restored" --data "$(DATA)" --out "$(OUT)/new-vocabulary"
-	$(call exported,$(OUT)/new-vocabulary,$(OUT)/new-vocabulary/artifact)
-	$(call restored,$(OUT)/new-vocabulary/artifact,$(OUT)/new-vocabulary/restored)
-	$(TRAIN) --config training/configs/once-more.yaml --base "$(OUT)/new-vocabulary/restored" --data "$(DATA)" --out "$(OUT)/once-more"
-	$(call exported,$(OUT)/once-more,$(OUT)/artifact)
+	$(call exported,$(OUT)/new-vocabulary,$(OUT)/artifact)
 
 bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)

@@ -117,11 +117,11 @@ export) mkdir -p "$out"; touch "$out/manifest.json" ;;
 export.restore) mkdir "$out" && touch "$out/modules.json" ;;
 esac
 """
-NAMES = ["default", "further", "new-vocabulary", "once-more"]
+NAMES = ["default", "further", "new-vocabulary"]
 RUNS = ["training default", *(f"training {name} {before}/restored" for before, name in pairwise(NAMES))]
 
 
-def test_a_model_is_made_by_four_runs_and_each_result_only_when_what_it_is_of_is_newer(tmp_path: Path) -> None:
+def test_a_model_is_made_by_three_runs_and_each_result_only_when_what_it_is_of_is_newer(tmp_path: Path) -> None:
     out, calls = tmp_path / "out", tmp_path / "calls"
     python = tmp_path / "dev" / "bin" / "python"
     python.parent.mkdir(parents=True)
