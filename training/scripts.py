@@ -11,10 +11,10 @@ from __future__ import annotations
 
 _ARABIC_START = r"(?:^|(?<=[^\p{Arabic}\s])|\s)"  # of a word, or what an earlier cut has left of one
 
-# Words that begin with a letter that is otherwise "and", written onto the next word: what follows it in these. The most
-# frequent of those in the parallel text whose rest is rarer than they are.
+# Words that begin with a letter that is otherwise "and", written onto the next word: what follows it in these. From a
+# list of the parallel text's words whose rest is rarer than they are, completed by hand.
 _BEGIN_WITH_WAW = (
-    "اجب|اجه|ارد|اسع|اشنط|اصف|اصل|اضح|افد|افق|اقف|اقع|اقي|الد|باء|بائ|تير|ثائ|ثق|ثوق|ثيق|جب|جد(?!ي)|جه|جود|جوه|جيز|حد(?!ي)"
+    "اجب|اجه|ارد|اسع|اشنط|اصف|اصل|اضح|افد|افق|اقف|اقع|اقي|باء|بائ|تير|ثائ|ثق|ثوق|ثيق|جب|جد(?!ي)|جه|جود|جوه|جيز|حد(?!ي)"
     "|حش|حوش|حيد|خيم|داع|دود|راء|رائ|راث|رث|رد|رق|رود|ريد|زار|زراء|زن|زير|سائ|ساد|سط|سع|سوم|سيط|سيل|سيم|شاح|صف|صل|صول|ضح|ضع|ضوح"
     "|ضيع|طن|طيد|ظائف|ظف|ظيف|عاء|عدت|عدك|عود|فاء|فات|فاة|فد|فر|فق|فير(?!وس)|قائ|قاي|قت|قع|قف|قود|قوع|قوف|كال|كلاء|كيل|لائ|لاء|لاد"
     "|لاي|لد"

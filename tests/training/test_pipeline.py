@@ -66,6 +66,12 @@ def test_options_of_the_vocabulary_that_are_left_empty_leave_finished_runs_valid
     assert settings(weighed).keys() == before_there_were_any | {"language_weights"}
 
 
+def test_the_lexical_start_that_there_was_before_it_had_a_target_stays_valid() -> None:
+    _, settings = JOBS["start"]
+    assert "target" not in settings(config())
+    assert settings(config(lexical={"target": "own"}))["target"] == "own"
+
+
 def test_the_order_of_sources_of_glosses_makes_another_corpus_where_there_are_several() -> None:
     _, settings = JOBS["corpus"]
     glosses, more = {"glosses": {"glosses_of": ["news"]}}, {"more": {"glosses_of": ["news"]}}

@@ -63,9 +63,8 @@ class Translator:
         self._model = LanguageModel(right for _, right in sides)
         words = {word for sentence in sentences for word in words_of(sentence)}
         unknown = {word for word in words if has_sound(word) and not self._knows(word)}
-        names = names_in(sentences) & unknown
-        transliterator = Transliterator(self._table.links, names, unknown)
-        asked = unknown if transliterator.borrows else names
+        transliterator = Transliterator(self._table.links, unknown)
+        asked = unknown if transliterator.borrows else unknown & names_in(sentences)
         self._spellings = {word: transliterator.spellings(word, SPELLINGS) for word in sorted(asked)}
 
     def translate(self, sentence: str) -> str:

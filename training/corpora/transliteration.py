@@ -44,17 +44,16 @@ class Transliterator:
     """From English into the letters of one language; into none where those are Latin.
 
     Args: links: how often words, lower case, were linked to words of the language.
-          names: that will be asked for.
-          words: besides, where the language borrows many: `borrows`.
+          names: that may be asked for, or other words.
     """
 
-    def __init__(self, links: Mapping[WordPair, int], names: Iterable[str], words: Iterable[str] = ()) -> None:
+    def __init__(self, links: Mapping[WordPair, int], names: Iterable[str]) -> None:
         candidates = _candidates(links)
         alike = sounding_alike(candidates)
         self._has_learnt = len(alike) >= MIN_ALIKE
-        self.borrows = self._has_learnt and len(alike) >= MIN_BORROWED * len(candidates)
+        self.borrows = self._has_learnt and len(alike) >= MIN_BORROWED * len(candidates)  # any word, not names alone
         aligned = ((*pair, linked) for pair, linked in zip(alike, _letter_links(alike), strict=True))
-        wanted = {phrase for name in (*names, *(words if self.borrows else ())) for phrase in phrases_of(name)}
+        wanted = {phrase for name in names for phrase in phrases_of(name)}
         self._table = PhraseTable(aligned, wanted, weights=WEIGHTS)
         self._model = LanguageModel(dict.fromkeys(_letters(other) for _, other in links if _is_other(other)), ORDER)
 
