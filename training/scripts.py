@@ -12,7 +12,8 @@ from __future__ import annotations
 _ARABIC_START = r"(?:^|(?<=[^\p{Arabic}\s])|\s)"  # of a word, or what an earlier cut has left of one
 
 # Words that begin with a letter that is otherwise "and", written onto the next word: what follows it in these. From a
-# list of the parallel text's words whose rest is rarer than they are, completed by hand.
+# list of the parallel text's words whose rest is rarer than they are, completed by hand. What is cut by mistake is a
+# word in two parts, always the same.
 _BEGIN_WITH_WAW = (
     "اجب|اجه|ارد|اسع|اشنط|اصف|اصل|اضح|افد|افق|اقف|اقع|اقي|باء|بائ|تير|ثائ|ثق|ثوق|ثيق|جب|جد(?!ي)|جه|جود|جوه|جيز|حد(?!ي)"
     "|حش|حوش|حيد|خيم|داع|دود|راء|رائ|راث|رث|رد|رق|رود|ريد|زار|زراء|زن|زير|سائ|ساد|سط|سع|سوم|سيط|سيل|سيم|شاح|صف|صل|صول|ضح|ضع|ضوح"
@@ -20,11 +21,29 @@ _BEGIN_WITH_WAW = (
     "|لاي|لد"
 )
 
+# The same for "with" and "to", which have many more such words: of those that the text has more than once.
+_BEGIN_WITH_BA = (
+    "ا[ءئا]|ابا|ابل|احث|ادئ|ادل|اراس|ارح|ارد|ارز|ارع|ارك|اري|اسك|اشر|اطل(?!اق)|اطن|اطؤ|اقي|اقة|اكر|اكست|الغ|الك|اند"
+    "|اني|انكو|اهت(?!م)|اهظ|ايت|ايز|تيد|ثور|حث|حار|حير|حوث|حري|خار|خيل|داء|داي|دات|داوا|دلا|دلة|دلت|ديل|ديه|دين|ديع"
+    "|ذلت|ذور|ذير|ر(?!جل|غم|قم|ئيس|سال|سم|بط|فق|وح|وا|اس|اح|اي|اق|حل|عا|عب|فع|فاه|شف|غب|ؤي|جاء|كوب|يتشارد)|ستان|ستن"
+    "|سيط|سكو|سمة|سمت|شرة|شري|شرت|صري|صير|صمة|صمات|ضا|طا(?!ئر|قم|لب)|طل(?!ب|اق)|طولة|طولي|طولات|طن|طيء|طيئ|طيخ|طرس"
+    "|عثت|عدما|عدك|عده|عض|عيد|عير|عوض|غداد|غال|غيض|قا(?!ئد|ئم|عد|در|نون|لب)|قي(?!اد|اس|ام|م|ود)|قر(?!ار|ب|اء)|قع"
+    "|كاء|كتير|كين|كيت|كير|لا(?!عب|حق|شك)|لد|لغ(?!ة|ت)|لج|لو(?!ن|ح)|لي(?!ل)|لطج|لعوم|نا|نت(?!ائ|ي)|ند(?!م)|نط(?!اق)"
+    "|نغ|نفسج|نو(?!ع|ر)|ني(?!ل|وي)|نك|نزين|هائ|هجة|واب|ودك|وكي|وكر|ول(?!د)|ون|وم|ور(?!ق|ش)|وب|وت|وست|وسطن|وصل|وغ|وه"
+    "|ويض|وين|ي(?!وم)"
+)
+_BEGIN_WITH_LAM = (
+    "[ؤئ]|اتين|ائح|ائق|احظ|احق|ازم|ازل|اعب|اعق|افت|افند|اقي|امع|اجئ|باس|بست|بث|بنة|بنان|ثة|جنة|جوء|حظ|حم(?!اي|ل|ض)"
+    "|حوم|حقت|حن|دي|ذيذ|ست|سنا|صوص|طف(?!ل|و)|طيف|طخ|عب(?!ا[در]|ور)|غا(?!ل|ي)|غة|غت|غو|غز|فت(?!ر|ح)|فظ|فائف|فاف|فز"
+    "|قاء|قائ|قاح|قيت|قيح|قطة|كن|كمة|كمت|محة|مسة|معان|ندن|هجة|وح(?!د)|وائح|ون|وغ|وم|ور(?!د)|وي|وك|ولا|وف|يست|يسو"
+    "|يلة|يلت|يال|يبيا|يمون|ينكول|يتوان|يون"
+)
+
 # Cut first, one after the other, so that endings are found in what is left: "and"; the article and the particles before
-# it; the prefixes that make a verb's "he" and "she", whose rest the two share.
+# it, or "with" and "to" on a word without it; the prefixes that make a verb's "he" and "she", whose rest the two share.
 BEGINNINGS = [
     _ARABIC_START + rf"و(?!ال|{_BEGIN_WITH_WAW})(?=\p{{Arabic}}{{3}})",
-    _ARABIC_START + r"(?:[وف]?(?:[بك]?ال|لل))(?=\p{Arabic}{3})",
+    _ARABIC_START + rf"(?:[وف]?(?:[بك]?ال|لل)|ب(?!{_BEGIN_WITH_BA})|ل(?!{_BEGIN_WITH_LAM}))(?=\p{{Arabic}}{{3}})",
     _ARABIC_START + r"[يت](?=\p{Arabic}{3})",
 ]
 

@@ -134,6 +134,10 @@ def test_an_arabic_noun_has_the_same_pieces_with_and_without_its_article(joined_
         ("وامرأة والمعلم", ["و", "امرا", "ة", "وال", "معلم"]),  # and a woman, and the teacher
         ("ووصلت وجدت وحديقة", ["و", "وصلت", "وجدت", "و", "حديق", "ة"]),  # no "and" begins "arrived" and "found"
         ("وفيروس وفيرة", ["و", "فيروس", "وفير", "ة"]),  # and a virus; plenty
+        ("بسكين وبقطعة لكلب", ["ب", "سكين", "و", "ب", "قطع", "ة", "ل", "كلب"]),  # with a knife, and a piece, to a dog
+        ("بتقرير ليقطع", ["ب", "ت", "قرير", "ل", "ي", "قطع"]),  # by a report, to cut
+        ("برتقال بيضاء لعبة", ["برتقال", "بيضاء", "لعب", "ة"]),  # orange, white, game: the letter is their own
+        ("البرد اللغة لون", ["ال", "برد", "ال", "لغة", "لون"]),  # no particle follows an article; too short
         ("تقطع ويقطعون", ["ت", "قطع", "و", "ي", "قطع", "ون"]),  # she cuts, and they cut
         ("التقرير يد", ["ال", "ت", "قرير", "يد"]),  # what looks like a verb; too short to be one
         ("كلبان امرأتان", ["كلب", "ان", "امرا", "تان"]),  # two dogs, two women
