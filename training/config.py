@@ -172,6 +172,10 @@ def check(config: RunConfig, *, where: str) -> None:
     _check_above_0("lexical.ridge", config.lexical.ridge, where=where)
     if config.contrastive.word_weight is not None:
         _check_above_0("contrastive.word_weight", config.contrastive.word_weight, where=where)
+    if config.contrastive.word_share is not None:
+        _check_share(f"{where}: contrastive.word_share", config.contrastive.word_share)
+        if config.contrastive.word_weight is None:
+            raise ConfigError(f"{where}: contrastive.word_share needs contrastive.word_weight")
     for name in config.stages:
         _check_stage(name, config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
 
@@ -179,6 +183,11 @@ def check(config: RunConfig, *, where: str) -> None:
 def _check_above_0(key: str, value: float, *, where: str) -> None:
     if not 0 < value < math.inf:  # YAML knows .nan and .inf
         raise ConfigError(f"{where}: {key} is {value}; it must be above 0")
+
+
+def _check_share(key: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise ConfigError(f"{key} is {value}; it must be above 0 and at most 1")
 
 
 def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
@@ -224,8 +233,8 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
         raise ConfigError(f"{where} has average_cycles and patience; one of them says which weights are kept")
     if stage.epochs is not None and stage.epochs <= 0:
         raise ConfigError(f"{where}.epochs is {stage.epochs}; it must be above 0")
-    if stage.source_share is not None and not 0 < stage.source_share <= 1:
-        raise ConfigError(f"{where}.source_share is {stage.source_share}; it must be above 0 and at most 1")
+    if stage.source_share is not None:
+        _check_share(f"{where}.source_share", stage.source_share)
     if stage.round_words and word_width is not None and word_width % BLOCK_SIZE:
         raise ConfigError(
             f"{where}.round_words needs a student.bottleneck_size that is a multiple of {BLOCK_SIZE}, not {word_width}"

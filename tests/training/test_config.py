@@ -104,6 +104,11 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ),
         ({"assistant": {"pairs": 10, "max_length": 129}}, "assistant.max_length is 129; student.max_length allows 128"),
         ({"contrastive": {"pairs": 10, "word_weight": 0.0}}, "contrastive.word_weight is 0.0; it must be above 0"),
+        (
+            {"contrastive": {"pairs": 10, "word_weight": 1.0, "word_share": 1.5}},
+            "contrastive.word_share is 1.5; it must be above 0 and at most 1",
+        ),
+        ({"contrastive": {"pairs": 10, "word_share": 0.5}}, "contrastive.word_share needs contrastive.word_weight"),
         ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
     ],
 )

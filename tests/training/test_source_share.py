@@ -9,7 +9,7 @@ from training.losses import cosine_matrix, embedding_mse
 from training.stages.assistant import assistant_objective
 from training.stages.config import ContrastiveConfig
 from training.stages.contrastive import contrastive_objective
-from training.stages.pairs import PairEncoder, TeacherLabels
+from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 
 BATCH = np.arange(8)
 
@@ -55,8 +55,8 @@ def test_the_same_batch_teaches_the_same_english_sides(parts) -> None:
 def test_contrast_of_a_share_is_the_whole_ones_rows_of_what_is_taught(parts, objective: str) -> None:
     model, teacher, pairs = parts
     part = ContrastiveConfig(pairs=1, objective=objective, source_share=0.5)
-    taught_S = pairs.taught_sources(BATCH, 0.5)
-    assert sorted(taught_S.tolist()) != sorted(pairs.taught_sources(BATCH + 8, 0.5).tolist())
+    taught_S = drawn_rows(BATCH, 0.5)
+    assert sorted(taught_S.tolist()) != sorted(drawn_rows(BATCH + 8, 0.5).tolist())
     source_BD, target_BD = pairs.encode(model, BATCH)
     label_BB = cosine_matrix(pairs.labels(teacher, BATCH), pairs.labels(teacher, BATCH))[taught_S]
     score_BB = cosine_matrix(source_BD, target_BD)[taught_S]

@@ -17,7 +17,7 @@ from training.losses import word_alignment
 from training.model import mean_pool
 from training.stages.config import ContrastiveConfig
 from training.stages.contrastive import contrastive_objective
-from training.stages.pairs import PairEncoder, TeacherLabels
+from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 from training.stages.words import check_word_teacher, token_limit
 
 BATCH = np.array([3, 0, 7, 11, 12, 30, 2])
@@ -107,6 +107,23 @@ def test_stage_4_adds_it_by_its_weight(parts) -> None:
     assert all(once[name].item() == without[name].item() for name in without)
     assert twice["words"].item() == pytest.approx(2 * once["words"].item())
     assert once["words"].item() > 0
+
+
+def test_a_share_of_the_pairs_stands_for_all(parts) -> None:
+    student, pairs, words = parts
+    labels = TeacherLabels(np.eye(40, 16, dtype=np.float32), np.arange(40))
+    whole, part = (
+        contrastive_objective(student, labels, pairs, ContrastiveConfig(pairs=1, word_share=share), words)
+        for share in (None, 0.25)
+    )
+    generator = np.random.default_rng(1)
+    batches = [generator.permutation(40)[:8] for _ in range(200)]
+    with torch.no_grad():
+        torch.testing.assert_close(
+            part.losses(BATCH)["words"], by_hand(student, pairs, words, BATCH[drawn_rows(BATCH, 0.25)])
+        )
+        means = [np.mean([one.losses(batch)["words"].item() for batch in batches]) for one in (whole, part)]
+    assert means[1] == pytest.approx(means[0], rel=0.1)
 
 
 def test_the_length_of_a_words_embedding_does_not_matter() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from training.loop import Objective
 from training.losses import embedding_mse
 from training.sentence import SentenceEncoder
-from training.stages.pairs import PairEncoder, TeacherLabels
+from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 
 
 def assistant_objective(
@@ -22,7 +22,7 @@ def assistant_objective(
     """
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
-        label_BD, taught_S = pairs.labels(teacher, batch_B), pairs.taught_sources(batch_B, source_share)
+        label_BD, taught_S = pairs.labels(teacher, batch_B), drawn_rows(batch_B, source_share)
         source_SD, target_BD = pairs.encode(assistant, batch_B, sources_S=batch_B[taught_S])
         return {"source": embedding_mse(source_SD, label_BD[taught_S]), "target": embedding_mse(target_BD, label_BD)}
 

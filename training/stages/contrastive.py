@@ -10,7 +10,7 @@ from training.loop import Objective
 from training.losses import bool_contrastive, cross_entropy_contrastive, embedding_mse, multilingual_contrastive
 from training.sentence import SentenceEncoder
 from training.stages.config import ContrastiveConfig
-from training.stages.pairs import PairEncoder, TeacherLabels
+from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 from training.stages.words import WordTeacher
 
 
@@ -36,7 +36,7 @@ def contrastive_objective(
         return cross_entropy_contrastive(label_BD, source_SD, target_BD, rows_S, temperature=config.temperature)
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
-        label_BD, taught_S = pairs.labels(teacher, batch_B), pairs.taught_sources(batch_B, config.source_share)
+        label_BD, taught_S = pairs.labels(teacher, batch_B), drawn_rows(batch_B, config.source_share)
         source_SD, target_BD, tokens = pairs.encode_tokens(student, batch_B, sources_S=batch_B[taught_S])
         parts = {
             "source": embedding_mse(source_SD, label_BD[taught_S]),
@@ -45,7 +45,7 @@ def contrastive_objective(
         if config.objective != "none":
             parts["contrastive"] = config.mcl_weight * contrast(label_BD, source_SD, target_BD, taught_S)
         if words is not None:
-            parts["words"] = words.loss(student, batch_B, tokens)
+            parts["words"] = words.loss(student, batch_B[drawn_rows(batch_B, config.word_share)], tokens)
         return parts
 
     return Objective(student, losses)

@@ -100,13 +100,6 @@ class PairEncoder:
         """Tokens of the longer side of each pair."""
         return np.maximum(self._lengths(self.corpus.english[pairs_B]), self._lengths(self.corpus.other[pairs_B]))
 
-    def taught_sources(self, pairs_B: NDArray[np.int64], share: float | None) -> NDArray[np.int64]:
-        """Which of a batch's English sides are taught, (S,): all, or a share drawn anew for each batch."""
-        if share is None:
-            return np.arange(len(pairs_B))
-        drawn = np.random.default_rng(pairs_B).permutation(len(pairs_B))
-        return drawn[: max(1, round(share * len(pairs_B)))]
-
     def labels(self, teacher: TeacherLabels, pairs_B: NDArray[np.int64]) -> Tensor:
         """h_T(s) of each pair: (B, D)."""
         rows_B = teacher.row_of_text[self.corpus.english[pairs_B]]
@@ -130,6 +123,14 @@ class PairEncoder:
             embeddings.append(model.pooled(hidden_BLH, mask_BL))
             groups.append(hidden_BLH)
         return torch.cat(embeddings), groups
+
+
+def drawn_rows(pairs_B: NDArray[np.int64], share: float | None) -> NDArray[np.int64]:
+    """Which pairs of a batch something is taught of, (S,): all, or a share, at least one, drawn anew for each batch."""
+    if share is None:
+        return np.arange(len(pairs_B))
+    drawn = np.random.default_rng(pairs_B).permutation(len(pairs_B))
+    return drawn[: max(1, round(share * len(pairs_B)))]
 
 
 def groups_of(texts: NDArray[Any], device: torch.device) -> list[NDArray[Any]]:

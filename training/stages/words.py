@@ -49,6 +49,8 @@ class WordTeacher:
         """Squared distance of linked words' embeddings, mean over a pair's links, then over the batch; weighed.
 
         A pair without links counts as 0. Of several processes each adds the pairs whose other side it encoded.
+
+        Args: pairs_B: of a batch, or some of it.  tokens: of the whole batch.
         """
         first_B = tokens.first_rows(self.corpus.other[pairs_B])
         own_B = np.flatnonzero(first_B >= 0)
