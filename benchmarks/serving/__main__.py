@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results_path = options.folder / RESULTS_FILE
     if not options.report:
         measure(options, results_path)
-    run = read_results(results_path)
+    run = read_results(results_path).without_busy_rounds()
     write_report(run, options.out)
     return say_verdicts(run)
 
