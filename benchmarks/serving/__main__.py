@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.serving.criteria import Criterion, judge
 from benchmarks.serving.peers import BUNDLED, PEERS, ROOT, Peer
 from benchmarks.serving.process import PeerFailed, end_in_order, running
+from benchmarks.serving.quiet import quiet_rounds
 from benchmarks.serving.report import write_report
 from benchmarks.serving.results import Failure, Result, Run, read_results, save_results
 from benchmarks.serving.rounds import WARM_UP_SHARE, Plan, cores_for, measure_floor, measure_peer
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results_path = options.folder / RESULTS_FILE
     if not options.report:
         measure(options, results_path)
-    run = read_results(results_path).without_busy_rounds()
+    run = quiet_rounds(read_results(results_path))
     write_report(run, options.out)
     return say_verdicts(run)
 

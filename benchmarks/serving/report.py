@@ -10,7 +10,8 @@ from benchmarks.serving.chart import draw_chart
 from benchmarks.serving.criteria import Criterion, floor_shares, judge
 from benchmarks.serving.loads import LOADS, Load
 from benchmarks.serving.peers import OURS, OURS_BUNDLED, PEERS
-from benchmarks.serving.results import BUSY_SHARE, Agreement, LoadResult, ProcessResult, Run
+from benchmarks.serving.quiet import BUSY_SHARE
+from benchmarks.serving.results import Agreement, LoadResult, ProcessResult, Run
 from benchmarks.serving.stats import median, ratio
 
 PAGE, CHART = Path("benchmarks.md"), Path("benchmarks/serving.svg")

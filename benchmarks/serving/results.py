@@ -13,7 +13,6 @@ from benchmarks.serving.loads import Load
 from benchmarks.serving.stats import median
 
 MIB = 2**20
-BUSY_SHARE = 0.05  # of the servers' cores
 
 
 @dataclass(frozen=True)
@@ -164,25 +163,6 @@ class Run:
     def is_whole(self) -> bool:
         """Whether everything was measured, and every request answered."""
         return bool(self.loads) and not self.failures and all(one.is_whole for one in self.loads)
-
-    def without_busy_rounds(self) -> Run:
-        """Without rounds in which other work took over BUSY_SHARE; as it is where a core count has no other round."""
-        busy = {(one.cores, one.round): 0.0 for one in self.loads}
-        for one in self.loads:
-            busy[one.cores, one.round] = max(busy[one.cores, one.round], one.other_share)
-        left_out = {place: share for place, share in sorted(busy.items()) if share > BUSY_SHARE}
-        if not left_out or {cores for cores, _ in busy.keys() - left_out.keys()} != {cores for cores, _ in busy}:
-            return self
-        sentences = [
-            f"round {round_ + 1} on {cores} cores, of which other work took up to {share:.0%}"
-            for (cores, round_), share in left_out.items()
-        ]
-        kept = (
-            one
-            for one in self.results
-            if not isinstance(one, LoadResult | ProcessResult | FloorResult) or (one.cores, one.round) not in left_out
-        )
-        return Run({**self.setting, "Left out": "; ".join(sentences)}, tuple(kept))
 
     @property
     def failures(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from benchmarks.serving.peers import OURS, PEERS
 from benchmarks.serving.report import measured_peers, page, write_report
 from benchmarks.serving.results import Failure, LoadResult, ProcessResult, Run, read_results, save_results
 from benchmarks.serving.rounds import Usage, load_result, prebuilt
-from tests.benchmarks.results import floor_results, load_results, whole_run
+from tests.benchmarks.results import load_results, whole_run
 
 
 def test_the_page_has_every_peer_in_every_table_and_all_rows_have_their_columns() -> None:
@@ -33,21 +33,6 @@ def test_figures_of_a_busy_machine_are_marked() -> None:
     assert "busy with other work" not in page(whole_run())
     results = [replace(one, other_share=0.4) if isinstance(one, LoadResult) else one for one in whole_run().results]
     assert "busy with other work, up to 40% of them" in page(Run({}, tuple(results)))
-
-
-def test_a_round_beside_other_work_is_left_out_where_its_core_count_has_another() -> None:
-    quiet = load_results("plain", 10.0, cores=2, round_=1) + load_results("plain", 20.0, cores=1)
-    first, *others = load_results("plain", 90.0, cores=2)
-    assert isinstance(first, LoadResult)
-    busy = [replace(first, other_share=0.52), *others, *floor_results("minilm-int8", 1.0, cores=2)]
-    run = Run({"Machine": "a test"}, (*busy, *quiet, Failure("fastembed", "ended with 1")))
-    kept = run.without_busy_rounds()
-    assert kept.loads == quiet
-    assert kept.failures == run.failures
-    assert "- Left out: round 1 on 2 cores, of which other work took up to 52%\n" in page(kept)
-    alone = Run({}, (*busy, *quiet[len(LOADS) :]))
-    assert alone.without_busy_rounds() == alone
-    assert whole_run().without_busy_rounds() == whole_run()
 
 
 def test_requests_that_failed_are_counted_on_the_page() -> None:

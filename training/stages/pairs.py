@@ -126,7 +126,10 @@ class PairEncoder:
 
 
 def drawn_rows(pairs_B: NDArray[np.int64], share: float | None) -> NDArray[np.int64]:
-    """Which pairs of a batch something is taught of, (S,): all, or a share, at least one, drawn anew for each batch."""
+    """Which pairs of a batch something is taught of, (S,): all, or a share, at least one, drawn anew for each batch.
+
+    The same batch and share give the same rows, whatever is taught.
+    """
     if share is None:
         return np.arange(len(pairs_B))
     drawn = np.random.default_rng(pairs_B).permutation(len(pairs_B))
