@@ -8,6 +8,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES = 64 * 1024  # a URL and headers; what the system gives at once, 256 KiB at most, is read all the same
+MAX_WAITING_REQUESTS = 256  # sent on one connection before the answers to those before them
 HEAD_TIMEOUT_S = 30.0  # until the first request, or the end of a head that has begun
 REST_TIMEOUT_S = 30.0  # until the end of a body whose request is answered already: it is refused, and thrown away
 READ_TIMEOUT_S = 60.0  # for a client to read of its answers, as the system tells: a megabyte or so at a time
@@ -21,8 +22,9 @@ REFUSAL_BYTES = len('{"error":"","error_type":"Validation"}')
 class Connection(HttpToolsProtocol):
     """Ends a connection that keeps the service waiting where what bounds bodies and requests does not see it.
 
-    That is one whose head is too long or does not come, whose refused body does not end, or whose client does not read:
-    answers that nobody reads would stay in memory.
+    That is one whose head is too long or does not come, whose refused body does not end, that has ever more to say
+    around its chunks or sends ever more requests before it has answers, or whose client does not read: answers that
+    nobody reads would stay in memory. Trailers, headers behind a body in chunks, are thrown away.
 
     A request that asks for another protocol is answered in this one (RFC 9110, section 7.8), as Java's client expects,
     which asks for HTTP/2. The parser stops at such a head, so another one goes on with the body.
@@ -48,21 +50,38 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass it to the parser, and count what belongs to a head that is not whole."""
+        """Pass it to the parser, and count what belongs to a head that is not whole, or to no body."""
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._is_in_head and not self.transport.is_closing():
-            if self._head_bytes > MAX_HEAD_BYTES:
+        if self.transport.is_closing():
+            return
+        if self._head_bytes > MAX_HEAD_BYTES:
+            if self._is_in_head:
                 sentence = b"the URL and the headers have more than %d bytes" % MAX_HEAD_BYTES
                 self._refuse(b"431 Request Header Fields Too Large", sentence)
-            elif self._patience is None and self._head_bytes:
-                self._wait(HEAD_TIMEOUT_S)
+            else:  # trailers, or what a chunk's size may have behind it: its request may be answered already
+                self.transport.close()
+        elif self._is_in_head and self._patience is None and self._head_bytes:
+            self._wait(HEAD_TIMEOUT_S)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One of a head; or a trailer."""
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """A request begins."""
+        if len(self.pipeline) >= MAX_WAITING_REQUESTS:
+            self.transport.abort()
+            raise OverflowError  # stops the parser
         self._is_in_head = False
         self._stop_waiting()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """What bodies may have is bounded elsewhere."""
+        self._head_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Whatever comes next is another head, or the body after one at which the parser stopped."""
@@ -94,7 +113,8 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What came is no HTTP."""
-        self._refuse(b"400 Bad Request", b"what came is not an HTTP/1.1 request")
+        if not self.transport.is_closing():
+            self._refuse(b"400 Bad Request", b"what came is not an HTTP/1.1 request")
 
     def _refuse(self, status: bytes, sentence: bytes) -> None:
         self.transport.write(REFUSAL % (status, REFUSAL_BYTES + len(sentence), sentence))

@@ -7,7 +7,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import connection
-from service.connection import MAX_HEAD_BYTES
+from service.connection import MAX_HEAD_BYTES, MAX_WAITING_REQUESTS
 from tests.service.connections import MUCH_BYTES, much, serving
 
 
@@ -61,6 +61,48 @@ def test_what_is_no_http_is_refused_in_json(parts: list[bytes]) -> None:
 def test_a_head_that_does_not_come_ends_the_connection(parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 1.0)
     assert asyncio.run(answers(*parts, pause_s=0.05)).count(b"HTTP/1.1 ") == (len(parts) == 2)
+
+
+CHUNKED = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [(b"0\r\n", b"a: b\r\n"), (b"0\r\na: ", b"b"), (b"1;", b"x")],
+    ids=["trailers", "a trailer", "behind a chunk's size"],
+)
+def test_what_stands_around_chunks_without_an_end_ends_the_connection(begin: bytes, more: bytes) -> None:
+    parts = [more * (10_000 // len(more))] * (MAX_HEAD_BYTES // 10_000 + 2)
+    assert asyncio.run(answers(CHUNKED + begin, *parts, pause_s=0.005)) == b""
+
+
+def test_a_large_body_in_small_chunks_is_taken() -> None:
+    said = asyncio.run(answers(*[CHUNKED, *[b"1\r\na\r\n" * 5000] * 20, b"0\r\n\r\n"], pause_s=0.005))
+    assert said.endswith(b"\r\n\r\n" + b"a" * 100_001)
+
+
+def test_a_trailer_is_no_header() -> None:
+    async def names(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive()).get("more_body", False):
+            pass
+        given = b" ".join(name for name, _ in scope["headers"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(given))]})
+        await send({"type": "http.response.body", "body": given})
+
+    plain = b"GET / HTTP/1.1\r\nhost: b\r\n\r\n"
+    said = asyncio.run(answers(CHUNKED + b"0\r\nauthorization: c\r\n\r\n" + plain, app=names))
+    bodies = [answer.partition(b"\r\n\r\n")[2] for answer in said.split(b"HTTP/1.1 ")[1:]]
+    assert bodies == [b"transfer-encoding", b"host"]
+
+
+@pytest.mark.parametrize("too_many", [0, 1])
+def test_requests_that_wait_on_one_connection_are_bounded(too_many: int) -> None:
+    requests = b"GET / HTTP/1.1\r\n\r\n" * (1 + MAX_WAITING_REQUESTS + too_many)
+    try:
+        said = asyncio.run(answers(requests))
+    except ConnectionResetError:
+        said = b""
+    assert said.count(b" 200 OK") == (0 if too_many else 1 + MAX_WAITING_REQUESTS)
 
 
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\nUpgrade: h2c\r\n"
