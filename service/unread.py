@@ -4,7 +4,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import error_response
 from service.errors import Overloaded
-from service.headers import header
 
 LARGE_BYTES = 64 * 1024  # of an answer; as much of one the server keeps without waiting for the client
 RETRY_AFTER_S = 1  # who reads does so in less
@@ -14,8 +13,9 @@ THE_END: Message = {"type": "http.response.body"}  # the server takes it when th
 class AnswerLimit:
     """Counts each large answer until its client has read it; one that would go over `max_unread_bytes` is refused.
 
-    By itself the server takes an answer whole and calls the request done, so clients that ask and do not read would
-    fill the memory. Small answers, those of all writes among them, are sent whatever waits; so is a large one alone.
+    By itself the server takes an answer that is whole and calls the request done, so clients that ask and do not read
+    would fill the memory. Small answers, those of all writes among them, are sent whatever waits, as files are, which
+    are given as they are read; so is a large one alone.
     """
 
     def __init__(self, app: ASGIApp, *, max_unread_bytes: int) -> None:
@@ -29,23 +29,26 @@ class AnswerLimit:
             await self._app(scope, receive, send)
             return
         counted_bytes = 0
-        is_refused = False
+        begin: Message | None = None
 
         async def counted_send(message: Message) -> None:
-            nonlocal counted_bytes, is_refused
+            nonlocal counted_bytes, begin
             if message["type"] == "http.response.start":
+                begin = message  # whether the answer is whole, its body tells
+                return
+            if begin is not None:
                 size_bytes = _large_bytes(message)
                 together_bytes = self._unread_bytes + size_bytes
-                is_refused = together_bytes > max(size_bytes, self._max_unread_bytes) and size_bytes > 0
-                if is_refused:
+                if together_bytes > max(size_bytes, self._max_unread_bytes) and size_bytes:
                     await error_response(scope["path"], self._overloaded(size_bytes))(scope, receive, send)
                     return
                 counted_bytes, self._unread_bytes = size_bytes, together_bytes
-            elif counted_bytes and not message.get("more_body", False):
+                await send(begin)
+                begin = None
+            if counted_bytes:
                 await send({**message, "more_body": True})
                 message = THE_END
-            if not is_refused:
-                await send(message)
+            await send(message)
 
         try:
             await self._app(scope, receive, counted_send)
@@ -60,7 +63,7 @@ class AnswerLimit:
         )
 
 
-def _large_bytes(start: Message) -> int:
-    """The length that a large answer's head tells; 0: it is small, or tells none and is made as it is read."""
-    size_bytes = int(header(start, b"content-length") or 0)
+def _large_bytes(body: Message) -> int:
+    """The length of a large answer that is whole in its first part; 0: it is small, or a file, given as it is read."""
+    size_bytes = 0 if body.get("more_body", False) else len(body.get("body", b""))
     return size_bytes if size_bytes > LARGE_BYTES else 0

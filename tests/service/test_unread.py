@@ -89,9 +89,30 @@ def test_an_answer_alone_is_sent_however_large_and_the_connection_goes_on() -> N
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
+def test_a_file_that_is_given_as_it_is_read_keeps_no_answer_back() -> None:
+    async def file(scope: Scope, receive: Receive, send: Send) -> None:
+        size = b"%d" % (64 * LARGE_BYTES)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", size)]})
+        for left in range(63, -1, -1):
+            await send({"type": "http.response.body", "body": bytes(LARGE_BYTES), "more_body": left > 0})
+
+    async def by_kind(scope: Scope, receive: Receive, send: Send) -> None:
+        await (file if scope["path"] == "/file" else by_path)(scope, receive, send)
+
+    async def scenario() -> None:
+        limit = AnswerLimit(by_kind, max_unread_bytes=2 * LARGE_BYTES)
+        async with serving(limit) as address, asking(address, "/file") as unread:
+            await unread.reader.readexactly(1)
+            assert await status(address, "/large") == 200
+            assert len((await unread.answer())[1]) == 64 * LARGE_BYTES
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 def test_what_an_application_fails_to_send_is_not_counted_for_ever() -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000000")]})
+        await send({"type": "http.response.body", "body": bytes(1_000_000)})
         raise ZeroDivisionError
 
     async def scenario() -> None:
