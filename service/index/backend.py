@@ -42,8 +42,11 @@ class DocumentIndex(Protocol):
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents by id; gives how many there were."""
 
-    def delete_matching(self, filter_: Mapping[str, object]) -> int:
-        """Remove the documents that a filter selects; gives how many there were."""
+    def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
+        """Remove the documents that a filter selects; gives how many there were.
+
+        filter_s: how long the filter may be looked up here; None: as long as it takes.
+        """
 
     def get(self, id_: str) -> StoredDocument | None:
         """One document by its id."""

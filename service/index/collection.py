@@ -19,7 +19,7 @@ from service.index.documents import Document, DocumentStore, Page, StoredDocumen
 from service.index.filters import to_condition
 from service.index.keeper import IndexKeeper
 from service.index.locks import ReadWriteLock
-from service.index.reads import EVERYTHING, Match, Reads, Shown
+from service.index.reads import EVERYTHING, FilterTime, Match, Reads, Shown
 from service.index.transaction import Transaction
 
 RETRY_S = 0.0005  # until a reader looks again whether the index has the last change
@@ -113,15 +113,17 @@ class Collection:
         with self._writing, self._store.transaction() as transaction:
             return self._delete(transaction, transaction.rows_of(ids))
 
-    def delete_matching(self, filter_: Mapping[str, object]) -> int:
+    def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
         """Remove the documents that a filter selects; gives how many there were.
 
-        Raises: InvalidInput: the filter is empty or malformed.
+        filter_s: how long the filter may be looked up; None: as long as it takes.
+        Raises: InvalidInput: the filter is empty or malformed, or its look-up takes too long.
         """
         condition = to_condition(filter_)
-        with self._writing, self._store.transaction() as transaction:
-            # Read outside the transaction's own connection: safe, for no other writer runs.
-            return self._delete(transaction, self._store.matching(condition).tolist())
+        with self._writing:  # no other writer comes between the look-up and the removal
+            rows = FilterTime(filter_s).matching(self._store, condition).tolist()
+            with self._store.transaction() as transaction:
+                return self._delete(transaction, rows)
 
     def get(self, id_: str) -> StoredDocument | None:
         """One document by its id."""
@@ -209,7 +211,7 @@ class Collection:
         for start in range(0, len(rows), CHUNK_ROWS):
             found, vectors_ND = self._store.vectors_of(rows[start : start + CHUNK_ROWS])
             known += found
-            scores.append(vectors_ND @ vector_D)
+            scores.append(np.einsum("nd,d->n", vectors_ND, vector_D))  # `@`: a row's bits depend on the others
         return known, np.concatenate(scores)
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:

@@ -199,14 +199,15 @@ class DocumentStore:
         query = f"SELECT row FROM documents WHERE {condition.sql} ORDER BY row"  # noqa: S608 - built from constants
         self._reader().set_progress_handler(lambda: time.monotonic() > until, STEPS_A_LOOK)
         try:
-            found = self._all(query, condition.values)
+            with undamaged(self._path):
+                found = self._reader().execute(query, condition.values)
+                return np.fromiter((row for (row,) in found), np.int64)
         except sqlite3.OperationalError as exc:
             if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
             raise TimeoutError from exc
         finally:
             self._reader().set_progress_handler(None, 0)
-        return np.fromiter((row for (row,) in found), np.int64, len(found))
 
     def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
         """Every row with its vector, in batches; only those that changed after a revision, if one is given."""

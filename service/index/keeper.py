@@ -1,6 +1,7 @@
 """Decides which index a document store has, and keeps it on disk. Knows both; knows no locks and no threads."""
 
 import logging
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +52,9 @@ class IndexKeeper:
 
     def load(self) -> VectorIndex:
         """The index to start with, in step with the store; nothing else may be writing it."""
-        count = self._store.count()
-        if count > self._exact_rows // 2 and (found := self._load_snapshot()):
-            return found
-        if count > self._exact_rows:
-            return self.build(lambda: False).index
-        return self._flat()
+        if self._store.count() <= self._exact_rows:
+            return self._flat()
+        return self._load_snapshot() or self.build(lambda: False).index
 
     def load_exact(self) -> VectorIndex:
         """Every vector as it is; for a reader beside the service, which must not write snapshots."""
@@ -125,7 +123,7 @@ class IndexKeeper:
             path = self._snapshots.write(
                 index.write, revision=revision, facts=index.facts, remember=self._store.remember_snapshot
             )
-        except (OSError, StorageFull) as exc:
+        except (OSError, StorageFull, sqlite3.Error) as exc:
             logger.warning("index snapshot not written", extra={"reason": getattr(exc, "strerror", None) or str(exc)})
             self._unsaved_at_failure = self._unsaved
             return None

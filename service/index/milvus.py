@@ -82,8 +82,8 @@ class MilvusIndex:
         """Remove documents by id; gives how many there were."""
         return self._delete([row["id"] for row in self._rows_of(ids, ["id"])])
 
-    def delete_matching(self, filter_: Mapping[str, object]) -> int:
-        """Remove the documents that a filter selects; gives how many there were.
+    def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
+        """Remove the documents that a filter selects; gives how many there were. Milvus has a limit of its own.
 
         Raises: InvalidInput: the filter is empty or malformed.
         """

@@ -55,6 +55,27 @@ class Shown:
 EVERYTHING = Shown()
 
 
+class FilterTime:
+    """How long all look-ups of a request's filter may take, from now on; None: as long as they do."""
+
+    def __init__(self, filter_s: float | None) -> None:
+        self._filter_s = filter_s
+        self._until = math.inf if filter_s is None else time.monotonic() + filter_s
+
+    def matching(self, store: DocumentStore, condition: Condition) -> Rows:
+        """The rows that a filter selects, in ascending order.
+
+        Raises: InvalidInput: that takes too long.
+        """
+        try:
+            return store.matching(condition, until=self._until)
+        except TimeoutError as exc:
+            raise InvalidInput(
+                f"the filter takes longer than {self._filter_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer or "
+                "narrower ranges, or 'in' with their values"
+            ) from exc
+
+
 class Reads:
     """What the searches of one request read of the store: each thing once, as long as nothing changes."""
 
@@ -66,7 +87,7 @@ class Reads:
         self._selected: Rows | None = None
         self._documents: dict[int, StoredDocument] = {}
         self._chars = 0
-        self._until = math.inf if shown.filter_s is None else time.monotonic() + shown.filter_s
+        self._time = FilterTime(shown.filter_s)
 
     def selected(self, revision: int) -> Rows | None:
         """The rows that the filter selects, if there is one. revision: of the snapshot that this thread has open.
@@ -75,17 +96,8 @@ class Reads:
         """
         if self._revision != revision:
             self._revision, self._documents = revision, {}
-            self._selected = None if self._condition is None else self._matching(self._condition)
+            self._selected = None if self._condition is None else self._time.matching(self._store, self._condition)
         return self._selected
-
-    def _matching(self, condition: Condition) -> Rows:
-        try:
-            return self._store.matching(condition, until=self._until)
-        except TimeoutError as exc:
-            raise InvalidInput(
-                f"the filter takes longer than {self._shown.filter_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer or "
-                "narrower ranges, or 'in' with their values"
-            ) from exc
 
     def matches(self, best: Sequence[tuple[float, int]]) -> list[Match]:
         """What is wanted of scores and rows, with their documents, in the snapshot of `selected`.

@@ -1,8 +1,9 @@
 """PUT, GET and DELETE of documents. Knows the routes; the collection keeps them."""
 
 from typing import Annotated
+from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from service.answers import dump_json, dumped_response, json_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
@@ -68,7 +69,8 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
     if body.ids is not None:
         deleted = await runtime.write(runtime.collection.delete, body.ids)
     else:
-        deleted = await runtime.write(runtime.collection.delete_matching, body.filter or {})
+        delete, limit_s = runtime.collection.delete_matching, runtime.settings.request_timeout_s
+        deleted = await runtime.write(delete, body.filter or {}, filter_s=limit_s)
     return json_response({"deleted": deleted})
 
 
@@ -79,9 +81,9 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
     responses=answers(401, 404, 429, 503),
     summary="Read a document",
 )
-async def get_document(document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
+async def get_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """One document by its id."""
-    document = await runtime.read(runtime.collection.get, _storable_id(document_id))
+    document = await runtime.read(runtime.collection.get, _id_in(request))
     if document is None:
         raise NotFound("no document has this id")
     return json_response(_shown(document))
@@ -93,9 +95,9 @@ async def get_document(document_id: DocumentIdInPath, runtime: RuntimeDependency
     responses=answers(401, 403, 404, 503, 507),
     summary="Remove a document",
 )
-async def delete_document(document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
+async def delete_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """Remove one document by its id."""
-    deleted = await runtime.write(runtime.collection.delete, [_storable_id(document_id)])
+    deleted = await runtime.write(runtime.collection.delete, [_id_in(request)])
     if not deleted:
         raise NotFound("no document has this id")
     return json_response({"deleted": deleted})
@@ -139,10 +141,13 @@ def _row_of(cursor: str) -> int:
     return int(cursor)
 
 
-def _storable_id(document_id: str) -> str:
-    """An id from a URL; bytes that are no UTF-8 name nothing that could have been put."""
+def _id_in(request: Request) -> str:
+    """The id in a URL, from its bytes: the router drops a line break at its end, the server replaces what is no UTF-8.
+
+    Raises: NotFound: no id can be so.
+    """
+    path: bytes = unquote_to_bytes(request.scope["raw_path"])
     try:
-        document_id.encode()
-    except UnicodeEncodeError as exc:
+        return path.partition(b"/documents/")[2].decode()
+    except UnicodeDecodeError as exc:
         raise NotFound("no document has this id") from exc
-    return document_id

@@ -550,7 +550,10 @@ def test_a_filter_that_takes_too_long_is_given_up_and_the_next_search_is_not(col
     slow = {"or": [{"x": {"gte": -number}} for number in range(300)]}
     with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s \(CROSSLET_REQUEST_TIMEOUT_S\)"):
         collection.search_all(unit(1, 0, 0, 0)[None], top_k=1, filter_=slow, shown=Shown(filter_s=0.001))
+    with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s"):
+        collection.delete_matching(slow, filter_s=0.001)
     assert len(ids(collection, unit(1, 0, 0, 0), 9, filter_=slow)) == 9
+    assert collection.delete_matching(slow, filter_s=60.0) == 1000
 
 
 def test_an_index_that_cannot_be_loaded_is_tried_again_and_gives_nothing_that_is_gone(

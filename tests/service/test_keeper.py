@@ -13,6 +13,7 @@ from service.index.collection import Collection
 from service.index.documents import Document, DocumentStore
 from service.index.inverted_index import InvertedIndex
 from service.index.keeper import IndexKeeper
+from service.index.reads import Shown
 from service.index.snapshots import SnapshotFolder
 
 DIM, EXACT = 16, 400
@@ -116,6 +117,38 @@ def test_a_snapshot_is_brought_up_to_date_at_start(tmp_path: Path) -> None:
     assert "d5" not in found(again, rows[5])
     again.close()
     assert (tmp_path / "index.json").read_bytes() != snapshot
+
+
+def test_as_many_documents_as_are_to_be_searched_exactly_are_though_there_is_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = open_collection(tmp_path)
+    put(collection, vectors(EXACT + 100))
+    wait_for(lambda: collection.backend == INVERTED)
+    collection.close()
+    monkeypatch.setattr("tests.service.test_keeper.EXACT", EXACT + 100)
+    again = open_collection(tmp_path)
+    assert again.backend == "faiss-flat"
+    again.close()
+
+
+def test_equal_documents_are_found_page_by_page_whatever_is_found_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.service.test_keeper.DIM", 384)
+    collection = open_collection(tmp_path)
+    rows = vectors(EXACT + 123)
+    rows[EXACT + 100 :] = rows[EXACT + 100]
+    put(collection, rows)
+    wait_for(lambda: collection.backend == INVERTED)
+    query = rows[-1] + 0.5 * rows[0]
+    query /= np.linalg.norm(query)
+    equal = {f"d{number}" for number in range(EXACT + 100, EXACT + 123)}
+    pages = [collection.search_all(query[None], top_k=top_k, shown=Shown(offset=top_k - 5))[0] for top_k in (5, 10, 15)]
+    matches = [match for page in pages for match in page]
+    assert len({match.score for match in matches}) == 1
+    assert [match.document.id for match in matches] == sorted(equal)[:15]
+    collection.close()
 
 
 @pytest.mark.parametrize("name", ["index.json", "index-*"])
