@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from service.schemas import GUITAR, Listed, Strict, Whole, whole_example
+from service.schemas import GUITAR, Listed, Number, Strict, Whole, whole_example
 
 FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
 MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
@@ -131,7 +131,7 @@ class SearchRequest(Strict):
         description="Conditions on the metadata, applied inside the search: top_k are found whenever so many match.",
         examples=FILTER_EXAMPLES,
     )
-    min_score: float | None = Field(
+    min_score: Number | None = Field(
         None, ge=-1, le=1, description="Leave out documents whose cosine is lower.", examples=[0.3]
     )
     include: Listed[Literal["text", "metadata"]] = Field(

@@ -17,13 +17,17 @@ T = TypeVar("T")
 Listed = Annotated[list[T], Field(fail_fast=True)]
 
 
-def _no_flag_or_text(value: object) -> object:
-    if isinstance(value, bool | str):
-        raise ValueError("Input should be a valid integer")
-    return value
+def _no_flag_or_text(kind: str) -> BeforeValidator:
+    def check(value: object) -> object:
+        if isinstance(value, bool | str):
+            raise ValueError(f"Input should be a valid {kind}")
+        return value
+
+    return BeforeValidator(check)
 
 
-Whole = Annotated[int, BeforeValidator(_no_flag_or_text)]  # true is not 1; 10.0 is 10
+Whole = Annotated[int, _no_flag_or_text("integer")]  # true is not 1; 10.0 is 10
+Number = Annotated[float, _no_flag_or_text("number")]
 
 
 def whole_example(body: JsonDict) -> ConfigDict:

@@ -43,7 +43,7 @@ class KeyCheck:
         if not (self._full or self._read) or is_open:
             return None
         scheme, _, key = header(scope, b"authorization").partition(" ")
-        digest = _digest(key.strip().encode("latin-1"))  # the bytes as they came
+        digest = _digest(key.strip(" \t").encode("latin-1"))  # the bytes as they came
         if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
             return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
         writes = path.startswith("/documents") and not reads

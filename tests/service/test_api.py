@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -330,6 +331,23 @@ def test_a_document_can_be_put_found_read_replaced_and_removed(client: TestClien
     assert found(client.post("/search", json={"query": TEXTS[1]})) == ["b"]
 
 
+@pytest.mark.parametrize("path", ["a%0A", "%FF", "%ED%A0%80", ""])
+def test_an_id_in_a_url_is_taken_to_the_byte(client: TestClient, path: str) -> None:
+    for known in ("a", "\ufffd"):
+        put(client, {"id": known, "text": TEXTS[0]})
+    for method in ("GET", "DELETE"):
+        assert_refused(client.request(method, f"/documents/{path}"), 404, "NotFound")
+    assert client.get("/documents").json()["total"] == 2
+
+
+@pytest.mark.parametrize("id_", ["de/1", "documents/1", "a b%20", "?#", "ключ", "//"])
+def test_whatever_an_id_holds_a_url_can_name_it(client: TestClient, id_: str) -> None:
+    put(client, {"id": id_, "text": TEXTS[0]})
+    url = f"/documents/{quote(id_)}"
+    assert client.get(url).json()["id"] == id_
+    assert client.delete(url).json() == {"deleted": 1}
+
+
 def test_a_search_returns_only_what_was_asked_for(client: TestClient) -> None:
     put(client, {"id": "a", "text": TEXTS[1], "metadata": {"lang": "de"}})
     result = client.post("/search", json={"query": TEXTS[1], "include": []}).json()["results"][0]
@@ -564,12 +582,14 @@ def test_openai_takes_null_for_what_is_left_out(client: TestClient) -> None:
         ("/embed", {"inputs": "a", "dimensions": True}),
         ("/v1/embeddings", {"input": "a", "dimensions": "2"}),
         ("/search", {"query": "a", "top_k": True}),
+        ("/search", {"query": "a", "min_score": True}),
+        ("/search", {"query": "a", "min_score": "0.3"}),
     ],
 )
 def test_what_is_no_number_is_not_taken_for_one(client: TestClient, path: str, body: dict[str, object]) -> None:
     response = client.post(path, json=body)
     assert response.status_code == 422
-    assert "valid integer" in response.text
+    assert f"valid {'number' if 'min_score' in body else 'integer'}" in response.text
 
 
 def test_a_whole_number_may_have_a_point(client: TestClient) -> None:
