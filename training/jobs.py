@@ -103,8 +103,7 @@ def start(run: Run, folder: Path) -> None:
 def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
     """Word embeddings of the new vocabulary, (V, H), by regression on the base's."""
     config, corpus = run.config.lexical, run.corpus
-    drawn = run.plan(config.pairs, purpose="lexical", stage=StageConfig(sources=run.config.corpus.texts))
-    plan = np.concatenate([drawn.round(index) for index in range(drawn.rounds)])
+    plan = run.plan(config.pairs, purpose="lexical", stage=StageConfig(sources=run.config.corpus.texts)).whole()
     english = np.unique(corpus.english[plan])
     texts = np.concatenate([corpus.other[plan], english])
     sources = texts if config.target == "own" else np.concatenate([corpus.english[plan], english])
@@ -144,7 +143,7 @@ def align_bottleneck(run: Run, folder: Path) -> None:
     sample = length_bucketed(drawn, pairs.pair_lengths(drawn), 128, seed=0)
     before = mean_loss(objective, sample)
     train_and_save(run, "bottleneck", objective, run.stage_plan("bottleneck"), folder)
-    after = mean_loss(Objective(student.to(run.device), objective.losses), sample)
+    after = mean_loss(bottleneck_objective(assistant, run.load("bottleneck"), pairs), sample)
     if is_main_process():
         write_json_atomically(folder / "alignment.json", {"before": before, "after": after})
 

@@ -64,6 +64,7 @@ def prior_embeddings(
     A piece that the teacher's tokenizer knows whole gets the teacher's embedding, a piece that it splits the mean of
     the parts; specials are copied; a piece with an unknown part gets the mean of the teacher's table.
     """
+    known = teacher_tokenizer.get_vocab()
     mean_H = teacher_table_TH.mean(dim=0)
     prior_VH = mean_H.repeat(len(vocabulary), 1)
     unknown = teacher_tokenizer.unk_token_id
@@ -78,24 +79,27 @@ def prior_embeddings(
         if piece in specials:
             parts = [] if specials[piece] is None else [specials[piece]]
         else:
-            parts = _teacher_parts(piece, teacher_tokenizer)
+            parts = _teacher_parts(piece, teacher_tokenizer, known)
         if parts and (piece == UNK or unknown not in parts):
             prior_VH[index] = teacher_table_TH[parts].mean(dim=0)
     return prior_VH
 
 
-def _teacher_parts(piece: str, teacher_tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Teacher token ids of a new piece; one inside a word is looked up as the teacher writes such pieces first."""
+def _teacher_parts(piece: str, teacher_tokenizer: PreTrainedTokenizerBase, known: dict[str, int]) -> list[int]:
+    """Teacher token ids of a new piece: its own, as the teacher writes it; else those that its text is cut into."""
     word = piece.removeprefix(WORD_START)
     if not word:
         return []
-    if word == piece:
-        written = ("##" + word, word)  # WordPiece; BPE and Unigram
-        for inside in reversed(written) if _is_han(word[0]) else written:  # BERT makes each Han character a word
-            index = teacher_tokenizer.convert_tokens_to_ids(inside)
-            if index is not None and index != teacher_tokenizer.unk_token_id:
-                return [index]
-    return list(teacher_tokenizer.encode(word, add_special_tokens=False))
+    if word != piece:
+        written, text = [piece], " " + word  # Unigram, ours; byte-level BPE has the space in the piece
+    elif _is_han(word[0]):  # BERT makes each such character a word
+        written, text = [word, "##" + word], word
+    else:
+        written, text = ["##" + word, word], word  # WordPiece; BPE and Unigram
+    for name in written:
+        if known.get(name, teacher_tokenizer.unk_token_id) != teacher_tokenizer.unk_token_id:
+            return [known[name]]
+    return list(teacher_tokenizer.encode(text, add_special_tokens=False))
 
 
 def _is_han(character: str) -> bool:

@@ -11,7 +11,7 @@ from training.corpora.config import CorpusConfig, SourceConfig
 from training.corpora.corpus import Corpus
 from training.corpora.glosses import GlossSource
 from training.corpora.mix import build_corpus
-from training.corpora.plan import sampling_plan
+from training.corpora.plan import SamplingPlan
 from training.errors import ConfigError
 from training.parsing import build
 from training.tokenizer import balanced_sentences
@@ -93,7 +93,7 @@ def test_glosses_are_trained_on_but_no_vocabulary_is_made_of_them(data: Path) ->
     sentences = balanced_sentences(corpus, config, seed=1, sources=CONFIG.texts)
     assert "kůň běží ." not in sentences
     assert "kůň běží ." in balanced_sentences(corpus, config, seed=1)
-    drawn = sampling_plan(corpus, CONFIG, 100, seed=1)
+    drawn = SamplingPlan(corpus, CONFIG, 100, seed=1).whole()
     assert corpus.sources.index("made") in corpus.source_code[drawn]
 
 

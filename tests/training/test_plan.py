@@ -10,7 +10,7 @@ from tests.training.tiny import tiny_corpus
 from training.corpora import plan as plans
 from training.corpora.config import CorpusConfig, SourceConfig
 from training.corpora.corpus import Corpus
-from training.corpora.plan import SamplingPlan, language_shares, sampling_plan
+from training.corpora.plan import SamplingPlan, language_shares
 from training.errors import CorpusError
 
 NEWS = CorpusConfig(sources={"news": SourceConfig()})
@@ -42,9 +42,9 @@ def test_language_shares_sum_to_one_and_keep_the_order_of_sizes(counts: dict[str
 
 def test_a_plan_is_deterministic_and_sees_every_pair_before_any_twice() -> None:
     corpus, _ = tiny_corpus(40)
-    plan = sampling_plan(corpus, NEWS, 60, seed=3)
-    assert np.array_equal(plan, sampling_plan(corpus, NEWS, 60, seed=3))
-    assert not np.array_equal(plan, sampling_plan(corpus, NEWS, 60, seed=4))
+    plan = SamplingPlan(corpus, NEWS, 60, seed=3).whole()
+    assert np.array_equal(plan, SamplingPlan(corpus, NEWS, 60, seed=3).whole())
+    assert not np.array_equal(plan, SamplingPlan(corpus, NEWS, 60, seed=4).whole())
     seen = Counter(plan.tolist())
     assert len(plan) == 60
     assert set(seen) == set(range(40))
@@ -54,26 +54,26 @@ def test_a_plan_is_deterministic_and_sees_every_pair_before_any_twice() -> None:
 def test_source_weights_shift_the_mix() -> None:
     corpus = corpus_of({("de", "captions"): 10, ("de", "manuals"): 30})
     config = CorpusConfig(sources={"captions": SourceConfig(weight=9), "manuals": SourceConfig(weight=1)})
-    drawn = drawn_by_source(corpus, sampling_plan(corpus, config, 120, seed=1))
+    drawn = drawn_by_source(corpus, SamplingPlan(corpus, config, 120, seed=1).whole())
     assert drawn == {"captions": 90, "manuals": 30}  # 10 x 9 against 30 x 1
 
 
 def test_languages_are_drawn_by_size_to_the_exponent() -> None:
     corpus = corpus_of({("de", "news"): 400, ("fi", "news"): 100})
     for exponent, of_german in ((1, 400), (0.5, 333), (0, 250), (-1, 100)):  # of 500
-        plan = sampling_plan(corpus, NEWS, 500, seed=1, language_exponent=exponent)
+        plan = SamplingPlan(corpus, NEWS, 500, seed=1, language_exponent=exponent).whole()
         assert (corpus.language_code[plan] == 0).sum() == of_german
 
 
 def test_a_plan_of_some_sources_draws_from_these_alone() -> None:
     corpus = corpus_of({("de", "news"): 30, ("de", "talks"): 10, ("fi", "news"): 20})
     config = CorpusConfig(sources={"news": SourceConfig(), "talks": SourceConfig()})
-    plan = sampling_plan(corpus, config, 25, seed=1, sources=["talks"])
+    plan = SamplingPlan(corpus, config, 25, seed=1, sources=["talks"]).whole()
     assert drawn_by_source(corpus, plan) == {"talks": 25}
     assert corpus.count(["talks"]) == 10
     assert corpus.count() == 60
     with pytest.raises(CorpusError, match="the corpus holds no pair of novels"):
-        sampling_plan(corpus, config, 25, seed=1, sources=["novels"])
+        SamplingPlan(corpus, config, 25, seed=1, sources=["novels"]).whole()
 
 
 @pytest.mark.parametrize("pairs", [1, 7, 100, 977])
@@ -94,7 +94,7 @@ def test_a_round_needs_none_before_it_and_a_pass_may_end_inside_one(monkeypatch:
     monkeypatch.setattr(plans, "ROUND_PAIRS", 60)
     corpus, _ = tiny_corpus(40)
     rounds = [SamplingPlan(corpus, NEWS, 200, seed=5).round(index) for index in (3, 1, 0, 2)]
-    whole = sampling_plan(corpus, NEWS, 200, seed=5)
+    whole = SamplingPlan(corpus, NEWS, 200, seed=5).whole()
     assert np.array_equal(np.concatenate([rounds[2], rounds[1], rounds[3], rounds[0]]), whole)
     for stop in range(40, 201):
         seen = np.bincount(whole[:stop], minlength=40)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
+from tokenizers.models import BPE, WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 from transformers import PreTrainedTokenizerFast
 
 from tests.training.tiny import VOCAB_SIZE, tiny_corpus
@@ -57,12 +58,21 @@ def test_prior_embeddings_reuse_what_the_teacher_knows(small_tokenizer) -> None:
 
 def test_a_piece_inside_a_word_is_the_teachers_continuation_but_a_han_character_is_its_word() -> None:
     pieces = {"[UNK]": 0, "中": 1, "##中": 2, "s": 3, "##s": 4, ".": 5, "##.": 6}
-    teacher = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordPiece(pieces, unk_token="[UNK]")), unk_token="[UNK]"
-    )
+    wordpiece = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
+    wordpiece.pre_tokenizer = BertPreTokenizer()
+    teacher = PreTrainedTokenizerFast(tokenizer_object=wordpiece, unk_token="[UNK]")
     table = torch.eye(len(pieces))
     prior = prior_embeddings({"中": 0, "s": 1, "▁s": 2, "▁.": 3}, teacher, table)
     assert prior.argmax(dim=1).tolist() == [1, 4, 3, 5]
+
+
+def test_a_word_is_read_as_within_a_text_by_a_teacher_that_marks_the_space_before_it() -> None:
+    pieces = {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "Ġa": 5, "Ġab": 6}
+    bpe = Tokenizer(BPE(pieces, [("Ġ", "a"), ("a", "b"), ("Ġa", "b")], unk_token="<unk>"))
+    bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    teacher = PreTrainedTokenizerFast(tokenizer_object=bpe, unk_token="<unk>")
+    prior = prior_embeddings({"▁ab": 0, "ab": 1, "▁a": 2}, teacher, torch.eye(len(pieces)))
+    assert prior.argmax(dim=1).tolist() == [6, 3, 5]
 
 
 def weighted_error(

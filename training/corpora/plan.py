@@ -99,19 +99,9 @@ class SamplingPlan:
         np.random.default_rng((self._seed, MIXING, index)).shuffle(drawn)
         return drawn
 
-
-def sampling_plan(
-    corpus: Corpus,
-    config: CorpusConfig,
-    pairs: int,
-    *,
-    seed: int,
-    language_exponent: float | None = None,
-    sources: list[str] | None = None,
-) -> NDArray[np.int64]:
-    """All rounds of a plan at once, (pairs,): for small plans."""
-    plan = SamplingPlan(corpus, config, pairs, seed=seed, language_exponent=language_exponent, sources=sources)
-    return np.concatenate([plan.round(index) for index in range(plan.rounds)])
+    def whole(self) -> NDArray[np.int64]:
+        """All rounds at once, (pairs,): for small plans."""
+        return np.concatenate([self.round(index) for index in range(self.rounds)])
 
 
 def _members(corpus: Corpus, sources: list[str]) -> dict[int, NDArray[np.int32]]:
