@@ -83,8 +83,7 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     Raises: ExportError: one sentence; nothing is left at `request.out`.
     """
     check_target(request.out, force=request.force)
-    if request.calibration is not None and request.precision == "fp32":
-        raise BadRequest("--calibration is for --precision int8: fp32 rounds nothing")
+    _check_options(request)
     checkpoint = read_checkpoint(request.checkpoint, name=request.name, languages=request.languages)
     texts, pairs = parity_texts(checkpoint.record), _sts_pairs(request, checkpoint.record)
     calibration = _calibration(request, checkpoint.record)
@@ -95,6 +94,20 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
         manifest = write_bundle(_bundle(request, checkpoint, texts, graph), request.out, force=request.force)
     progress(f"{request.out}: {manifest.files[MODEL_FILE].size_bytes:,} bytes, fingerprint {manifest.fingerprint[:12]}")
     return manifest
+
+
+def _check_options(request: ExportRequest) -> None:
+    """Options that fp32 would ignore are refused: it rounds nothing."""
+    given = {
+        "--calibration": request.calibration is not None,
+        "--word-bits": request.word_bits != 8,
+        "--sts": request.sts is not None,
+        "--min-cosine": request.limits.min_cosine != Limits.min_cosine,
+        "--max-sts-drop": request.limits.max_sts_drop != Limits.max_sts_drop,
+    }
+    if request.precision == "fp32" and any(given.values()):
+        name = next(option for option, is_given in given.items() if is_given)
+        raise BadRequest(f"{name} is for --precision int8: fp32 rounds nothing")
 
 
 def _fp32_graph(
@@ -152,6 +165,8 @@ def _quantised(
     progress(f"int8: mean cosine to fp32 {loss.mean_cosine_to_fp32:.4f} over {loss.texts} texts")
     if loss.sts_fp32 is not None and loss.sts_int8 is not None:
         progress(f"int8: STS {loss.sts_int8:.2f}, fp32 {loss.sts_fp32:.2f}, over {loss.sts_pairs} pairs")
+    else:
+        progress("int8: STS not measured, the checkpoint's record has no pairs; --sts FILE gives some")
     check_loss(loss, request.limits)
     activations: Activations = "static" if calibration else "dynamic"
     return replace(fp32, path=path, encoder=encoder, loss=loss, activations=activations)

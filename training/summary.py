@@ -11,7 +11,7 @@ import numpy as np
 
 from training.corpora.catalog import load_catalog
 from training.corpora.corpus import Corpus
-from training.evaluation.sts import read_sts, spread
+from training.evaluation.sts import find_sts, spread
 from training.files import write_json_atomically
 from training.run import Run
 
@@ -129,10 +129,10 @@ def calibration_texts(corpus: Corpus) -> list[str]:
 def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
     """Rows of STSb dev, English and cross-lingual; captions, forums and news are all among them."""
     rows: list[tuple[float, str, str]] = []
+    readers = find_sts(data / "eval/stsb/dev")
     for pair in ["en-en", *(f"en-{language}" for language in languages)]:
-        path = data / "eval/stsb/dev" / f"{pair}.tsv"
-        if path.is_file():
-            rows += zip(*spread(read_sts(path), GATE_ROWS), strict=True)
+        if pair in readers:
+            rows += zip(*spread(readers[pair](), GATE_ROWS), strict=True)
     return rows
 
 

@@ -113,12 +113,16 @@ def test_where_fixed_steps_do_not_pass_the_gate_they_are_found_in_each_pass(
     assert "steps are found in each pass instead" in error
 
 
-def test_calibration_texts_for_fp32_are_refused(
-    student: Path, sts_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "given", ["--calibration FILE", "--sts FILE", "--word-bits 4", "--min-cosine 0.9", "--max-sts-drop 1"]
+)
+def test_what_fp32_would_ignore_is_refused(
+    student: Path, sts_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: str
 ) -> None:
     arguments = ["--checkpoint", str(student), "--out", str(tmp_path / "out"), "--precision", "fp32"]
-    assert main([*arguments, "--calibration", str(sts_file)]) == 2
-    assert "--calibration is for --precision int8" in capsys.readouterr().err
+    option, value = given.replace("FILE", str(sts_file)).split()
+    assert main([*arguments, option, value]) == 2
+    assert f"{option} is for --precision int8" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

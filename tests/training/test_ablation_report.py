@@ -68,6 +68,23 @@ def test_the_report_has_our_scores_beside_the_papers(written: Path) -> None:
     assert "| w/o Rec. | 72.5 | 55.5 | −8.5 | 91.0 | 78.0 | 71.7 | −7.7 |" in table
 
 
+def test_the_papers_own_set_is_shown_where_the_sts_benchmark_is_not_there(
+    data: Path, tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    path = write_spec(tmp_path, **SPEC)
+    _, trials = plan(path, data, tmp_path / "out")
+    for trial in trials:
+        mono, cross = SCORES[trial.cell.folder]
+        finish(trial, mono=mono, cross=cross, tokenizer=small_tokenizer if trial.cell.folder == "full" else None)
+        for scores in {folder / "scores.json" for folder in trial.folders.values()}:
+            if scores.exists():
+                scores.write_text(scores.read_text().replace("stsb_test", "sts2017"))
+    assert main([str(path), "--data", str(data), "--out", str(tmp_path / "out"), "--report-only"]) == 0
+    text = (tmp_path / "out/report/report.md").read_text(encoding="utf-8")
+    assert "human judgement on STS2017:" in text
+    assert "| w/o MCL | 70.9 | 60.0 |" in text
+
+
 def test_verdicts_are_those_of_the_scores(written: Path) -> None:
     text = (written / "report.md").read_text(encoding="utf-8")
     assert "| MCL helps | 1 of 1 | confirmed |" in text

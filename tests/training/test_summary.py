@@ -1,3 +1,4 @@
+import gzip
 import json
 from pathlib import Path
 
@@ -69,6 +70,14 @@ def test_the_gate_takes_english_and_cross_lingual_rows(data: Path) -> None:
     rows = sts_gate(data, ["de", "es", "fr"])
     assert len(rows) == 3 * 148  # no file for en-fr
     assert all(0 <= score <= 5 for score, _, _ in rows)
+
+
+def test_the_gate_s_rows_may_be_packed(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "eval/stsb/dev"
+    folder.mkdir(parents=True)
+    for path in (data / "eval/stsb/dev").iterdir():
+        (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    assert sts_gate(tmp_path, ["de", "es", "fr"]) == sts_gate(data, ["de", "es", "fr"])
 
 
 def test_the_gate_is_spread_over_a_file(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

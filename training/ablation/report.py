@@ -54,16 +54,17 @@ class Report:
     def _introduction(self) -> Iterator[Block]:
         config = next(iter(self.results.cells.values())).cell.config
         rows = config.evaluation.sts_rows
-        part = "test set" if rows is None else f"test set, {rows} rows of each language pair"
+        sts = "STS2017" if self.results.is_on_sts2017 else "the STS benchmark’s test set"
+        part = "" if rows is None else f", {rows} rows of each language pair"
         yield Paragraph(
             f"Distilled from {config.teacher} for English and {', '.join(config.languages)}. Scores are Spearman’s "
-            f"ρ × 100 between cosine and human judgement on the STS benchmark’s {part}: within a language (mono) and "
+            f"ρ × 100 between cosine and human judgement on {sts}{part}: within a language (mono) and "
             "against English (cross). Tatoeba is the share × 100 of sentences whose nearest neighbour is their "
             "translation, both ways."
         )
         yield Paragraph(
-            f"The paper’s figures stand beside ours: {CITATION}. It has another teacher, other base models, far more "
-            "text and another test set, so compare directions, not heights."
+            f"The paper’s figures, on STS2017, stand beside ours: {CITATION}. Its teacher, base models and text may be "
+            "others than yours, so compare directions, not heights."
         )
         if self.failures:
             listed = "; ".join(f"{name}: {reason}" for name, reason in self.failures.items())

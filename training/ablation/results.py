@@ -18,8 +18,18 @@ from training.model import CrossletConfig, CrossletEncoder, ParameterCounts, par
 from training.pipeline import DONE
 from training.run import CHECKPOINT
 
-SCORE_SETS: dict[Metric, str] = {"mono": "stsb_test_monolingual", "cross": "stsb_test", "tatoeba": "tatoeba_p1"}
+STSB, STS2017 = "stsb_test", "sts2017"
+SCORE_SETS: dict[Metric, tuple[str, ...]] = {  # the first that there is
+    "mono": (f"{STSB}_monolingual", f"{STS2017}_monolingual"),
+    "cross": (STSB, STS2017),
+    "tatoeba": ("tatoeba_p1",),
+}
 Scores = dict[str, dict[str, float]]  # set -> pair or language, or "average" -> score x 100
+
+
+def scores_of_metric(scores: Scores | None, metric: Metric) -> dict[str, float]:
+    """By pair or language, with the average; empty where nothing was scored."""
+    return next((scores[name] for name in SCORE_SETS[metric] if name in scores), {}) if scores else {}
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Result:
 
     def score(self, metric: Metric) -> float | None:
         """The average of one metric over the finished student's pairs."""
-        return (self.scores or {}).get(SCORE_SETS[metric], {}).get("average")
+        return scores_of_metric(self.scores, metric).get("average")
 
     @cached_property
     def parameters(self) -> ParameterCounts | None:
@@ -120,6 +130,12 @@ class Results:
             if trial.cell.seed is not None:
                 repeats[trial.cell.name].append(Result(trial))
         return cls(cells, repeats)
+
+    @property
+    def is_on_sts2017(self) -> bool:
+        """Whether STS is scored on the paper's set; else on the STS benchmark's test set."""
+        scored = [result.scores for result in self.cells.values() if result.scores]
+        return any(STS2017 in scores for scores in scored) and not any(STSB in scores for scores in scored)
 
     def values(self, name: str, metric: Metric) -> list[float]:
         """The score of a cell and of its repeats, those that there are."""

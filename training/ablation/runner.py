@@ -46,7 +46,9 @@ def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
     trials = []
     for cell in cells:
         run = Run(cell.config, data, out / "cells" / cell.folder)
-        text = repr((sorted(cell.config.corpus.sources), cell.config.languages))
+        text = repr(
+            (list(cell.config.corpus.sources), cell.config.languages)
+        )  # in their order: it decides what is kept
         if text not in known:
             known[text] = run.data_fingerprint()
         steps = steps_of(run)

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sklearn.manifold import TSNE
 
 import training.sentence  # noqa: F401  (registers the architecture of our checkpoints)
-from training.evaluation.sts import read_sts
+from training.evaluation.sts import find_sts
 
 SENTENCES = 30
 
@@ -35,12 +35,12 @@ def read_translations(data: Path, languages: list[str], *, sentences: int = SENT
     Sentence 1 of a row of `xx-xx.tsv` is the translation of sentence 1 of the same row of `en-xx.tsv`.
     Nothing where no sentence is in all languages.
     """
-    folder = data / "eval/stsb/test"
+    readers = find_sts(data / "eval/stsb/test")
     found: dict[str, dict[str, str]] = {}
     for language in languages:
-        english_path, other_path = folder / f"en-{language}.tsv", folder / f"{language}-{language}.tsv"
-        if english_path.is_file() and other_path.is_file():
-            english, other = read_sts(english_path)[1], read_sts(other_path)[1]
+        across, within = f"en-{language}", f"{language}-{language}"
+        if across in readers and within in readers:
+            english, other = readers[across]()[1], readers[within]()[1]
             if len(english) == len(other):
                 found[language] = dict(zip(english, other, strict=True))
     if not found:

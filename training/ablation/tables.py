@@ -8,7 +8,7 @@ from pathlib import Path
 from training.ablation.document import Table
 from training.ablation.findings import Verdict, compare, judge, measure_noise
 from training.ablation.paper import MODELS, PAIRS, VARIANTS
-from training.ablation.results import SCORE_SETS, Results, Scores
+from training.ablation.results import Results, Scores, scores_of_metric
 from training.ablation.spec import AblationSpec, Metric
 from training.model import ParameterCounts
 
@@ -86,11 +86,11 @@ def _published(name: str, reference: str) -> list[str]:
 def models_table(results: Results) -> Table:
     """Every model by language pair and size: ours, then the paper's main table."""
     models = list(_scored_models(results))
-    ours = {pair for _, scores, _ in models for pair in scores.get(SCORE_SETS["cross"], {})} - {"average"}
+    ours = {pair for _, scores, _ in models for pair in scores_of_metric(scores, "cross")} - {"average"}
     pairs = [*PAIRS, *sorted(ours - set(PAIRS))]
     rows = []
     for name, scores, size in models:
-        mono, cross = scores.get(SCORE_SETS["mono"], {}), scores.get(SCORE_SETS["cross"], {})
+        mono, cross = scores_of_metric(scores, "mono"), scores_of_metric(scores, "cross")
         by_pair = [number(cross.get(pair)) for pair in pairs]
         sizes = f"{size.embedding / 1e6:.2f}M + {size.layers / 1e6:.2f}M" if size else NOTHING
         rows.append([name, number(mono.get("average")), number(cross.get("average")), *by_pair, sizes])

@@ -21,11 +21,12 @@ class DevScore:
 
     def __init__(self, data: Path, languages: list[str], *, rows: int = 150) -> None:
         folder = data / "eval/stsb/dev"
-        found = find_sts(folder) if folder.is_dir() else {}
+        found = find_sts(folder)
         readers = [found[f"en-{language}"] for language in languages if f"en-{language}" in found]
         if not readers:
             raise EvaluationError(
-                f"{folder} has no en-<language>.tsv for {', '.join(languages)}: nothing to validate on"
+                f"{folder} has no en-<language>.tsv for {', '.join(languages)}: nothing to validate on; a stage's "
+                "validate_pairs asks for it"
             )
         self.pairs = [spread(read(), rows) for read in readers]
 

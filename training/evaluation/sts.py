@@ -58,9 +58,9 @@ def read_sts_semeval(inputs: Path, gold_name: str) -> StsRows:
 
 
 def find_sts(folder: Path) -> dict[str, Callable[[], StsRows]]:
-    """What a folder holds: pair -> how to read it. A second file of one pair is `es-en.4b`, after its track."""
+    """What a folder, if any, holds: pair -> how to read it. A second file of one pair is `es-en.4b`, by its track."""
     found: dict[str, Callable[[], StsRows]] = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if match := PLAIN.fullmatch(path.name):
             found[match["pair"]] = partial(read_sts, path)
         elif match := EXTENDED.fullmatch(path.name):
@@ -94,7 +94,7 @@ def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float
 
 def evaluate_sts(encode: Encode, folder: Path, pairs: Iterable[str], *, rows: int | None = None) -> dict[str, float]:
     """Score of each of `pairs` that has a file in `folder`, on `rows` rows of it, evenly spaced; None: all."""
-    readers = find_sts(folder) if folder.is_dir() else {}
+    readers = find_sts(folder)
     scores = {}
     for pair in pairs:
         if pair in readers:
