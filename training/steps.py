@@ -64,8 +64,11 @@ def stage_settings(config: RunConfig, name: Stage) -> Settings:
 
 
 def _corpus(config: RunConfig) -> Settings:
-    """With the order of sources of glosses, where it decides which of them keeps a pair; of others the data has it."""
-    settings = {**asdict(config.corpus), "languages": config.languages, "seed": config.seed}
+    """With the order of sources of glosses, where it decides which of them keeps a pair; of others the data has it.
+
+    Whether what is missing may be fetched does not count, and is written as it was when it did.
+    """
+    settings = {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
     glosses = list(config.corpus.glosses)
     return {**settings, "order_of_glosses": glosses} if len(glosses) > 1 else settings
 
@@ -87,12 +90,8 @@ def _has_word_loss(config: RunConfig) -> bool:
     return "contrastive" in config.stages and config.contrastive.word_weight is not None
 
 
-def _base(config: RunConfig, *, unless_new: bool = False) -> Settings:
-    return (
-        {}
-        if unless_new and config.tokenizer.kind == "new"
-        else {"base": teacher_identity(config.base or config.teacher)}
-    )
+def _base(config: RunConfig) -> Settings:
+    return {"base": teacher_identity(config.base or config.teacher)}
 
 
 def _lexical(config: RunConfig) -> Settings:

@@ -42,8 +42,13 @@ def load_teacher(name: str, *, device: torch.device) -> SentenceTransformer:
 
 
 def teacher_identity(name: str) -> str:
-    """What its embeddings are stored under: the name with a hash of the files (folder, package) or a commit (hub)."""
-    folder = Path(name) if Path(name).is_dir() else packaged_folder(name)
+    """What its embeddings are stored under: a hash of the files (folder), with the name (package), or a commit (hub).
+
+    However a folder's path is written, it is the same.
+    """
+    if Path(name).is_dir():
+        return f"#{_contents(Path(name))}"
+    folder = packaged_folder(name)
     return f"{name}#{_contents(folder)}" if folder else f"{name}@{_hub_commit(name)}"
 
 

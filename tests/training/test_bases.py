@@ -22,7 +22,7 @@ from training.corpora.readers import read_tsv_pairs
 from training.errors import ConfigError, StepMismatchError
 from training.model import mean_pool
 from training.parsing import build
-from training.pipeline import run_steps
+from training.pipeline import fingerprints, run_steps
 from training.run import Run
 from training.stages.config import ContrastiveConfig
 from training.steps import steps_of
@@ -119,6 +119,15 @@ def test_every_family_teaches_words(family: str, families: dict[str, Path], data
     again = replace(config, contrastive=replace(stage, word_weight=2.0))
     with pytest.raises(StepMismatchError, match="contrastive"):
         run_steps(steps_of(Run(again, data, tmp_path)), again, tmp_path, data_fingerprint="d")
+
+
+def test_whether_text_may_be_fetched_changes_no_step(families: dict[str, Path], data: Path, tmp_path: Path) -> None:
+    config = unshrunk(families["bert"], "new")
+    fetching = replace(config, corpus=replace(config.corpus, fetch=True))
+    first, second = (
+        fingerprints(steps_of(Run(one, data, tmp_path)), one, data_fingerprint="d") for one in (config, fetching)
+    )
+    assert first == second
 
 
 def test_a_teacher_whose_words_are_elsewhere_is_refused_before_the_stage(

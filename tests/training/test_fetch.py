@@ -1,6 +1,7 @@
 """The way from an address to a data folder, against the scripted server of test_download."""
 
 import gzip
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -168,6 +169,9 @@ def test_a_run_that_may_fetch_gets_what_it_lacks_and_its_evaluation_sets(
         ensure_sources(config, ["de", "fr"], tmp_path)
     ensure_sources(config, ["de", "xx"], tmp_path)
     assert languages_there("sts", catalog["sts"], tmp_path)
+    shutil.rmtree(tmp_path / "downloads")
+    ensure_sources(config, ["de", "xx"], tmp_path)
+    assert not (tmp_path / "downloads").exists()  # all is there: the folder may be read-only
     (tmp_path / "out").mkdir()
     build_corpus(config, ["de"], tmp_path, tmp_path / "out", seed=1)
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.files import write
-from training.corpora.leakage import EvaluationSentences, check_no_leakage, matching_words, normalize_for_matching
+from training.corpora.leakage import EvaluationSentences, check_no_leakage, matching_words
 from training.errors import LeakageError
 
 LONG = "The quick brown fox jumps over the lazy dog"
 
 
 def test_matching_ignores_case_punctuation_spacing_and_width() -> None:
-    assert normalize_for_matching("Ｈｅｌｌｏ,  World!") == normalize_for_matching("hello world")
-    assert normalize_for_matching("Straße") == normalize_for_matching("STRASSE")
+    assert matching_words("Ｈｅｌｌｏ,  World!") == matching_words("hello world")
+    assert matching_words("Straße") == matching_words("STRASSE")
 
 
 @given(st.text())
@@ -23,7 +23,7 @@ def test_what_is_matched_are_the_letters_and_digits_of_the_folded_text(text: str
     import unicodedata
 
     folded = unicodedata.normalize("NFKC", text).casefold()
-    assert normalize_for_matching(text) == "".join(character for character in folded if character.isalnum())
+    assert "".join(matching_words(text)) == "".join(character for character in folded if character.isalnum())
 
 
 def test_a_reordered_sentence_is_near_and_a_short_or_a_changed_one_is_not() -> None:

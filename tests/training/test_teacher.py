@@ -49,6 +49,15 @@ def test_a_folder_s_identity_follows_its_contents(tmp_path: Path) -> None:
     assert len(seen) == 2
 
 
+def test_a_folder_s_identity_does_not_follow_how_its_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "weights").write_bytes(b"one")
+    monkeypatch.chdir(tmp_path)
+    assert len({teacher_identity(path) for path in ("base", "./base", str(tmp_path / "base"))}) == 1
+
+
 def test_a_packaged_teacher_s_identity_follows_the_package_s_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

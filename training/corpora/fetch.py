@@ -40,24 +40,44 @@ READERS: dict[str, Callable[[Path, str], Iterator[Pair]]] = {
 
 def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> None:
     """Where the configuration says `fetch`: fetch what its sources lack in these languages and can be downloaded, and
-    the evaluation sets of the catalogue where there are none at all.
+    the evaluation sets of the catalogue where there are none at all. Where nothing is missing nothing is written: the
+    folder may be read-only.
 
     Raises: FetchError, CorpusError: a download or its conversion failed, or a source is an evaluation set.
     """
     if not config.fetch:
         return
     catalog = load_catalog()
+    if not _lacking(config, catalog, languages, data) and _has_evaluation(data):
+        return
     with _alone(data):
-        for name, settings in config.sources.items():
-            source = catalog.get(name)
-            if source is not None and source.kind == "evaluation":
-                raise FetchError(f"{name} is an evaluation set; nothing is trained on it")
-            if settings.dataset is not None:
-                for language in _missing(name, languages, data):
-                    _convert(read_dataset_pairs(settings.dataset, language), data, name, language)
-            elif source is not None and source.files is not None:
-                _fetch_parallel(name, source.files, _missing(name, _offered(source, languages), data), data, PATIENCE)
+        for name, lacking in _lacking(config, catalog, languages, data).items():  # another fetch may have been at work
+            dataset = config.sources[name].dataset
+            if dataset is not None:
+                for language in lacking:
+                    _convert(read_dataset_pairs(dataset, language), data, name, language)
+            elif (files := catalog[name].files) is not None:
+                _fetch_parallel(name, files, lacking, data, PATIENCE)
         _fetch_all_evaluation(catalog, languages, data)
+
+
+def _lacking(
+    config: CorpusConfig, catalog: Mapping[str, Source], languages: list[str], data: Path
+) -> dict[str, list[str]]:
+    """The languages that each source has not here, and can be fetched in.
+
+    Raises: FetchError: a source is an evaluation set.
+    """
+    lacking: dict[str, list[str]] = {}
+    for name, settings in config.sources.items():
+        source = catalog.get(name)
+        if source is not None and source.kind == "evaluation":
+            raise FetchError(f"{name} is an evaluation set; nothing is trained on it")
+        if settings.dataset is not None:
+            lacking[name] = _missing(name, languages, data)
+        elif source is not None and source.files is not None:
+            lacking[name] = _missing(name, _offered(source, languages), data)
+    return {name: missing for name, missing in lacking.items() if missing}
 
 
 def fetch_source(name: str, languages: list[str], data: Path, *, patience: Patience = PATIENCE) -> None:
@@ -127,15 +147,19 @@ def _fetch_all_evaluation(catalog: Mapping[str, Source], languages: list[str], d
 
     Half of the sets would rule out half of the leaks, so a mark says until the end that they are not all there.
     """
-    unfinished = data / "eval" / UNFINISHED
-    if files_under(data / "eval") and not unfinished.exists():
+    if _has_evaluation(data):
         return
+    unfinished = data / "eval" / UNFINISHED
     unfinished.parent.mkdir(parents=True, exist_ok=True)
     unfinished.touch()
     for name, source in catalog.items():
         if source.kind == "evaluation" and source.files is not None:
             _fetch_evaluation(name, source.files, _offered(source, languages), data, PATIENCE)
     unfinished.unlink()
+
+
+def _has_evaluation(data: Path) -> bool:
+    return bool(files_under(data / "eval")) and not (data / "eval" / UNFINISHED).exists()
 
 
 def _evaluation_is_there(files: SourceFiles, language: str, data: Path) -> bool:

@@ -23,11 +23,6 @@ def matching_words(text: str) -> list[str]:
     return _MARKS.sub("", unicodedata.normalize("NFKC", text).casefold()).split()
 
 
-def normalize_for_matching(text: str) -> str:
-    """The letters and digits of a text in a row."""
-    return "".join(matching_words(text))
-
-
 class EvaluationSentences:
     """Every sentence of the evaluation sets, normalised."""
 
