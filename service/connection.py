@@ -75,6 +75,7 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
             raise OverflowError  # stops the parser
         self._is_in_head = False
+        self._head_bytes = 0
         self._stop_waiting()
         super().on_headers_complete()
 

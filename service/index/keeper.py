@@ -123,7 +123,7 @@ class IndexKeeper:
             path = self._snapshots.write(
                 index.write, revision=revision, facts=index.facts, remember=self._store.remember_snapshot
             )
-        except (OSError, StorageFull, sqlite3.Error) as exc:
+        except (OSError, StorageFull, sqlite3.OperationalError) as exc:  # the last: a writer has had the store too long
             logger.warning("index snapshot not written", extra={"reason": getattr(exc, "strerror", None) or str(exc)})
             self._unsaved_at_failure = self._unsaved
             return None

@@ -81,6 +81,16 @@ def test_a_large_body_in_small_chunks_is_taken() -> None:
     assert said.endswith(b"\r\n\r\n" + b"a" * 100_001)
 
 
+@pytest.mark.parametrize(
+    "body", [b"content-length: 1\r\n\r\na", b"transfer-encoding: chunked\r\n\r\n1;b=c\r\na\r\n0\r\n\r\n"]
+)
+def test_a_long_head_takes_nothing_from_what_its_body_may_have(body: bytes) -> None:
+    head = b"POST / HTTP/1.1\r\nx: " + b"y" * (MAX_HEAD_BYTES - 100) + b"\r\n"
+    framing, _, rest = body.partition(b"\r\n\r\n")
+    said = asyncio.run(answers(head, framing + b"\r\n\r\n", *rest.splitlines(keepends=True), pause_s=0.05))
+    assert said.endswith(b"\r\n\r\na")
+
+
 def test_a_trailer_is_no_header() -> None:
     async def names(scope: Scope, receive: Receive, send: Send) -> None:
         while (await receive()).get("more_body", False):

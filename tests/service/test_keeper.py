@@ -1,5 +1,6 @@
 """The document store with inverted lists: when they are made, kept, put aside and made again."""
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,6 +131,23 @@ def test_as_many_documents_as_are_to_be_searched_exactly_are_though_there_is_a_s
     again = open_collection(tmp_path)
     assert again.backend == "faiss-flat"
     again.close()
+
+
+def test_lists_that_the_store_could_not_note_are_searched_and_saved_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(store: DocumentStore, id_: str) -> None:
+        raise sqlite3.OperationalError("database is locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DocumentStore, "remember_snapshot", locked)
+        collection = open_collection(tmp_path)
+        put(collection, vectors(EXACT + 100))
+        wait_for(lambda: collection.backend == INVERTED)
+        assert not (tmp_path / "index.json").exists()
+    put(collection, vectors(1, seed=7), first=7000)
+    collection.close()
+    assert (tmp_path / "index.json").exists()
 
 
 def test_equal_documents_are_found_page_by_page_whatever_is_found_with_them(
