@@ -73,7 +73,12 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
     )
     add("--name", help="name of the model; default: the record's")
     add("--languages", type=_languages, default=(), metavar="en,de,...", help="ISO codes; default: the record's")
-    add("--sts", type=Path, metavar="FILE.tsv", help="score<TAB>sentence<TAB>sentence, in place of the record's pairs")
+    add(
+        "--sts",
+        type=Path,
+        metavar="FILE.tsv",
+        help="int8: score<TAB>sentence<TAB>sentence, in place of the record's pairs",
+    )
     add("--min-cosine", type=float, default=Limits.min_cosine, help="int8: mean cosine to fp32; default: %(default)s")
     add("--max-sts-drop", type=float, default=Limits.max_sts_drop, help="int8: points of STS; default: %(default)s")
     add("--force", action="store_true", help="replace the artifact at --out")

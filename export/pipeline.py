@@ -137,6 +137,8 @@ def _int8_graph(
 ) -> MeasuredGraph:
     """With fixed steps if there are calibration texts and it passes the gate, else with steps found in each pass."""
     progress(f"int8: {len(calibration):,} calibration texts" if calibration else "int8: no calibration texts")
+    if not pairs:
+        progress("int8: STS is not measured, the checkpoint's record has no pairs; --sts FILE gives some")
     quantised = partial(_quantised, fp32, checkpoint, texts, pairs, request=request, progress=progress)
     if calibration:
         try:
@@ -165,8 +167,6 @@ def _quantised(
     progress(f"int8: mean cosine to fp32 {loss.mean_cosine_to_fp32:.4f} over {loss.texts} texts")
     if loss.sts_fp32 is not None and loss.sts_int8 is not None:
         progress(f"int8: STS {loss.sts_int8:.2f}, fp32 {loss.sts_fp32:.2f}, over {loss.sts_pairs} pairs")
-    else:
-        progress("int8: STS not measured, the checkpoint's record has no pairs; --sts FILE gives some")
     check_loss(loss, request.limits)
     activations: Activations = "static" if calibration else "dynamic"
     return replace(fp32, path=path, encoder=encoder, loss=loss, activations=activations)

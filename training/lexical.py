@@ -27,6 +27,8 @@ from transformers import PreTrainedTokenizerBase
 from training.tokenizer import CLS, MASK, PAD, SEP, UNK, WORD_START
 from training.tokens import TokenStore
 
+BYTE_LEVEL = "Ġ"  # a space, as a vocabulary over bytes writes it
+
 TOKENIZE_CHUNK = 10_000
 MAX_TOKENS = 128  # of a text, as the teacher's tokenizer cuts it
 
@@ -94,6 +96,8 @@ def _teacher_parts(piece: str, teacher_tokenizer: PreTrainedTokenizerBase, known
         written, text = [piece], " " + word  # Unigram, ours; byte-level BPE has the space in the piece
     elif _is_han(word[0]):  # BERT makes each such character a word
         written, text = [word, "##" + word], word
+    elif BYTE_LEVEL in known:  # its pieces of one letter are bytes
+        written, text = [], word
     else:
         written, text = ["##" + word, word], word  # WordPiece; BPE and Unigram
     for name in written:

@@ -67,12 +67,12 @@ def test_a_piece_inside_a_word_is_the_teachers_continuation_but_a_han_character_
 
 
 def test_a_word_is_read_as_within_a_text_by_a_teacher_that_marks_the_space_before_it() -> None:
-    pieces = {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "Ġa": 5, "Ġab": 6}
-    bpe = Tokenizer(BPE(pieces, [("Ġ", "a"), ("a", "b"), ("Ġa", "b")], unk_token="<unk>"))
+    pieces = {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "Ġa": 5, "Ġab": 6, "ł": 7, "Å": 8, "Ĥ": 9, "ÅĤ": 10}
+    bpe = Tokenizer(BPE(pieces, [("Ġ", "a"), ("a", "b"), ("Ġa", "b"), ("Å", "Ĥ")], unk_token="<unk>"))
     bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
     teacher = PreTrainedTokenizerFast(tokenizer_object=bpe, unk_token="<unk>")
-    prior = prior_embeddings({"▁ab": 0, "ab": 1, "▁a": 2}, teacher, torch.eye(len(pieces)))
-    assert prior.argmax(dim=1).tolist() == [6, 3, 5]
+    prior = prior_embeddings({"▁ab": 0, "ab": 1, "▁a": 2, "ł": 3}, teacher, torch.eye(len(pieces)))
+    assert prior.argmax(dim=1).tolist() == [6, 3, 5, 10]  # the piece `ł` is a byte of other letters
 
 
 def weighted_error(

@@ -19,17 +19,20 @@ from training.pipeline import DONE
 from training.run import CHECKPOINT
 
 STSB, STS2017 = "stsb_test", "sts2017"
-SCORE_SETS: dict[Metric, tuple[str, ...]] = {  # the first that there is
-    "mono": (f"{STSB}_monolingual", f"{STS2017}_monolingual"),
-    "cross": (STSB, STS2017),
-    "tatoeba": ("tatoeba_p1",),
-}
 Scores = dict[str, dict[str, float]]  # set -> pair or language, or "average" -> score x 100
 
 
 def scores_of_metric(scores: Scores | None, metric: Metric) -> dict[str, float]:
-    """By pair or language, with the average; empty where nothing was scored."""
-    return next((scores[name] for name in SCORE_SETS[metric] if name in scores), {}) if scores else {}
+    """By pair (English first) or language, with the average; empty where nothing was scored."""
+    sts = STS2017 if is_on_sts2017(scores or {}) else STSB
+    name = {"mono": f"{sts}_monolingual", "cross": sts, "tatoeba": "tatoeba_p1"}[metric]
+    found = (scores or {}).get(name, {})
+    return {f"en-{pair[:-3]}" if pair.endswith("-en") else pair: score for pair, score in found.items()}
+
+
+def is_on_sts2017(scores: Scores) -> bool:
+    """Whether STS is scored on the paper's set alone; else it is of the STS benchmark's test set."""
+    return STS2017 in scores and not any(name.startswith(STSB) for name in scores)
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,8 @@ class Results:
 
     @property
     def is_on_sts2017(self) -> bool:
-        """Whether STS is scored on the paper's set; else on the STS benchmark's test set."""
-        scored = [result.scores for result in self.cells.values() if result.scores]
-        return any(STS2017 in scores for scores in scored) and not any(STSB in scores for scores in scored)
+        """Whether the cells' STS is that of the paper's set."""
+        return any(is_on_sts2017(result.scores or {}) for result in self.cells.values())
 
     def values(self, name: str, metric: Metric) -> list[float]:
         """The score of a cell and of its repeats, those that there are."""

@@ -46,9 +46,8 @@ def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
     trials = []
     for cell in cells:
         run = Run(cell.config, data, out / "cells" / cell.folder)
-        text = repr(
-            (list(cell.config.corpus.sources), cell.config.languages)
-        )  # in their order: it decides what is kept
+        # Of sources the order counts: it decides which of them keeps a pair.
+        text = repr((list(cell.config.corpus.sources), cell.config.languages))
         if text not in known:
             known[text] = run.data_fingerprint()
         steps = steps_of(run)

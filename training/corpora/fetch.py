@@ -28,6 +28,7 @@ from training.errors import CorpusError, FetchError
 from training.files import files_under, partial, write_atomically
 
 PATIENCE = Patience()
+LOCK = ".lock"  # in DIR/downloads
 UNFINISHED = ".unfinished"  # in DIR/eval, while its sets are fetched
 logger = logging.getLogger(__name__)
 READERS: dict[str, Callable[[Path, str], Iterator[Pair]]] = {
@@ -48,6 +49,7 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
     if not config.fetch:
         return
     catalog = load_catalog()
+    _wait_for_another(data)
     if not _lacking(config, catalog, languages, data) and _has_evaluation(data):
         return
     with _alone(data):
@@ -206,10 +208,18 @@ def _checksum(files: SourceFiles, language: str) -> str | None:
     return files.sha256.get(language, files.sha256.get("*"))
 
 
+def _wait_for_another(data: Path) -> None:
+    """Until a fetch that is under way has ended; evaluation sets come file by file."""
+    lock = data / "downloads" / LOCK
+    if lock.exists():
+        with lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+
+
 @contextmanager
 def _alone(data: Path) -> Iterator[None]:
     """One fetch into a data folder at a time; a second one waits, and then finds the first one's files."""
     (data / "downloads").mkdir(parents=True, exist_ok=True)
-    with (data / "downloads" / ".lock").open("w") as lock:
+    with (data / "downloads" / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
