@@ -2,7 +2,7 @@
 #   docker build --file docker/training.Dockerfile --tag crosslet-training .
 #   docker build --file docker/training.Dockerfile --tag crosslet-training:cuda --build-arg TORCH=cuda .     # for a GPU
 # Your own configuration lies in the folder that is mounted at /data:
-#   docker run --volume DIR:/data:ro --volume OUT:/out crosslet-training --config /data/mine.yaml
+#   docker run --user "$(id -u):$(id -g)" --volume DIR:/data:ro --volume OUT:/out crosslet-training --config /data/mine.yaml
 FROM docker.io/library/python:3.11-slim
 ARG TORCH=cpu
 # For stages with `compile: true`.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sysconfig
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import torch
 
@@ -31,11 +33,17 @@ def has_bf16(device: torch.device) -> bool:
 def check_compiler(stage: str) -> None:
     """Before a stage that compiles its layers.
 
-    Raises: ConfigError: torch.compile would find no C++ compiler.
+    Raises: ConfigError: torch.compile would find no C++ compiler, or no headers of this Python.
     """
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise ConfigError(
             f"{stage}.compile is true and there is no C++ compiler {compiler!r}: "
             "install one (Debian: g++), name one in CXX, or set it to false"
+        )
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").is_file():
+        raise ConfigError(
+            f"{stage}.compile is true and there is no {headers / 'Python.h'}, which the compiled layers are built "
+            "with: install Python's headers (Debian: python3-dev), or set it to false"
         )

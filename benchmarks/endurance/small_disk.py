@@ -1,6 +1,7 @@
 """A file system of a few megabytes in memory, to be filled or made read-only. Knows mount and unshare; knows no store.
 
-Mounting needs a process with mounts of its own: `own_mounts` is the command that starts one, and needs no rights.
+Mounting needs a process with mounts of its own: `own_mounts` is the command that starts one. It needs no rights where
+the system lets everybody have a user namespace (Ubuntu 23.10 and later do not; there run it as root).
 """
 
 import os

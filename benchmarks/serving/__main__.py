@@ -71,7 +71,11 @@ def measure(options: argparse.Namespace, results_path: Path) -> None:
     for cores in options.cores:
         cores_for(cores)  # refuses what the machine has not, before anything is made
     peers = [PEERS[key] for key in options.peers]
-    subprocess.run([ENVIRONMENTS, options.folder, *sorted({peer.environment for peer in peers})], check=True)
+    environments = sorted({peer.environment for peer in peers})
+    python = {**os.environ, "PYTHON": sys.executable}
+    subprocess.run([ENVIRONMENTS, options.folder, *environments], check=True, env=python)
+    if "crosslet" in environments and not (options.folder / "crosslet" / ".installed").exists():
+        raise SystemExit(f"crosslet could not be installed into {options.folder / 'crosslet'}; nothing was measured")
     prepare = [sys.executable, "-m", "benchmarks.serving.prepare", options.folder, *filter(None, [options.data])]
     subprocess.run(prepare, check=True, cwd=ROOT)
     plan, setting = read_plan(options, peers)

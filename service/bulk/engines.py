@@ -14,5 +14,6 @@ def engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:
         from service.bulk.ray_engine import Model, ray_engine
 
         fingerprint, dim = encoder.manifest.fingerprint, encoder.manifest.dim
-        return ray_engine(Model(settings.model, settings.fallback_model, fingerprint, dim))
+        folder, fallback = settings.model.absolute(), settings.fallback_model  # a node's process is elsewhere
+        return ray_engine(Model(folder, fallback and fallback.absolute(), fingerprint, dim))
     return threads_engine(encoder.encode_all, workers=settings.workers or usable_cpus(), dim=encoder.manifest.dim)

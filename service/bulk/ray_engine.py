@@ -39,7 +39,7 @@ class Embedder:
     def __init__(self, model: Model) -> None:
         from service.encoder import choose_encoder
 
-        self._encoder = choose_encoder(model.folder.absolute(), model.fallback).encoder
+        self._encoder = choose_encoder(model.folder, model.fallback).encoder
         found = self._encoder.manifest.fingerprint
         if found != model.fingerprint:
             raise ArtifactError(f"{model.folder} is model {found[:12]} on a node, and {model.fingerprint[:12]} here")

@@ -1,5 +1,7 @@
 import copy
 import shutil
+import sysconfig
+from pathlib import Path
 
 import pytest
 import torch
@@ -143,7 +145,10 @@ def test_a_checkpoint_holds_no_path_of_the_machine(tmp_path, small_tokenizer: Pr
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # while it compiles: torch's own
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.skipif(
+    shutil.which("g++") is None or not Path(sysconfig.get_path("include"), "Python.h").exists(),
+    reason="torch.compile needs a C++ compiler and Python's headers",
+)
 def test_compiled_layers_give_the_same_vectors_gradients_and_names() -> None:
     eager = tiny_encoder(bottleneck_size=8)
     compiled = copy.deepcopy(eager)
