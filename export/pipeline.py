@@ -98,6 +98,8 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
 
 def _check_options(request: ExportRequest) -> None:
     """Options that fp32 would ignore are refused: it rounds nothing."""
+    if request.precision != "fp32":
+        return
     given = {
         "--calibration": request.calibration is not None,
         "--word-bits": request.word_bits != 8,
@@ -105,9 +107,9 @@ def _check_options(request: ExportRequest) -> None:
         "--min-cosine": request.limits.min_cosine != Limits.min_cosine,
         "--max-sts-drop": request.limits.max_sts_drop != Limits.max_sts_drop,
     }
-    if request.precision == "fp32" and any(given.values()):
-        name = next(option for option, is_given in given.items() if is_given)
-        raise BadRequest(f"{name} is for --precision int8: fp32 rounds nothing")
+    for option, is_given in given.items():
+        if is_given:
+            raise BadRequest(f"{option} is for --precision int8: fp32 rounds nothing")
 
 
 def _fp32_graph(

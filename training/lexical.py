@@ -28,7 +28,6 @@ from training.tokenizer import CLS, MASK, PAD, SEP, UNK, WORD_START
 from training.tokens import TokenStore
 
 BYTE_LEVEL = "Ġ"  # a space, as a vocabulary over bytes writes it
-
 TOKENIZE_CHUNK = 10_000
 MAX_TOKENS = 128  # of a text, as the teacher's tokenizer cuts it
 

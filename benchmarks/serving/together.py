@@ -42,7 +42,7 @@ HEAD = """# The limits on serving speed, all servers side by side
 Written by `python -m benchmarks.serving.together`; do not edit. The servers, texts and limits of
 [benchmarks.md](benchmarks.md), with all servers alive at once and the loads in turn: a load on one server is followed
 by the same load on the next, so that a machine that is slower for a while is so for all; the bare session loops come
-before all loads of the same texts, so theirs are some ten seconds older than those of 64 clients.
+before all loads of the same texts, so their figures are older than those of 64 clients by the lone clients' loads.
 Figures are medians over the rounds. "Other work" is also what the waiting servers do.
 """
 

@@ -1,7 +1,4 @@
 import copy
-import shutil
-import sysconfig
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +15,8 @@ from transformers import (
 )
 
 from tests.training.tiny import tiny_encoder
+from training.device import check_compiler
+from training.errors import ConfigError
 from training.model import (
     CrossletConfig,
     CrossletEncoder,
@@ -145,11 +144,11 @@ def test_a_checkpoint_holds_no_path_of_the_machine(tmp_path, small_tokenizer: Pr
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # while it compiles: torch's own
-@pytest.mark.skipif(
-    shutil.which("g++") is None or not Path(sysconfig.get_path("include"), "Python.h").exists(),
-    reason="torch.compile needs a C++ compiler and Python's headers",
-)
 def test_compiled_layers_give_the_same_vectors_gradients_and_names() -> None:
+    try:
+        check_compiler("a stage")
+    except ConfigError as exc:
+        pytest.skip(str(exc))
     eager = tiny_encoder(bottleneck_size=8)
     compiled = copy.deepcopy(eager)
     compile_layers(compiled)

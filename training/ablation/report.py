@@ -10,7 +10,7 @@ from pathlib import Path
 from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table
 from training.ablation.paper import CITATION
 from training.ablation.plots import draw_depth, draw_losses, draw_map, draw_objectives
-from training.ablation.results import Result, Results
+from training.ablation.results import Result, Results, is_on_sts2017
 from training.ablation.sentences import map_sentences, read_translations
 from training.ablation.spec import AblationSpec
 from training.ablation.tables import (
@@ -54,7 +54,8 @@ class Report:
     def _introduction(self) -> Iterator[Block]:
         config = next(iter(self.results.cells.values())).cell.config
         rows = config.evaluation.sts_rows
-        sts = "STS2017" if self.results.is_on_sts2017 else "the STS benchmark’s test set"
+        on_sts2017 = any(is_on_sts2017(result.scores) for result in self.results.cells.values())
+        sts = "STS2017" if on_sts2017 else "the STS benchmark’s test set"
         part = "" if rows is None else f", {rows} rows of each language pair"
         yield Paragraph(
             f"Distilled from {config.teacher} for English and {', '.join(config.languages)}. Scores are Spearman’s "

@@ -24,15 +24,15 @@ Scores = dict[str, dict[str, float]]  # set -> pair or language, or "average" ->
 
 def scores_of_metric(scores: Scores | None, metric: Metric) -> dict[str, float]:
     """By pair (English first) or language, with the average; empty where nothing was scored."""
-    sts = STS2017 if is_on_sts2017(scores or {}) else STSB
+    sts = STS2017 if is_on_sts2017(scores) else STSB
     name = {"mono": f"{sts}_monolingual", "cross": sts, "tatoeba": "tatoeba_p1"}[metric]
     found = (scores or {}).get(name, {})
     return {f"en-{pair[:-3]}" if pair.endswith("-en") else pair: score for pair, score in found.items()}
 
 
-def is_on_sts2017(scores: Scores) -> bool:
+def is_on_sts2017(scores: Scores | None) -> bool:
     """Whether STS is scored on the paper's set alone; else it is of the STS benchmark's test set."""
-    return STS2017 in scores and not any(name.startswith(STSB) for name in scores)
+    return scores is not None and STS2017 in scores and not any(name.startswith(STSB) for name in scores)
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,6 @@ class Results:
             if trial.cell.seed is not None:
                 repeats[trial.cell.name].append(Result(trial))
         return cls(cells, repeats)
-
-    @property
-    def is_on_sts2017(self) -> bool:
-        """Whether the cells' STS is that of the paper's set."""
-        return any(is_on_sts2017(result.scores or {}) for result in self.cells.values())
 
     def values(self, name: str, metric: Metric) -> list[float]:
         """The score of a cell and of its repeats, those that there are."""
