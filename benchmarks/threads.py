@@ -24,6 +24,7 @@ import onnxruntime
 
 from service.artifact import MODEL_FILE, load_manifest
 from service.cpus import usable_cpus
+from service.exactness import keep_exact
 from service.session import INPUT_NAMES
 from service.settings import BUNDLED_MODEL
 
@@ -36,6 +37,7 @@ Pass = Callable[[], object]
 def session(folder: Path, threads: int) -> onnxruntime.InferenceSession:
     """The graph, each pass of it on so many threads."""
     options = onnxruntime.SessionOptions()
+    keep_exact(options)
     options.intra_op_num_threads = threads
     options.enable_mem_pattern = False  # as the service has it
     return onnxruntime.InferenceSession(str(folder / MODEL_FILE), options, providers=["CPUExecutionProvider"])

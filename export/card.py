@@ -46,7 +46,8 @@ import tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 tokenizer.enable_truncation({max_length})
-session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+options = onnxruntime.SessionOptions()
+{exactness}session = onnxruntime.InferenceSession("model.onnx", options, providers=["CPUExecutionProvider"])
 
 def embed(text):
     ids = np.array([tokenizer.encode(text).ids])
@@ -55,6 +56,9 @@ def embed(text):
 print(embed("A man is playing a guitar.") @ embed("Someone plays an instrument."))
 ```
 """
+EXACTNESS = """\
+options.add_session_config_entry("session.x64quantprecision", "1")  # x86 without VNNI needs it; with VNNI it is slower
+"""
 
 
 def model_card(manifest: Manifest, *, model_bytes: int) -> str:
@@ -62,13 +66,18 @@ def model_card(manifest: Manifest, *, model_bytes: int) -> str:
     sections = [
         _front_matter(manifest),
         f"# {manifest.name}\n\n{_summary(manifest, model_bytes)}",
-        f"## Use\n\n{USE.format(max_length=manifest.max_length)}",
+        f"## Use\n\n{_use(manifest)}",
         f"## Evaluation\n\n{_evaluation(manifest.evaluation)}",
         f"## Training data\n\n{_data(manifest)}",
         f"## Training\n\n{_training(manifest.training)}",
         f"## Limitations\n\n{_limitations(manifest)}",
     ]
     return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def _use(manifest: Manifest) -> str:
+    exactness = EXACTNESS if manifest.precision == "int8" else ""
+    return USE.format(max_length=manifest.max_length, exactness=exactness)
 
 
 def table(rows: Mapping[str, Mapping[str, float]]) -> str:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import onnxruntime
 import tokenizers  # type: ignore[import-untyped]
 
+from service.exactness import keep_exact
+
 
 class OnnxEncoder:
     """A tokenizer and a session."""
@@ -21,6 +23,7 @@ class OnnxEncoder:
         self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.enable_truncation(max_length)
         options = onnxruntime.SessionOptions()
+        keep_exact(options)
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3

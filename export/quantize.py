@@ -15,6 +15,7 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from export.activations import observe, quantise_matrices
 from export.blocks import quantise_contractions
+from export.copies import copy_shared_weights
 from export.tables import TableBits, quantise_tables
 
 
@@ -35,6 +36,7 @@ def quantise(
     quantise_tables(model, word_bits=word_bits)
     if calibration:
         quantise_matrices(model, observe(model, calibration))
+        copy_shared_weights(model)
         onnx.save(model, target)
         return
     quantise_contractions(model)
@@ -48,3 +50,6 @@ def quantise(
         reduce_range=False,
         extra_options={"MatMulConstBOnly": True, "DefaultTensorType": TensorProto.FLOAT},
     )
+    model = onnx.load(target)
+    copy_shared_weights(model)
+    onnx.save(model, target)

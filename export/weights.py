@@ -15,6 +15,7 @@ import numpy.typing as npt
 import onnx
 from onnx import NodeProto, numpy_helper
 
+from export.copies import COPY
 from export.errors import BadRequest
 from export.tables import restore_table
 
@@ -113,7 +114,8 @@ def _weight(product: NodeProto, array: Mapping[str, Array]) -> Floats:
     """The matrix of a product, (K, N)."""
     if product.op_type == "MatMul":
         return array[product.input[1]].astype(np.float32)
-    codes, matrix = product.input[0].removesuffix("_codes"), product.input[1].removesuffix("_int8")
+    codes = product.input[0].removesuffix("_codes")
+    matrix = COPY.sub("", product.input[1]).removesuffix("_int8")
     code_KN, scale_N = array[f"{matrix}_int8"].astype(np.float32), array[f"{matrix}_scale"].astype(np.float32)
     smoothing_K = array[f"{codes}_smoothing"].astype(np.float32)  # the input is multiplied by it
     weight_KN: Floats = code_KN * scale_N * smoothing_K[:, None]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from service.errors import ArtifactError, InferenceFailed
+from service.exactness import keep_exact
 
 INPUT_NAMES = ["attention_mask", "input_ids"]
 OUTPUT_NAME = "sentence_embedding"
@@ -83,6 +84,7 @@ def _padded(rows: Sequence[list[int]], length: int) -> tuple[npt.NDArray[np.int6
 
 def _options() -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
+    keep_exact(options)
     options.intra_op_num_threads = 1  # one text, one thread: the pool is the parallelism
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL

@@ -28,6 +28,8 @@ def main(folder: Path, texts_file: Path, threads: int, seconds: float) -> dict[s
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    if "vnni" not in Path("/proc/cpuinfo").read_text():  # as the service has it: else the vectors are other ones
+        options.add_session_config_entry("session.x64quantprecision", "1")
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
     max_length = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["max_length"]
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 from sentence_transformers import SentenceTransformer
@@ -12,6 +11,7 @@ from export.graph import build_graph
 from export.onnx import export_fp32
 from export.quantize import quantise
 from tests.export.checkpoints import save_student
+from tests.export.sessions import session_of
 
 WIDTH = 64
 CALIBRATION = [[101, *range(2000 + 7 * number, 2006 + 7 * number), 102] for number in range(40)]
@@ -30,7 +30,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def embed(path: Path, ids: np.ndarray) -> np.ndarray:
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session = session_of(path)
     (found,) = session.run(["sentence_embedding"], {"input_ids": ids, "attention_mask": np.ones_like(ids)})
     rows: np.ndarray = found
     return rows
@@ -56,7 +56,10 @@ def test_every_product_with_a_weight_is_int8_and_shared_matrices_are_stored_once
     products = [node for node in fp32.node if node.op_type == "MatMul" and node.input[1] in matrices]
     made = [node for node in int8.node if node.op_type == "MatMulIntegerToFloat"]
     assert len(made) == len(products) > 12
-    assert len({node.input[1] for node in made}) == len({node.input[1] for node in products}) < len(made)
+    shared = {node.input[1] for node in products}
+    stored = {one.name for one in int8.initializer}
+    assert len(shared) < len(made)
+    assert stored & {node.input[1] for node in made} == {f"{name}_int8" for name in shared}
     assert not [node for node in int8.node if node.op_type == "DynamicQuantizeLinear"]
     large = {one.data_type for one in int8.initializer if np.prod(one.dims) >= 128 * 16 and "scale" not in one.name}
     assert large == {onnx.TensorProto.INT8}
@@ -85,7 +88,7 @@ def products(*matrices: np.ndarray, bias: bool = False) -> onnx.ModelProto:
 
 
 def result(model: onnx.ModelProto) -> np.ndarray:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = session_of(model.SerializeToString())
     ids = np.arange(50).reshape(1, 50)
     found: np.ndarray = session.run(["sentence_embedding"], {"input_ids": ids, "attention_mask": ids})[0]
     return found

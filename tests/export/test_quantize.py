@@ -2,7 +2,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -10,6 +9,7 @@ from export.graph import build_graph
 from export.onnx import export_fp32
 from export.quantize import quantise
 from tests.export.checkpoints import save_student
+from tests.export.sessions import session_of
 
 EAGER = {"attn_implementation": "eager"}
 
@@ -44,7 +44,7 @@ def test_every_large_weight_is_int8(graphs: dict[int, Path]) -> None:
 
 
 def test_a_text_alone_gives_the_same_vector_to_the_bit(graphs: dict[int, Path]) -> None:
-    session = onnxruntime.InferenceSession(str(graphs[3]), providers=["CPUExecutionProvider"])
+    session = session_of(graphs[3])
     first, other = np.array([[101, 2158, 2003, 102]]), np.array([[101, 4937, 102]])
     before, _, after = (
         session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0] for ids in (first, other, first)

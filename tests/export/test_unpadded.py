@@ -15,6 +15,7 @@ from export.onnx import export_fp32
 from export.quantize import quantise
 from export.unpadded import unpadded
 from tests.export.checkpoints import HIDDEN_SIZE, SMALL_BODY, save_student
+from tests.export.sessions import session_of
 
 BODIES = [BertConfig(**SMALL_BODY), RobertaConfig(**SMALL_BODY), XLMRobertaConfig(**SMALL_BODY, pad_token_id=1)]
 CALIBRATION = [[101, *range(2000 + 7 * number, 2006 + 7 * number), 102] for number in range(40)]
@@ -59,9 +60,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> onnxruntime.InferenceSe
     eager = {"attn_implementation": "eager"}
     model = SentenceTransformer(str(folder / "checkpoint"), device="cpu", model_kwargs=eager)
     quantise(export_fp32(build_graph(model), folder), folder / "int8.onnx", calibration=CALIBRATION)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(folder / "int8.onnx"), options, providers=["CPUExecutionProvider"])
+    return session_of(folder / "int8.onnx")
 
 
 def embed(session: onnxruntime.InferenceSession, rows: list[list[int]], places: int) -> np.ndarray:

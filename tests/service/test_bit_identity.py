@@ -1,4 +1,4 @@
-"""The bundled model itself: a vector does not depend on its company."""
+"""The bundled model itself: a vector depends neither on its company nor on the processor."""
 
 import asyncio
 
@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service import exactness
+from service.artifact import load_manifest, load_parity
 from service.encoder import Encoder, load_encoder
 from service.pool import EncoderPool
 from service.settings import BUNDLED_MODEL
@@ -46,3 +48,18 @@ def test_the_bundled_models_vectors_are_the_same_to_the_bit_alone_in_any_batch_o
     assert whole.tobytes() == alone.tobytes()
     assert mixed.tobytes() == alone[shuffled].tobytes()
     assert np.concatenate(single).tobytes() == alone.tobytes()
+
+
+def test_the_bundled_models_vectors_are_those_that_were_recorded_where_it_was_exported(encoder: Encoder) -> None:
+    assert lowest_parity(encoder) > 0.9999
+
+
+def test_they_are_without_vnni_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactness, "has_vnni", lambda: False)
+    assert lowest_parity(load_encoder(BUNDLED_MODEL)) > 0.9999
+
+
+def lowest_parity(encoder: Encoder) -> float:
+    parity = load_parity(BUNDLED_MODEL, load_manifest(BUNDLED_MODEL))
+    pairs = zip(encoder.encode_all(parity.texts), parity.embeddings, strict=True)
+    return min(float(encoded.vector @ np.asarray(expected)) for encoded, expected in pairs)

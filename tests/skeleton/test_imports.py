@@ -46,10 +46,10 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_as_the_ser
     assert [line for line in found if not line.startswith(allowed)] == []
 
 
-def test_export_takes_only_the_artifact_contract_and_the_version_from_the_service() -> None:
+def test_export_takes_only_the_artifact_contract_exactness_and_the_version_from_the_service() -> None:
     found = offences("export", {"service"})
     assert found
-    assert [line for line in found if not re.search(r": service(\.(artifact|version)(\.\w+)?)?$", line)] == []
+    assert [line for line in found if not re.search(r": service(\.(artifact|exactness|version)(\.\w+)?)?$", line)] == []
 
 
 @pytest.mark.parametrize(
