@@ -109,3 +109,18 @@ def test_the_shipped_growth_spec_differs_from_the_default_run_only_where_it_says
     for config in (short, longer):
         assert (config.corpus, config.tokenizer, config.student) == (default.corpus, default.tokenizer, default.student)
         assert config.contrastive.learning_rate == default.contrastive.learning_rate
+
+
+def test_the_shipped_levers_differ_from_the_default_run_each_in_one_thing() -> None:
+    cells = {name: cell.config for name, cell in cells_of(SHIPPED.with_name("levers.yaml")).items()}
+    default, short = load_config(SHIPPED.with_name("default.yaml")), cells.pop("as-it-is")
+    assert (short.corpus, short.tokenizer, short.student) == (default.corpus, default.tokenizer, default.student)
+    for config in cells.values():
+        assert (config.corpus, config.tokenizer) == (short.corpus, short.tokenizer)
+        changed = {
+            key
+            for part, other in ((config.student, short.student), (config.contrastive, short.contrastive))
+            for key in vars(part)
+            if vars(part)[key] != vars(other)[key]
+        }
+        assert len(changed) == 1 or changed == {"unit_layers", "recurrences"}
