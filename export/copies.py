@@ -18,8 +18,8 @@ COPY = re.compile(r"_copy\d+$")
 def copy_shared_weights(model: onnx.ModelProto) -> None:
     """Where recurrences share an int8 matrix, all but the first read a copy, which ONNX Runtime makes when it loads.
 
-    The file has it once, and the memory as many times as before: each product packs its own. But ONNX Runtime 1.31
-    refuses a graph whose weights it has to replace (`service.exactness`) if two products share one.
+    The file has it once, and the memory, once loaded, as often as before: each product packs its own. But ONNX Runtime
+    1.31 refuses a graph whose weights it has to replace (`service.exactness`) if two products share one.
     """
     tensors = {one.name: one for one in model.graph.initializer if one.data_type == TensorProto.INT8}
     uses = dict.fromkeys(tensors, 0)

@@ -36,20 +36,22 @@ def quantise(
     quantise_tables(model, word_bits=word_bits)
     if calibration:
         quantise_matrices(model, observe(model, calibration))
-        copy_shared_weights(model)
-        onnx.save(model, target)
-        return
+    else:
+        model = _with_steps_of_each_pass(model, target)
+    copy_shared_weights(model)
+    onnx.save(model, target)
+
+
+def _with_steps_of_each_pass(model: onnx.ModelProto, scratch: Path) -> onnx.ModelProto:
     quantise_contractions(model)
     add_pre_process_metadata(model)  # ONNX Runtime wrote this graph: nothing is left to pre-process
     quantize_dynamic(
         model,
-        target,
+        scratch,
         op_types_to_quantize=["MatMul"],
         per_channel=True,  # per tensor costs 8 points of cosine
         weight_type=QuantType.QInt8,
         reduce_range=False,
         extra_options={"MatMulConstBOnly": True, "DefaultTensorType": TensorProto.FLOAT},
     )
-    model = onnx.load(target)
-    copy_shared_weights(model)
-    onnx.save(model, target)
+    return onnx.load(scratch)
