@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.errors import HTTP_OF, InvalidInput, MalformedBody, Overloaded, ServiceError
+from service.errors import HTTP_OF, InvalidInput, MalformedBody, MethodNotAllowed, NotFound, Overloaded, ServiceError
 
 OPENAI_PREFIX = "/v1/embeddings"
 OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -46,6 +46,8 @@ def error_response(path: str, error: ServiceError) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, Overloaded):
         headers["retry-after"] = str(error.retry_after_s)
+    if isinstance(error, MethodNotAllowed):
+        headers["allow"] = error.allow
     if mapping.status == 401:
         headers["www-authenticate"] = "Bearer"
     if mapping.status == 408:
@@ -86,11 +88,11 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
 
 
 async def on_http_error(request: Request, exc: Exception) -> Response:
-    """Answer what the framework refuses by itself: an unknown route, a method that a route does not have."""
+    """Answer what the framework refuses by itself: an unknown route, or a file that it does not have or cannot read."""
     assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class
-    kind = "NotFound" if exc.status_code == 404 else "Validation"
-    detail = "no such route; GET /docs lists them" if exc.status_code == 404 else str(exc.detail)
-    return _error(request.url.path, detail, exc.status_code, kind, exc.headers or {})
+    if exc.status_code == 404:
+        return error_response(request.url.path, NotFound("no such route; GET /docs lists them"))
+    return _error(request.url.path, str(exc.detail), exc.status_code, "Validation", exc.headers or {})
 
 
 def internal_error_response(path: str) -> Response:

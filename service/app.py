@@ -4,26 +4,27 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Response
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import RedirectResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from service.answers import on_http_error, on_service_error, on_validation_error
 from service.bodies import BodyLimit
 from service.direct import DirectRoutes
 from service.errors import ServiceError
 from service.requests import RequestLog
-from service.routes import documents, embed, health, openai, root, search, similarity
+from service.resources import Resources, spellings
+from service.routes import docs, documents, embed, health, openai, root, search, similarity
 from service.runtime import Runtime
 from service.security import BEARER, KeyCheck
 from service.unread import AnswerLimit
 from service.version import VERSION
 
 ROUTERS = [module.router for module in (embed, similarity, search, documents, openai, root)]
+STRICT_ROUTERS = [search.router, documents.router]  # ours alone: clients of the others expect what TEI and OpenAI do
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 
 A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
@@ -38,10 +39,9 @@ def create_app(runtime: Runtime) -> FastAPI:
         yield
         await asyncio.to_thread(runtime.close)
 
-    app = FastAPIOffline(  # the page's scripts come from the package, not from a CDN
-        docs_url="/docs",
-        redoc_url=None,
-        static_url="/docs/static",
+    app = FastAPI(
+        openapi_url=None,  # routes/docs.py has it
+        redirect_slashes=False,
         title="crosslet",
         version=VERSION,
         description=DESCRIPTION,
@@ -51,8 +51,9 @@ def create_app(runtime: Runtime) -> FastAPI:
     app.state.runtime = runtime
     for router in ROUTERS:
         app.include_router(router, dependencies=[BEARER])
-    app.include_router(health.router)
-    app.add_api_route("/", _to_docs, include_in_schema=False)
+    for open_router in (health.router, docs.router):
+        app.include_router(open_router)
+    app.mount(docs.STATIC_PATH, StaticFiles(directory=docs.STATIC_FILES))
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_validation_error)
     app.add_exception_handler(HTTPException, on_http_error)
@@ -64,7 +65,9 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     settings = runtime.settings
     full, read = settings.keys()
     # Last added, first reached: log -> answer -> gzip -> key -> body -> routes. A body is read only for a known key.
-    routes = [route for router in [*ROUTERS, health.router] for route in router.routes if isinstance(route, Route)]
+    routes = _routes_of(*ROUTERS, health.router, docs.router)
+    mounts = [route for route in app.routes if isinstance(route, Mount)]
+    app.add_middleware(Resources, routes=[*routes, *mounts], strict=_routes_of(*STRICT_ROUTERS))
     app.add_middleware(DirectRoutes, routes=routes)
     app.add_middleware(
         BodyLimit,
@@ -78,9 +81,10 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
         # Level 1: vectors are random decimals; a higher level takes much more time and hardly makes them smaller.
         app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
     app.add_middleware(AnswerLimit, max_unread_bytes=settings.max_unread_bytes)
-    paths = frozenset(route.path for route in routes if not route.param_convertors)
+    fixed = [route.path for route in routes if not route.param_convertors]
+    paths = {spelling: path for path in fixed for spelling in spellings(path)}
     app.add_middleware(RequestLog, metrics=runtime.metrics, paths=paths)
 
 
-async def _to_docs() -> Response:
-    return RedirectResponse("/docs")
+def _routes_of(*routers: APIRouter) -> list[Route]:
+    return [route for router in routers for route in router.routes if isinstance(route, Route)]

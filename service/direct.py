@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import on_service_error
 from service.errors import ServiceError
+from service.resources import spellings
 
 JSON = b"application/json"
 
@@ -50,17 +51,18 @@ class Direct:
 
 
 class DirectRoutes:
-    """The innermost layer before the framework's router; bodies are whole when they come here."""
+    """The innermost layer before the framework's way; bodies are whole when they come here."""
 
     def __init__(self, app: ASGIApp, *, routes: Iterable[BaseRoute]) -> None:
         """routes: those of them that are POST, with a body and else only dependencies, are answered here."""
         self._app = app
-        self._direct = {one.route.path: one for route in routes if (one := _direct(route)) is not None}
+        direct = [one for route in routes if (one := _direct(route)) is not None]
+        self._direct = {spelling: one for one in direct for spelling in spellings(one.route.path)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass the request on with its body."""
         direct = self._direct.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        if direct is None or (b"content-type", JSON) not in scope["headers"]:
+        if direct is None or scope["query_string"] or (b"content-type", JSON) not in scope["headers"]:
             await self._app(scope, receive, send)
             return
         message = await receive()

@@ -14,6 +14,7 @@ CrossletError
     ├── Unauthorized        401  no key, or a wrong one
     │   └── Forbidden       403  a read-only key on a write
     ├── NotFound            404  unknown document id or route
+    ├── MethodNotAllowed    405  the route does not have this method
     ├── TooLarge            413  the body is over the limit
     ├── UnknownEncoding     415  the body is compressed in another way than gzip
     ├── Overloaded          429  the queue is full; carries Retry-After
@@ -80,6 +81,14 @@ class NotFound(ServiceError):
     """No such document, or no such route."""
 
 
+class MethodNotAllowed(ServiceError):
+    """No route of the path has this method."""
+
+    def __init__(self, message: str, allow: str) -> None:
+        super().__init__(message)
+        self.allow = allow  # the methods that there are, as the header lists them
+
+
 class TooLarge(ServiceError):
     """The request body is larger than the limit."""
 
@@ -136,6 +145,7 @@ HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     Unauthorized: HttpMapping(401, "Unauthorized"),
     Forbidden: HttpMapping(403, "Unauthorized"),
     NotFound: HttpMapping(404, "NotFound"),
+    MethodNotAllowed: HttpMapping(405, "Validation"),
     TooLarge: HttpMapping(413, "TooLarge"),
     UnknownEncoding: HttpMapping(415, "Validation"),
     Overloaded: HttpMapping(429, "Overloaded"),

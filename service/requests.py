@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,8 +39,8 @@ class RequestFacts:
 class RequestLog:
     """The outermost layer: nothing is answered without an id, a metric and a line."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: frozenset[str]) -> None:
-        """paths: of the routes, to count what is refused before it comes to one."""
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Mapping[str, str]) -> None:
+        """paths: how one may be written -> its route's, to count what is refused before it comes to one."""
         self._app = app
         self._metrics = metrics
         self._paths = paths
@@ -74,9 +75,8 @@ class RequestLog:
 
     def _record(self, scope: Scope, facts: RequestFacts) -> None:
         took_s = time.monotonic() - facts.started_at
-        # The template, so that ids stay out of the labels. A mount has none, but it leaves its path as the root.
-        route = getattr(scope.get("route"), "path", None) or scope.get("root_path")
-        route = route or (scope["path"] if scope["path"] in self._paths else "unmatched")
+        # The template, so that ids stay out of the labels.
+        route: str = getattr(scope.get("route"), "path", None) or self._paths.get(scope["path"], "unmatched")
         self._metrics.requests.labels(route, str(facts.status)).inc()
         self._metrics.request_duration.labels(route).observe(took_s)
         level = logging.DEBUG if route in QUIET_ROUTES and facts.status < 500 else logging.INFO

@@ -39,7 +39,8 @@ class KeyCheck:
     def _refusal(self, scope: Scope) -> ServiceError | None:
         path: str = scope["path"]
         reads = scope["method"] in READ_METHODS
-        is_open = reads and (path in self._open or path.startswith(OPEN_PREFIX))  # POST / embeds: not open
+        spelled = path.removesuffix("/") or path
+        is_open = reads and (spelled in self._open or path.startswith(OPEN_PREFIX))  # POST / embeds: not open
         if not (self._full or self._read) or is_open:
             return None
         scheme, _, key = header(scope, b"authorization").partition(" ")

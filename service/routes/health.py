@@ -19,14 +19,12 @@ router = APIRouter(tags=["operation"], route_class=JsonRoute)
 METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example": "crosslet_index_documents 200.0\n"}}
 
 
-@router.head("/health", include_in_schema=False)  # some load balancers ask for no body
 @router.get("/health", response_model=StatusResponse, responses=answers(), summary="Is the process alive?")
 async def health() -> Response:
     """200 as long as the process answers."""
     return json_response({"status": "ok"})
 
 
-@router.head("/ready", include_in_schema=False)
 @router.get("/ready", response_model=StatusResponse, responses=answers(503), summary="May it be sent requests?")
 async def ready(runtime: RuntimeDependency) -> Response:
     """200, or 503 with the reason: starting, shutting down, or workers that make no progress."""
