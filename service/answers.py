@@ -13,7 +13,6 @@ from starlette.responses import Response
 
 from service.errors import HTTP_OF, InvalidInput, MalformedBody, MethodNotAllowed, NotFound, Overloaded, ServiceError
 
-OPENAI_PREFIX = "/v1/embeddings"
 OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 LONGEST_PLACE = 120  # characters of a field's path in a message
 
@@ -41,7 +40,7 @@ def array_response(array: npt.NDArray[np.float32], headers: Mapping[str, str]) -
 
 
 def error_response(path: str, error: ServiceError) -> Response:
-    """The answer to an error: status and type from the one table, OpenAI's shape under its route."""
+    """The answer to an error: status and type from the one table, in OpenAI's shape under its routes."""
     mapping = next(HTTP_OF[kind] for kind in type(error).__mro__ if kind in HTTP_OF)
     headers: dict[str, str] = {}
     if isinstance(error, Overloaded):
@@ -55,8 +54,13 @@ def error_response(path: str, error: ServiceError) -> Response:
     return _error(path, str(error), mapping.status, mapping.error_type, headers)
 
 
+def is_openais(path: str) -> bool:
+    """Whether who asks for a path expects OpenAI's shapes; there need be no such route."""
+    return path.startswith("/v1/") or path.removesuffix("/") in {"/v1", "/embeddings"}
+
+
 def _error(path: str, message: str, status: int, error_type: str, headers: Mapping[str, str]) -> Response:
-    if path.startswith(OPENAI_PREFIX):
+    if is_openais(path):
         kind = "server_error" if status >= 500 else OPENAI_KINDS.get(status, "invalid_request_error")
         body: object = {"error": {"message": message, "type": kind, "param": None, "code": error_type}}
     else:

@@ -17,13 +17,13 @@ from service.direct import DirectRoutes
 from service.errors import ServiceError
 from service.requests import RequestLog
 from service.resources import Resources, spellings
-from service.routes import docs, documents, embed, health, openai, root, search, similarity
+from service.routes import docs, documents, embed, health, models, openai, root, search, similarity
 from service.runtime import Runtime
 from service.security import BEARER, KeyCheck
 from service.unread import AnswerLimit
 from service.version import VERSION
 
-ROUTERS = [module.router for module in (embed, similarity, search, documents, openai, root)]
+ROUTERS = [module.router for module in (embed, similarity, search, documents, openai, models, root)]
 STRICT_ROUTERS = [search.router, documents.router]  # ours alone: clients of the others expect what TEI and OpenAI do
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 

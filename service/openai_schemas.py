@@ -1,4 +1,4 @@
-"""The JSON of OpenAI's embeddings route, described field by field. Knows shapes; the limits are the other routes'."""
+"""The JSON of OpenAI's routes, described field by field. Knows shapes; the limits are the other routes'."""
 
 from typing import Annotated, Literal
 
@@ -53,6 +53,27 @@ class OpenAIEmbeddingsResponse(BaseModel):
     data: list[OpenAIEmbedding] = Field(description="One entry an input, in order.", examples=[[OPENAI_EMBEDDING]])
     model: str = Field(description="The model that answered.", examples=["default"])
     usage: OpenAIUsage = Field(description="Token counts.", examples=[{"prompt_tokens": 9, "total_tokens": 9}])
+
+
+class OpenAIModel(BaseModel):
+    """A model, as OpenAI describes one."""
+
+    id: str = Field(description="Its name.", examples=["default"])
+    object: Literal["model"] = Field(description="Always model.", examples=["model"])
+    created: int = Field(
+        description="When it was exported, in seconds since 1970; 0: not known.", examples=[1767225600]
+    )
+    owned_by: str = Field(description="Always crosslet.", examples=["crosslet"])
+
+
+class OpenAIModels(BaseModel):
+    """OpenAI's list of models."""
+
+    object: Literal["list"] = Field(description="Always list.", examples=["list"])
+    data: list[OpenAIModel] = Field(
+        description="The one model.",
+        examples=[[{"id": "default", "object": "model", "created": 1767225600, "owned_by": "crosslet"}]],
+    )
 
 
 class OpenAIError(BaseModel):

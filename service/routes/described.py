@@ -12,7 +12,7 @@ DESCRIPTIONS: dict[int | str, str] = {
     400: "The body is not JSON.",
     401: "No key, or an unknown one.",
     403: "A read-only key may not change documents.",
-    404: "No such document.",
+    404: "No such document or model.",
     408: "The body did not arrive within CROSSLET_BODY_TIMEOUT_S.",
     413: "The body is over CROSSLET_MAX_BODY_BYTES, has over 250,000 values, or would never fit the memory.",
     415: "The body is compressed in another way than gzip.",

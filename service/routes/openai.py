@@ -1,4 +1,4 @@
-"""POST /v1/embeddings: OpenAI's shape over the same engine. Knows that shape; the work is the engine's."""
+"""POST /v1/embeddings, /embeddings: OpenAI's shape over the same engine. Knows that shape; the work is the engine's."""
 
 import base64
 from collections.abc import Sequence
@@ -29,6 +29,12 @@ from service.strict_json import JsonRoute
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 
 
+@router.post(
+    "/embeddings",  # for clients whose base URL lacks /v1
+    response_model=OpenAIEmbeddingsResponse,
+    responses=inference(error=OpenAIErrorResponse),
+    summary="Embed texts, as OpenAI does",
+)
 @router.post(
     "/v1/embeddings",
     response_model=OpenAIEmbeddingsResponse,

@@ -117,6 +117,33 @@ def test_32_calls_at_once_get_each_their_own_vector(bundled: httpx.Client) -> No
     assert np.array_equal(together, embedded(bundled, texts))
 
 
+def test_the_model_is_listed_and_described(connect: Connect, bundled: httpx.Client, guarded: httpx.Client) -> None:
+    for service, key in ((bundled, "unused"), (guarded, KEY)):
+        client = connect(service, api_key=key)
+        (model,) = client.models.list().data
+        assert model.id == service.get("/info").json()["model"]
+        assert (model.object, model.created > 1_700_000_000) == ("model", True)
+        assert client.models.retrieve(model.id) == model
+        assert client.embeddings.create(model=model.id, input="hallo").model == model.id
+        with pytest.raises(openai.NotFoundError, match=f"this service has {model.id}") as caught:
+            client.models.retrieve("another/model")
+        assert caught.value.type == "invalid_request_error"
+    with pytest.raises(openai.AuthenticationError, match="CROSSLET_API_KEYS"):
+        connect(guarded, api_key="wrong").models.list()
+
+
+def test_what_is_not_served_is_the_clients_not_found_error(connect: Connect, bundled: httpx.Client) -> None:
+    with pytest.raises(openai.NotFoundError, match="no such route") as caught:
+        connect(bundled).chat.completions.create(model="any", messages=[{"role": "user", "content": "hallo"}])
+    assert (caught.value.type, caught.value.code) == ("invalid_request_error", "NotFound")
+
+
+@pytest.mark.parametrize("path", ["", "/v1/"])
+def test_a_base_url_may_end_otherwise(connect: Connect, bundled: httpx.Client, path: str) -> None:
+    client = connect(bundled, base_url=f"{str(bundled.base_url).rstrip('/')}{path}")
+    assert np.array_equal(vectors(client.embeddings.create(model="any", input=TEXTS)), embedded(bundled, TEXTS))
+
+
 def test_the_clients_key_is_the_services(connect: Connect, guarded: httpx.Client) -> None:
     response = connect(guarded, api_key=KEY).embeddings.create(model="any", input="hallo")
     assert np.array_equal(vectors(response), embedded(guarded, ["hallo"]))

@@ -1,6 +1,7 @@
 import base64
 import json
 import logging
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,7 @@ from service.document_schemas import MAX_METADATA_DEPTH, DeleteDocumentsRequest,
 from service.encoder import load_encoder
 from service.openai_schemas import OpenAIEmbeddingsRequest
 from service.schemas import EmbedRequest, SimilarityRequest
-from tests.artifacts import DIM, MAX_LENGTH, TEXTS
+from tests.artifacts import DIM, MAX_LENGTH, TEXTS, write_manifest
 from tests.service.conftest import Serve
 
 LONG = "guitar " * 50
@@ -570,6 +571,72 @@ def test_openai_errors_have_openais_shape(client: TestClient, input_: object) ->
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
+@pytest.mark.parametrize("path", ["/embeddings", "/embeddings/", "/v1/embeddings/"])
+def test_openais_route_is_there_without_its_version_too(client: TestClient, path: str) -> None:
+    body = {"input": list(TEXTS[:2]), "encoding_format": "base64"}
+    assert client.post(path, json=body).json() == client.post("/v1/embeddings", json=body).json()
+    refused = client.post(path, json={"input": [""]})
+    assert refused.status_code == 422
+    assert refused.json() == client.post("/v1/embeddings", json={"input": [""]}).json()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/embeddings", 405),
+        ("DELETE", "/embeddings/", 405),
+        ("DELETE", "/v1/models/", 405),
+        ("GET", "/v1/models/other", 404),
+        ("POST", "/v1/chat/completions", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/v1/", 404),
+        ("GET", "/v1/nope/", 404),
+    ],
+)
+def test_errors_under_v1_have_openais_shape_where_there_is_no_route_too(
+    client: TestClient, method: str, path: str, status: int
+) -> None:
+    response = client.request(method, path)
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["param"]) == (status, "invalid_request_error", None)
+    assert error["code"] == {404: "NotFound", 405: "Validation"}[status]
+
+
+@pytest.mark.parametrize("path", ["/v1nope", "/embeddingsnope", "/embeddings/nope", "/v2/v1/"])
+def test_errors_elsewhere_have_the_shape_of_all_others(client: TestClient, path: str) -> None:
+    assert_refused(client.get(path), 404, "NotFound")
+
+
+def test_the_one_model_is_listed_as_openai_does(client: TestClient) -> None:
+    model = {"id": "tiny", "object": "model", "created": 1767225600, "owned_by": "crosslet"}  # 2026-01-01T00:00:00Z
+    for path in ("/v1/models", "/v1/models/"):
+        assert client.get(path).json() == {"object": "list", "data": [model]}
+    for path in ("/v1/models/tiny", "/v1/models/tiny/"):
+        assert client.get(path).json() == model
+    message = client.get("/v1/models/other").json()["error"]["message"]
+    assert message == "no such model; this service has tiny"
+
+
+@pytest.mark.parametrize(
+    ("name", "created_at", "created"),
+    [
+        ("org/name", "2026-01-01T00:00:00", 1767225600),
+        ("a b", "yesterday", 0),
+        ("ü", "2026-01-01T01:00:00+01:00", 1767225600),
+    ],
+)
+def test_a_model_is_found_whatever_its_manifest_calls_it(
+    serve: Serve, tiny_model: Path, tmp_path: Path, name: str, created_at: str, created: int
+) -> None:
+    shutil.copytree(tiny_model, tmp_path / "model")
+    write_manifest(tmp_path / "model", name=name, created_at=created_at)
+    client = serve(model=tmp_path / "model")
+    (listed,) = client.get("/v1/models").json()["data"]
+    assert (listed["id"], listed["created"]) == (name, created)
+    for spelling in (quote(name), quote(name, safe="")):
+        assert client.get(f"/v1/models/{spelling}").json() == listed
+
+
 def test_openai_takes_null_for_what_is_left_out(client: TestClient) -> None:
     nulls = {"model": None, "encoding_format": None, "dimensions": None, "user": None}
     answers = [client.post("/v1/embeddings", json={"input": TEXTS[0], **more}).json() for more in ({}, nulls)]
@@ -746,7 +813,8 @@ def test_every_answer_is_described_with_its_headers_and_its_content(client: Test
             (content,) = answer["content"].values()
             assert "$ref" in content["schema"] or "example" in content, (name, status)
             if status != "200":
-                model = "OpenAIErrorResponse" if "/v1/embeddings" in name else "ErrorResponse"
+                openais = ("post /embeddings", "post /v1/", "get /v1/")
+                model = "OpenAIErrorResponse" if name.startswith(openais) else "ErrorResponse"
                 assert content["schema"]["$ref"].endswith(f"/{model}"), (name, status)
             if status == "429":
                 assert "retry-after" in answer["headers"]

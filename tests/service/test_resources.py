@@ -18,10 +18,11 @@ POSTS = {
     "/embed": {"inputs": "a"},
     "/similarity": {"inputs": {"pairs": [["a", "b"]]}},
     "/v1/embeddings": {"input": "a"},
+    "/embeddings": {"input": "a"},
     "/search": {"query": "a"},
     "/documents/delete": {"ids": ["b"]},
 }
-GETS = ["/", "/health", "/ready", "/metrics", "/info", "/docs", "/openapi.json", "/documents"]
+GETS = ["/", "/health", "/ready", "/metrics", "/info", "/docs", "/openapi.json", "/documents", "/v1/models"]
 OF_AN_ID, OF_A_FILE = "/documents/a/", "/docs/static/swagger-ui.css"
 
 
@@ -192,13 +193,13 @@ def test_the_name_of_an_unknown_parameter_is_cut_in_the_sentence(client: TestCli
     assert len(error) < 200
 
 
-@pytest.mark.parametrize("path", ["/", "/embed", "/similarity", "/v1/embeddings"])
+@pytest.mark.parametrize("path", ["/", "/embed", "/similarity", "/v1/embeddings", "/embeddings"])
 def test_an_unknown_query_parameter_of_a_route_of_teis_or_openais_is_ignored(client: TestClient, path: str) -> None:
     answers = [client.post(f"{path}{query}", json=POSTS[path]) for query in ("", "?api-version=2024-02-01")]
     assert [one.status_code for one in answers] == [200, 200]
     assert answers[0].content == answers[1].content
 
 
-@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/info", "/docs", "/openapi.json"])
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/info", "/docs", "/openapi.json", "/v1/models"])
 def test_what_probes_scrapers_and_browsers_add_is_ignored(client: TestClient, path: str) -> None:
     assert client.get(f"{path}?_=1").status_code == 200
