@@ -14,7 +14,8 @@ from starlette.staticfiles import StaticFiles
 from service.answers import on_http_error, on_service_error, on_validation_error
 from service.bodies import BodyLimit
 from service.direct import DirectRoutes
-from service.errors import ServiceError
+from service.errors import ServiceError, StartError
+from service.path_prefix import PathPrefix
 from service.requests import RequestLog
 from service.resources import Resources, spellings
 from service.routes import docs, documents, embed, health, models, openai, root, search, similarity
@@ -42,6 +43,7 @@ def create_app(runtime: Runtime) -> FastAPI:
     app = FastAPI(
         openapi_url=None,  # routes/docs.py has it
         redirect_slashes=False,
+        servers=_servers(runtime.settings.root_path),
         title="crosslet",
         version=VERSION,
         description=DESCRIPTION,
@@ -64,7 +66,8 @@ def create_app(runtime: Runtime) -> FastAPI:
 def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     settings = runtime.settings
     full, read = settings.keys()
-    # Last added, first reached: log -> answer -> gzip -> key -> body -> routes. A body is read only for a known key.
+    # Last added, first reached: prefix -> log -> answer -> gzip -> key -> body -> routes.
+    # A body is read only for a known key.
     routes = _routes_of(*ROUTERS, health.router, docs.router)
     mounts = [route for route in app.routes if isinstance(route, Mount)]
     app.add_middleware(Resources, routes=[*routes, *mounts], strict=_routes_of(*STRICT_ROUTERS))
@@ -84,6 +87,22 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     fixed = [route.path for route in routes if not route.param_convertors]
     paths = {spelling: path for path in fixed for spelling in spellings(path)}
     app.add_middleware(RequestLog, metrics=runtime.metrics, paths=paths)
+    if settings.root_path:
+        _check_prefix(settings.root_path, routes)
+        app.add_middleware(PathPrefix, prefix=settings.root_path)
+
+
+def _servers(root_path: str) -> list[dict[str, str]]:
+    """Where OpenAPI says that its paths begin."""
+    return [{"url": root_path}] if root_path else []
+
+
+def _check_prefix(prefix: str, routes: list[Route]) -> None:
+    taken = sorted({f"/{route.path.split('/')[1]}" for route in routes} - {"/"})
+    if f"/{prefix.split('/')[1]}" in taken:  # else a path could be a route's own or the prefix, cut off or not
+        raise StartError(
+            f"CROSSLET_ROOT_PATH is {prefix}, and routes begin so; it may begin with anything but {', '.join(taken)}"
+        )
 
 
 def _routes_of(*routers: APIRouter) -> list[Route]:

@@ -2,16 +2,18 @@
 
 import difflib
 import os
+import re
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.errors import StartError
 from service.index.milvus_address import EMBEDDED
 
 PREFIX = "CROSSLET_"
+ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 BUNDLED_MODEL = Path(__file__).resolve().parent.parent / "models" / "default"
 
 
@@ -33,6 +35,10 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    root_path: str = Field(
+        default="",
+        description="Path under which a proxy shows the service, as /crosslet; the proxy may cut it off or not.",
+    )
     data: Path = Field(default=Path("data"), description="Folder of documents.sqlite3; made if missing.")
     index: str = Field(
         default=EMBEDDED,
@@ -119,6 +125,16 @@ class Settings(BaseSettings):
     stall_timeout_s: float = Field(
         default=60.0, gt=0, description="Seconds without a finished text, while texts wait, until /ready says 503."
     )
+
+    @field_validator("root_path")
+    @classmethod
+    def _is_a_path(cls, given: str) -> str:
+        path = given.rstrip("/")
+        if not ROOT_PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
+            raise ValueError(
+                f"{given} is no path to put before others; write it as /crosslet, of letters, digits and . _ ~ -"
+            )
+        return path
 
     @model_validator(mode="after")
     def _limits_fit(self) -> Self:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import JSONResponse, RedirectResponse
 
+from service.dependencies import RuntimeDependency
 from service.strict_json import JsonRoute
 
 STATIC_PATH = "/docs/static"
@@ -16,14 +17,15 @@ router = APIRouter(include_in_schema=False, route_class=JsonRoute)
 
 
 @router.get("/docs")
-async def docs() -> Response:
+async def docs(runtime: RuntimeDependency) -> Response:
     """Swagger's page; its scripts come from a package, not from a CDN."""
+    root = runtime.settings.root_path
     return get_swagger_ui_html(
         title="crosslet",
-        openapi_url="/openapi.json",
-        swagger_js_url=f"{STATIC_PATH}/swagger-ui-bundle.js",
-        swagger_css_url=f"{STATIC_PATH}/swagger-ui.css",
-        swagger_favicon_url=f"{STATIC_PATH}/favicon.png",
+        openapi_url=f"{root}/openapi.json",
+        swagger_js_url=f"{root}{STATIC_PATH}/swagger-ui-bundle.js",
+        swagger_css_url=f"{root}{STATIC_PATH}/swagger-ui.css",
+        swagger_favicon_url=f"{root}{STATIC_PATH}/favicon.png",
     )
 
 
@@ -34,6 +36,7 @@ async def openapi(request: Request) -> Response:
 
 
 @router.get("/")
-async def to_docs() -> Response:
+async def to_docs(runtime: RuntimeDependency) -> Response:
     """Lead to the page, with whatever scheme and host the client has used."""
-    return RedirectResponse("docs")
+    root = runtime.settings.root_path
+    return RedirectResponse(f"{root}/docs" if root else "docs")  # a prefix that nobody has set may be there, too
