@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.answers import on_http_error, on_service_error, on_validation_error
 from service.bodies import BodyLimit
+from service.cors import Cors
 from service.direct import DirectRoutes
 from service.errors import ServiceError, StartError
 from service.path_prefix import PathPrefix
@@ -66,7 +68,7 @@ def create_app(runtime: Runtime) -> FastAPI:
 def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     settings = runtime.settings
     full, read = settings.keys()
-    # Last added, first reached: prefix -> log -> answer -> gzip -> key -> body -> routes.
+    # Last added, first reached: prefix -> log -> origin -> answer -> gzip -> key -> body -> routes.
     # A body is read only for a known key.
     routes = _routes_of(*ROUTERS, health.router, docs.router)
     mounts = [route for route in app.routes if isinstance(route, Mount)]
@@ -86,7 +88,14 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     app.add_middleware(AnswerLimit, max_unread_bytes=settings.max_unread_bytes)
     fixed = [route.path for route in routes if not route.param_convertors]
     paths = {spelling: path for path in fixed for spelling in spellings(path)}
-    app.add_middleware(RequestLog, metrics=runtime.metrics, paths=paths)
+    log = partial(RequestLog, metrics=runtime.metrics, paths=paths)
+    if origins := settings.origins():
+        methods = sorted({"HEAD", "OPTIONS"}.union(*(route.methods or () for route in routes)))
+        cors = partial(Cors, origins=origins, methods=methods)
+        app.add_middleware(cors)
+        app.add_middleware(log, answer_through=cors)
+    else:
+        app.add_middleware(log)
     if settings.root_path:
         _check_prefix(settings.root_path, routes)
         app.add_middleware(PathPrefix, prefix=settings.root_path)

@@ -6,7 +6,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,11 +39,22 @@ class RequestFacts:
 class RequestLog:
     """The outermost layer: nothing is answered without an id, a metric and a line."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Mapping[str, str]) -> None:
-        """paths: how one may be written -> its route's, to count what is refused before it comes to one."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metrics: Metrics,
+        paths: Mapping[str, str],
+        answer_through: Callable[[ASGIApp], ASGIApp] = lambda answer: answer,
+    ) -> None:
+        """paths: how one may be written -> its route's, to count what is refused before it comes to one.
+
+        answer_through: the layer that this one's own answers pass as those from below do.
+        """
         self._app = app
         self._metrics = metrics
         self._paths = paths
+        self._answer_through = answer_through
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; answer 500 for what nobody caught."""
@@ -65,11 +76,12 @@ class RequestLog:
         except asyncio.CancelledError:  # the server cancels requests for one reason, and nothing above needs to know
             if facts.status == 499:
                 error = NotReady("the service ended before the answer was ready (CROSSLET_SHUTDOWN_TIMEOUT_S)")
-                await error_response(scope["path"], error)(scope, receive, observed_send)
+                await self._answer_through(error_response(scope["path"], error))(scope, receive, observed_send)
         except Exception:
             logger.exception("unexpected error", extra={"request_id": facts.request_id})
             if facts.status == 499:
-                await internal_error_response(scope["path"])(scope, receive, observed_send)
+                answer = internal_error_response(scope["path"])
+                await self._answer_through(answer)(scope, receive, observed_send)
         finally:  # soon: the loop sends the answer first
             asyncio.get_running_loop().call_soon(self._record, scope, facts)
 

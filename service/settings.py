@@ -13,6 +13,7 @@ from service.errors import StartError
 from service.index.milvus_address import EMBEDDED
 
 PREFIX = "CROSSLET_"
+ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,*?#@]+")
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 BUNDLED_MODEL = Path(__file__).resolve().parent.parent / "models" / "default"
 
@@ -114,6 +115,10 @@ class Settings(BaseSettings):
     read_api_keys: SecretStr = Field(
         default=SecretStr(""), description="Comma-separated keys that may not write documents."
     )
+    cors_origins: str = Field(
+        default="",
+        description="Comma-separated origins whose pages may ask, as https://app.example; * = any; empty = none.",
+    )
     metrics_open: bool = Field(default=True, description="Whether GET /metrics is answered without a key.")
 
     drain_delay_s: float = Field(
@@ -136,6 +141,14 @@ class Settings(BaseSettings):
             )
         return path
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, given: str) -> str:
+        odd = next((one for one in _split(given, ",") if not ORIGIN.fullmatch(one)), None)
+        if odd is not None:
+            raise ValueError(f"{odd} is no origin; write it as https://app.example, without a path, or * for any")
+        return given
+
     @model_validator(mode="after")
     def _limits_fit(self) -> Self:
         if self.max_body_bytes > self.max_inflight_bytes:
@@ -149,6 +162,10 @@ class Settings(BaseSettings):
     def documents_path(self) -> Path:
         """The SQLite file with the documents."""
         return self.data / "documents.sqlite3"
+
+    def origins(self) -> frozenset[str]:
+        """The origins of `cors_origins`, as browsers write them."""
+        return frozenset(origin.lower() for origin in _split(self.cors_origins, ","))
 
     def keys(self) -> tuple[frozenset[str], frozenset[str]]:
         """The full keys and the read-only keys.
