@@ -4,19 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from service.answers import on_http_error, on_service_error, on_validation_error
+from service.answers import error_response, on_http_error, on_service_error, on_validation_error
 from service.bodies import BodyLimit
 from service.cors import Cors
 from service.direct import DirectRoutes
-from service.errors import ServiceError, StartError
+from service.errors import NotFound, ServiceError, StartError
 from service.path_prefix import PathPrefix
 from service.requests import RequestLog
 from service.resources import Resources, spellings
@@ -42,35 +43,58 @@ def create_app(runtime: Runtime) -> FastAPI:
         yield
         await asyncio.to_thread(runtime.close)
 
-    app = FastAPI(
-        openapi_url=None,  # routes/docs.py has it
-        redirect_slashes=False,
+    app = _framework(
+        runtime,
         servers=_servers(runtime.settings.root_path),
         title="crosslet",
         version=VERSION,
         description=DESCRIPTION,
         lifespan=lifespan,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI asks anew for each request
     )
-    app.state.runtime = runtime
     for router in ROUTERS:
         app.include_router(router, dependencies=[BEARER])
-    for open_router in (health.router, docs.router):
-        app.include_router(open_router)
+    others = [health.router, docs.router, *([] if runtime.settings.metrics_port else [health.metrics_router])]
+    for router in others:
+        app.include_router(router)
     app.mount(docs.STATIC_PATH, StaticFiles(directory=docs.STATIC_FILES))
-    app.add_exception_handler(ServiceError, on_service_error)
-    app.add_exception_handler(RequestValidationError, on_validation_error)
-    app.add_exception_handler(HTTPException, on_http_error)
-    _add_layers(app, runtime)
+    _add_layers(app, runtime, _routes_of(*ROUTERS, *others))
     return app
 
 
-def _add_layers(app: FastAPI, runtime: Runtime) -> None:
+def create_metrics_app(runtime: Runtime) -> FastAPI:
+    """What answers on the metrics' own port, without a key."""
+    app = _framework(runtime)
+    app.include_router(health.metrics_router)
+    app.add_exception_handler(HTTPException, _only_metrics)
+    routes = _routes_of(health.metrics_router)
+    app.add_middleware(Resources, routes=routes, strict=[])
+    app.add_middleware(RequestLog, metrics=runtime.metrics, paths=_spelled(routes))
+    return app
+
+
+def _framework(runtime: Runtime, **options: Any) -> FastAPI:
+    app = FastAPI(
+        openapi_url=None,  # routes/docs.py has it
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI asks anew for each request
+        **options,
+    )
+    app.state.runtime = runtime
+    app.add_exception_handler(ServiceError, on_service_error)
+    app.add_exception_handler(RequestValidationError, on_validation_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    return app
+
+
+async def _only_metrics(request: Request, _: Exception) -> Response:
+    return error_response(request.url.path, NotFound("this port has GET /metrics alone (CROSSLET_METRICS_PORT)"))
+
+
+def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     settings = runtime.settings
     full, read = settings.keys()
     # Last added, first reached: prefix -> log -> origin -> answer -> gzip -> key -> body -> routes.
     # A body is read only for a known key.
-    routes = _routes_of(*ROUTERS, health.router, docs.router)
     mounts = [route for route in app.routes if isinstance(route, Mount)]
     app.add_middleware(Resources, routes=[*routes, *mounts], strict=_routes_of(*STRICT_ROUTERS))
     app.add_middleware(DirectRoutes, routes=routes)
@@ -86,9 +110,7 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
         # Level 1: vectors are random decimals; a higher level takes much more time and hardly makes them smaller.
         app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
     app.add_middleware(AnswerLimit, max_unread_bytes=settings.max_unread_bytes)
-    fixed = [route.path for route in routes if not route.param_convertors]
-    paths = {spelling: path for path in fixed for spelling in spellings(path)}
-    log = partial(RequestLog, metrics=runtime.metrics, paths=paths)
+    log = partial(RequestLog, metrics=runtime.metrics, paths=_spelled(routes))
     if origins := settings.origins():
         methods = sorted({"HEAD", "OPTIONS"}.union(*(route.methods or () for route in routes)))
         cors = partial(Cors, origins=origins, methods=methods)
@@ -99,6 +121,12 @@ def _add_layers(app: FastAPI, runtime: Runtime) -> None:
     if settings.root_path:
         _check_prefix(settings.root_path, routes)
         app.add_middleware(PathPrefix, prefix=settings.root_path)
+
+
+def _spelled(routes: list[Route]) -> dict[str, str]:
+    """How the path of a route without parameters may be written -> the path."""
+    fixed = [route.path for route in routes if not route.param_convertors]
+    return {spelling: path for path in fixed for spelling in spellings(path)}
 
 
 def _servers(root_path: str) -> list[dict[str, str]]:

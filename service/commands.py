@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import orjson
 
@@ -15,7 +16,7 @@ from service.cpus import usable_cpus
 from service.errors import InvalidInput
 from service.framework import import_server
 from service.index.milvus_address import EMBEDDED, milvus_address
-from service.listener import bound_socket
+from service.listener import METRICS_PORT, bound_socket
 from service.logs import configure_logging
 from service.settings import Settings, unknown_settings
 
@@ -46,7 +47,13 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
         logger.warning("no such setting: it does nothing", extra={"variable": name, "meant": meant})
     if not any(settings.keys()):
         logger.warning("no API key is set: whoever reaches the port may read and write (CROSSLET_API_KEYS)")
-    with bound_socket(settings.host, settings.port) as listener:
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(bound_socket(settings.host, settings.port))
+        metrics_listener = (
+            sockets.enter_context(bound_socket(settings.host, settings.metrics_port, setting=METRICS_PORT))
+            if settings.metrics_port
+            else None
+        )
         with ThreadPoolExecutor(1) as importer:
             if usable_cpus() > 1:  # loading leaves the interpreter half of its time; on one core both would wait
                 importer.submit(import_server)
@@ -55,7 +62,7 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
         from service.runtime import load_runtime
         from service.server import serve as serve_runtime
 
-        serve_runtime(load_runtime(settings, choice), listener)
+        serve_runtime(load_runtime(settings, choice), listener, metrics_listener)
 
 
 def embed(options: argparse.Namespace, settings: Settings) -> None:

@@ -9,11 +9,13 @@ import time
 from types import FrameType
 
 import uvicorn
+from starlette.types import ASGIApp
 
-from service.app import create_app
+from service.app import create_app, create_metrics_app
 from service.connection import Connection
-from service.listener import listen
+from service.listener import METRICS_PORT, listen
 from service.memory import settle
+from service.metrics_port import MetricsPort
 from service.runtime import Runtime
 
 
@@ -42,15 +44,21 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def serve(runtime: Runtime, listener: socket.socket) -> None:
-    """Serve on a bound socket until a signal; returns after the last accepted request.
+def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.socket | None = None) -> None:
+    """Serve on bound sockets until a signal; returns after the last accepted request.
 
     Raises: StartError: another process has come to listen on the port meanwhile.
     """
     settings = runtime.settings
-    app = create_app(runtime)
+    app: ASGIApp = create_app(runtime)
+    sockets = [listener]
+    if metrics_listener is not None:
+        app = MetricsPort(app, metrics_app=create_metrics_app(runtime), port=settings.metrics_port)
+        sockets.append(metrics_listener)
     settle()
     listen(listener)
+    if metrics_listener is not None:
+        listen(metrics_listener, setting=METRICS_PORT, page="metrics")
     config = uvicorn.Config(
         app,
         loop="uvloop",
@@ -63,4 +71,4 @@ def serve(runtime: Runtime, listener: socket.socket) -> None:
         proxy_headers=False,  # nothing asks who the client is
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
-    Server(config, runtime).run(sockets=[listener])
+    Server(config, runtime).run(sockets=sockets)

@@ -119,6 +119,12 @@ class Settings(BaseSettings):
         default="",
         description="Comma-separated origins whose pages may ask, as https://app.example; * = any; empty = none.",
     )
+    metrics_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="Port of its own for GET /metrics, without a key; it is not on the other then. 0 = none.",
+    )
     metrics_open: bool = Field(default=True, description="Whether GET /metrics is answered without a key.")
 
     drain_delay_s: float = Field(
@@ -155,6 +161,10 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"CROSSLET_MAX_BODY_BYTES is {self.max_body_bytes}, more than all requests together may hold: "
                 f"{self.max_inflight_bytes} (CROSSLET_MAX_INFLIGHT_BYTES)"
+            )
+        if self.metrics_port and self.metrics_port == self.port:
+            raise ValueError(
+                f"CROSSLET_METRICS_PORT is {self.port}, the port of all else (CROSSLET_PORT); choose another, or 0"
             )
         return self
 

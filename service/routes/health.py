@@ -15,6 +15,7 @@ from service.strict_json import JsonRoute
 from service.version import VERSION
 
 router = APIRouter(tags=["operation"], route_class=JsonRoute)
+metrics_router = APIRouter(tags=["operation"], route_class=JsonRoute)  # on a port of its own, by setting
 
 METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example": "crosslet_index_documents 200.0\n"}}
 
@@ -34,7 +35,7 @@ async def ready(runtime: RuntimeDependency) -> Response:
     return json_response({"status": "ok"})
 
 
-@router.get(
+@metrics_router.get(
     "/metrics",
     response_class=Response,
     responses=answers(401, content=METRICS_CONTENT),
