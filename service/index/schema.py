@@ -55,12 +55,15 @@ def facts(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
-    """Make the tables of an empty file, or those of an older version today's."""
+    """Make the tables of an empty file, or those of an older version today's. Without documents it takes any model."""
     if is_blank(connection):
         create(connection, fingerprint=fingerprint, dim=dim)
     version = facts(connection).get("schema_version", "")
     if version.isdecimal() and int(version) in MIGRATIONS:
         migrate(connection, int(version))
+    found = facts(connection)
+    if found.get("schema_version") == str(SCHEMA_VERSION) and found.get("fingerprint") != fingerprint:
+        change_model_of_empty(connection, fingerprint=fingerprint, dim=dim)
 
 
 def is_blank(connection: sqlite3.Connection) -> bool:
@@ -73,6 +76,15 @@ def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> Non
     said = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
     rows = ", ".join(f"('{key}', '{value}')" for key, value in said.items())
     connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
+
+
+def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
+    """Let a store be another model's, unless it holds vectors."""
+    connection.execute(
+        "UPDATE store SET value = CASE key WHEN 'fingerprint' THEN ? ELSE ? END "
+        "WHERE key IN ('fingerprint', 'dim') AND NOT EXISTS (SELECT * FROM documents)",
+        (fingerprint, str(dim)),
+    )
 
 
 def migrate(connection: sqlite3.Connection, found: int) -> None:

@@ -150,7 +150,9 @@ def test_replaced_metadata_no_longer_matches(collection: Collection) -> None:
 
 
 def test_another_models_store_is_refused_with_both_fingerprints(tmp_path: Path) -> None:
-    open_collection(tmp_path, fingerprint="aaaa").close()
+    collection = open_collection(tmp_path, fingerprint="aaaa")
+    collection.put([Document("a", "text", {})], unit(1, 0, 0, 0)[None])
+    collection.close()
     with pytest.raises(StoreError, match=r"model aaaa, .* model bbbb.*CROSSLET_MODEL.*CROSSLET_DATA"):
         open_collection(tmp_path, fingerprint="bbbb")
 
@@ -398,6 +400,24 @@ def test_a_store_without_a_fingerprint_is_refused_with_a_sentence(tmp_path: Path
     connection.close()
     with pytest.raises(StoreError, match="vectors of model unknown"):
         open_collection(tmp_path)
+
+
+def test_a_store_without_documents_can_become_another_models(tmp_path: Path) -> None:
+    """As after a first look at the service, or once all documents are deleted."""
+    collection = open_collection(tmp_path, fingerprint="aa")
+    collection.put([Document("a", "text", {})], unit(1, 0, 0, 0)[None])
+    collection.close()
+    with pytest.raises(StoreError, match="holds vectors of model aa"):
+        open_collection(tmp_path, fingerprint="bb")
+    collection = open_collection(tmp_path, fingerprint="aa")
+    collection.delete(["a"])
+    collection.close()
+    wider = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="bb", dim=2 * DIM)
+    made = Collection(wider, IndexKeeper(wider, dim=2 * DIM))
+    made.put([Document("b", "text", {})], np.eye(2 * DIM, dtype=np.float32)[:1])
+    made.close()
+    with pytest.raises(StoreError, match="holds vectors of model bb"):
+        open_collection(tmp_path, fingerprint="aa")
 
 
 def test_rows_may_come_in_any_order(tmp_path: Path) -> None:
