@@ -70,8 +70,10 @@ class Metrics:
         documents: Callable[[], float],
         index_bytes: Callable[[], int],
         cache: VectorCache,
+        memory_budget_bytes: int,
     ) -> None:
         """Read these when they are asked for. Call once."""
+        self._gauge("crosslet_memory_budget_bytes", "CROSSLET_MEMORY_BUDGET; 0 = none.", lambda: memory_budget_bytes)
         self._gauge("crosslet_queue_depth", "Accepted texts that wait.", queue_depth)
         self._gauge("crosslet_index_documents", "Documents in the index.", documents)
         self._gauge("crosslet_index_bytes", "Memory of the index.", index_bytes)

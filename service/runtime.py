@@ -203,6 +203,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         documents=lambda: _count(collection),
         index_bytes=lambda: collection.size_bytes,
         cache=cache,
+        memory_budget_bytes=settings.memory_budget,
     )
     logger.info(
         "runtime loaded",

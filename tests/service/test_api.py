@@ -719,6 +719,7 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
         "crosslet_index_documents 1.0",
         f"crosslet_index_bytes {DIM * 4 + 8}.0",
         "crosslet_queue_depth 0.0",
+        "crosslet_memory_budget_bytes 0.0",
         'crosslet_request_duration_seconds_count{route="/embed"} 1.0',
         "crosslet_inference_duration_seconds_count 2.0",
         "crosslet_queue_duration_seconds_count 2.0",
