@@ -4,12 +4,12 @@
 FROM docker.io/library/python:3.11-slim AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-ARG LOCK=service.txt
+ARG LOCK
 COPY requirements requirements
 # Two environments: the tools that build stay here, the other is copied and holds not even pip.
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --no-deps -r requirements/build.txt
 RUN python3 -m venv --without-pip /opt/crosslet \
-    && /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r "requirements/${LOCK}"
+    && /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r "requirements/${LOCK:-service.txt}"
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheels . \
