@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 
 from service.artifact import load_manifest, verify_files
 from tests.parallel_text import write_data_folder
+from tests.skeleton.compose import binds, compose
 
 ROOT = Path(__file__).parents[2]
 SHORT = [
@@ -80,3 +83,33 @@ def test_the_artifact_gives_the_students_vectors_when_served(
         served = np.array(client.post("/embed", json={"inputs": TEXTS}).json())
     cosines = (served * student.encode(TEXTS, normalize_embeddings=True)).sum(axis=1)
     assert cosines.min() >= cosine
+
+
+def test_what_composes_export_makes_of_a_run_is_what_compose_serves(
+    run_folder: Path, student: SentenceTransformer, tmp_path: Path
+) -> None:
+    """The documented commands without containers: their folders are links, their root is `tmp_path`."""
+    from tests.contract.live import live_service
+
+    documented = (ROOT / "docs/compose.md").read_text(encoding="utf-8")
+    (arguments,) = re.findall(r"docker compose run --build export (.+)", documented)
+    (model,) = re.findall(r"CROSSLET_MODEL=(\S+) docker compose up", documented)
+    services = compose(CROSSLET_MODEL=model)["services"]
+    checkout = tmp_path / "checkout"
+    (checkout / "runs").mkdir(parents=True)
+    (checkout / "runs/mine").symlink_to(run_folder)
+    (checkout / "models").mkdir()
+    for source, target, _ in binds(services["export"]):
+        (tmp_path / target[1:]).symlink_to(checkout / source)
+    program, *options = services["export"]["entrypoint"]
+    assert program == "python"
+    command = [sys.executable, *options, *shlex.split(arguments)]
+    subprocess.run(command, cwd=tmp_path / services["export"]["working_dir"][1:], check=True, timeout=300)
+
+    served_folder = checkout / {target: source for source, target, _ in binds(services["service"])}["/models"]
+    path = tmp_path / services["service"]["working_dir"][1:] / services["service"]["environment"]["CROSSLET_MODEL"]
+    assert path.resolve().parent == served_folder.resolve()
+    with live_service(path, tmp_path / "store") as client:
+        served = np.array(client.post("/embed", json={"inputs": TEXTS}).json())
+    cosines = (served * student.encode(TEXTS, normalize_embeddings=True)).sum(axis=1)
+    assert cosines.min() >= 0.99
