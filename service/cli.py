@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import io
 import os
 import signal
 import sys
@@ -52,8 +53,8 @@ GROUPS = {"index": "load, export and check the local documents"}  # of subcomman
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; gives the exit status: 0, or 2 after one sentence on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # A container's first process ignores a signal that it does not handle; uvicorn's handlers come after the start.
-    signal.signal(signal.SIGTERM, _end_start if arguments[:1] == ["serve"] else signal.default_int_handler)
+    _speak_utf8()
+    _end_on_signals(is_server=arguments[:1] == ["serve"])
     plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_GROUP)}
     if arguments and arguments[0] in plugins:
         try:
@@ -80,6 +81,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         give_up_standard_output()
         return _refused(f"standard output cannot be written to its end ({exc.strerror})")
     return 0
+
+
+def _speak_utf8() -> None:
+    """Texts and JSON are UTF-8 whatever the locale, or PYTHONIOENCODING, says: another encoding lacks most letters."""
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="strict")
+
+
+def _end_on_signals(*, is_server: bool) -> None:
+    """End in order on SIGTERM, and on SIGHUP as a terminal closes; uvicorn's own handlers come after the start.
+
+    A container's first process ignores a signal that it does not handle. SIGHUP stays ignored under `nohup`.
+    """
+    handler = _end_start if is_server else signal.default_int_handler
+    signal.signal(signal.SIGTERM, handler)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, handler)
 
 
 def _end_start(_signal: int, _frame: FrameType | None) -> None:

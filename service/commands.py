@@ -68,30 +68,32 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 def embed(options: argparse.Namespace, settings: Settings) -> None:
     """Print one JSON list of numbers a text.
 
-    Raises: InvalidInput: a text is not valid UTF-8.
+    Raises: InvalidInput: a text is empty, too long, or not valid UTF-8.
     """
     from service.encoder import choose_encoder
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    for text in _texts_of(options.texts):
-        _print_json(encoder.encode(_readable(text)).vector)
+    for number, text in enumerate(_texts_of(options.texts), start=1):
+        _print_json(encoder.encode(_readable(text, f"text {number}", settings)).vector)
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
     """Print the documents nearest to a query, one JSON line each.
 
-    Raises: StartError: the store is missing, unreadable, or of another model.  InvalidInput: the query is not UTF-8.
+    Raises: StartError: the store is missing, unreadable, or of another model.  InvalidInput: the query is empty, too
+        long, or not UTF-8.
     """
     from service.bulk.store_file import check_there
     from service.encoder import choose_encoder
     from service.runtime import load_collection
 
+    query = _readable(options.query, "the query", settings)
     if settings.index == EMBEDDED:
         check_there(settings.documents_path)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     collection = load_collection(settings, encoder.manifest, read_only=True)
     try:
-        vector_D = encoder.encode(_readable(options.query)).vector
+        vector_D = encoder.encode(query).vector
         for match in collection.search(vector_D, top_k=options.top_k, filter_=options.filter):
             document = match.document
             _print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})
@@ -117,12 +119,18 @@ def _standard_input() -> Iterator[str]:
         raise InvalidInput("standard input is not valid UTF-8") from exc
 
 
-def _readable(text: str) -> str:
-    """The text, if its bytes were UTF-8: Python hands others on as lone surrogates, which no tokenizer takes."""
+def _readable(text: str, name: str, settings: Settings) -> str:
+    """The text, if HTTP would take it, and its bytes were UTF-8: Python hands others on as lone surrogates."""
+    if not text:
+        raise InvalidInput(f"{name} is empty; every text needs at least one character")
+    if len(text) > settings.max_text_chars:
+        raise InvalidInput(
+            f"{name} has {len(text)} characters; the limit is {settings.max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+        )
     try:
         text.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidInput("a text is not valid UTF-8") from exc
+        raise InvalidInput(f"{name} is not valid UTF-8") from exc
     return text
 
 

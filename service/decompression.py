@@ -8,6 +8,8 @@ from typing import Protocol
 
 from service.errors import MalformedBody, UnknownEncoding
 
+MAX_MEMBERS = 1000  # gzip streams in one body: each costs a start of its own, and may stand for nothing
+
 
 class Decoder(Protocol):
     """Turns the parts of a body, as they arrive, into the body that the client meant."""
@@ -37,22 +39,35 @@ class Plain:
 
 
 class Gunzip:
-    """A body that is one gzip stream."""
+    """A body that is gzip: one member, or several in a row, whose contents are joined (RFC 1952, section 2.2)."""
 
     def __init__(self) -> None:
-        self._stream = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)  # + 16: gzip's header, not zlib's
+        self._members = 0
+        self._start_member()
 
     def add(self, part: bytes, *, at_most_bytes: int) -> bytes:
         """The part decompressed, cut."""
-        try:
-            return self._stream.decompress(part, at_most_bytes)
-        except zlib.error as exc:
-            raise MalformedBody("the body is not gzip, as its content-encoding says") from exc
+        body = b""
+        while part and len(body) < at_most_bytes:
+            if self._member.eof:
+                self._start_member()
+            try:
+                body += self._member.decompress(part, at_most_bytes - len(body))
+            except zlib.error as exc:
+                raise MalformedBody("the body is not gzip, as its content-encoding says") from exc
+            part = self._member.unused_data
+        return body
 
     def end(self) -> None:
-        """Refuse a stream that was cut off, and one that something follows."""
-        if not self._stream.eof or self._stream.unused_data:
-            raise MalformedBody("the body is not one whole gzip stream")
+        """Refuse a member that was cut off."""
+        if not self._member.eof:
+            raise MalformedBody("the body ends within a gzip stream")
+
+    def _start_member(self) -> None:
+        self._members += 1
+        if self._members > MAX_MEMBERS:
+            raise MalformedBody(f"the body has more than {MAX_MEMBERS} gzip members; send it as one")
+        self._member = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)  # + 16: gzip's header, not zlib's
 
 
 def decoder_of(content_encoding: str) -> Decoder:

@@ -1,9 +1,11 @@
 """Runs the application in uvicorn and ends it in order. Knows signals; knows nothing about requests.
 
-On SIGTERM or SIGINT: /ready turns 503 at once, requests are still taken for `drain_delay_s` (until load balancers have
-noticed), then listening ends, accepted requests finish, and the process exits with 0. A second signal skips the wait.
+On SIGTERM, SIGINT, or the SIGHUP of a terminal that closes: /ready turns 503 at once, requests are still taken for
+`drain_delay_s` (until load balancers have noticed), then listening ends, accepted requests finish, and the process
+exits with 0. A second signal skips the wait.
 """
 
+import signal
 import socket
 import time
 from types import FrameType
@@ -71,4 +73,7 @@ def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.so
         proxy_headers=False,  # nothing asks who the client is
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
-    Server(config, runtime).run(sockets=sockets)
+    server = Server(config, runtime)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it
+        signal.signal(signal.SIGHUP, server.handle_exit)
+    server.run(sockets=sockets)

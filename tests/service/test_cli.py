@@ -1,5 +1,8 @@
 import io
 import json
+import os
+import subprocess
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from service.settings import Settings
 from tests.artifacts import TEXTS
 
 SEEN: list[list[str]] = []
+COMMAND = [sys.executable, "-c", "import sys; from service.cli import main; sys.exit(main())"]
 
 
 def remember(argv: list[str]) -> int:
@@ -47,10 +51,49 @@ def test_bytes_that_are_no_utf_8_are_one_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli.main(["embed", "\udcff"]) == 2
-    assert capsys.readouterr().err == "crosslet: a text is not valid UTF-8\n"
+    assert capsys.readouterr().err == "crosslet: text 1 is not valid UTF-8\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"))
     assert cli.main(["embed"]) == 2
     assert capsys.readouterr().err == "crosslet: standard input is not valid UTF-8\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [(["embed", ""], "text 1"), (["embed", "hallo", ""], "text 2"), (["search", ""], "the query")],
+)
+def test_an_empty_text_is_refused_as_over_http(
+    arguments: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    assert capsys.readouterr().err == f"crosslet: {name} is empty; every text needs at least one character\n"
+
+
+@pytest.mark.parametrize("arguments", [["embed", "hallo"], ["search", "hallo"]])
+def test_a_text_over_the_limit_is_refused_as_over_http(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSLET_MAX_TEXT_CHARS", "4")
+    assert cli.main(arguments) == 2
+    assert "has 5 characters; the limit is 4 (CROSSLET_MAX_TEXT_CHARS)" in capsys.readouterr().err
+
+
+def test_output_is_utf_8_in_any_locale(tiny_model: Path, tmp_path: Path) -> None:
+    settings, encoder = Settings(data=tmp_path / "data", model=tiny_model), load_encoder(tiny_model)
+    text = "Größe 😀 日本語"
+    collection = load_collection(settings, encoder.manifest)
+    collection.put([Document("ü", text, {})], encoder.encode(text).vector[None])
+    collection.close()
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = subprocess.run([*COMMAND, "search", "hallo"], env=environment, capture_output=True, check=True)
+    assert json.loads(done.stdout.decode())["text"] == text
+    read = subprocess.run(
+        [*COMMAND, "embed"],
+        env=environment,
+        input=text.encode(),
+        capture_output=True,
+        check=True,
+    )
+    assert np.array_equal(np.asarray(json.loads(read.stdout), np.float32), encoder.encode(text).vector)
 
 
 def test_search_reads_the_local_store_even_while_a_service_has_it(

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from service.decompression import Gunzip, decoder_of
+from service.decompression import MAX_MEMBERS, Gunzip, decoder_of
 from service.errors import MalformedBody, UnknownEncoding
 
 BODY = b'{"inputs": "hallo"}' * 1000
@@ -23,6 +23,24 @@ def test_a_gzip_body_is_what_was_compressed_however_it_arrives(part_bytes: int, 
     assert decoded(PACKED, part_bytes=part_bytes, encoding=encoding) == BODY
 
 
+@pytest.mark.parametrize("part_bytes", [1, 7, len(PACKED) + 3, 10 * len(PACKED)])
+def test_members_in_a_row_are_one_body(part_bytes: int) -> None:
+    packed = gzip.compress(BODY[:100]) + gzip.compress(b"") + gzip.compress(BODY[100:])
+    assert decoded(packed, part_bytes=part_bytes) == BODY
+
+
+def test_members_together_give_no_more_than_is_asked_for() -> None:
+    bomb = gzip.compress(bytes(1000)) + gzip.compress(bytes(100_000_000))
+    assert len(Gunzip().add(bomb, at_most_bytes=1500)) == 1500
+
+
+def test_endless_members_are_refused() -> None:
+    empty = gzip.compress(b"")
+    assert decoded(empty * MAX_MEMBERS, part_bytes=100_000) == b""
+    with pytest.raises(MalformedBody, match="more than 1000 gzip members"):
+        decoded(empty * (MAX_MEMBERS + 1), part_bytes=100_000)
+
+
 @pytest.mark.parametrize("encoding", ["", "identity"])
 def test_a_body_without_compression_is_left_alone(encoding: str) -> None:
     assert decoded(BODY, part_bytes=100, encoding=encoding) == BODY
@@ -34,9 +52,19 @@ def test_a_bomb_gives_no_more_than_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "packed", [b"", b"hallo", PACKED[:-1], PACKED[:20], PACKED + b"more", PACKED + PACKED, PACKED[:-8] + bytes(8)]
+    "packed",
+    [
+        b"",
+        b"hallo",
+        PACKED[:-1],
+        PACKED[:20],
+        PACKED + b"more",
+        PACKED + PACKED[:-1],
+        PACKED + bytes(8),
+        PACKED[:-8] + bytes(8),
+    ],
 )
-def test_what_is_not_one_whole_gzip_stream_is_refused(packed: bytes) -> None:
+def test_what_is_not_whole_gzip_is_refused(packed: bytes) -> None:
     with pytest.raises(MalformedBody):
         decoded(packed, part_bytes=1000)
 

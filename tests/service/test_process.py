@@ -167,7 +167,28 @@ def test_sigterm_under_load_drains_answers_what_it_took_and_exits_with_0(tiny_mo
         assert all("RemoteProtocolError" in one or "ReadError" in one for one in broken)
 
 
-def test_sigterm_during_the_start_ends_it_with_0(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_closed_terminal_drains_as_sigterm_does(tiny_model: Path, tmp_path: Path) -> None:
+    with running(tiny_model, tmp_path / "data", drain_delay_s=2) as service:
+        service.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: service.client.get("/ready").status_code == 503)
+        assert service.client.post("/embed", json={"inputs": "hallo"}).status_code == 200
+        assert service.process.wait(100) == 0
+
+
+def test_nohup_keeps_the_service_alive_when_its_terminal_closes(tiny_model: Path, tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a child inherits it, as from nohup
+    try:
+        with running(tiny_model, tmp_path / "data") as service:
+            service.process.send_signal(signal.SIGHUP)
+            time.sleep(0.5)  # for what must not happen
+            assert service.client.get("/ready").status_code == 200
+            assert service.stop(signal.SIGTERM) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_during_the_start_ends_it_with_0(sig: int, tiny_model: Path, tmp_path: Path) -> None:
     """As a container's first process it would otherwise be ignored. The model is a pipe: the start waits for it."""
     model = tmp_path / "model"
     shutil.copytree(tiny_model, model)
@@ -182,14 +203,15 @@ def test_sigterm_during_the_start_ends_it_with_0(tiny_model: Path, tmp_path: Pat
     )
     assert start.stderr is not None
     assert json.loads(start.stderr.readline())["event"] == "settings"  # neither model nor documents are loaded
-    start.terminate()
+    start.send_signal(sig)
     log = start.communicate(timeout=60)[1]
     assert start.returncode == 0
     assert "Traceback" not in log
     assert "listening" not in log
 
 
-def test_sigterm_ends_another_command_as_ctrl_c_does(tiny_model: Path) -> None:
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_another_command_as_ctrl_c_does(sig: int, tiny_model: Path) -> None:
     command = subprocess.Popen(
         [sys.executable, "-c", "import sys; from service.cli import main; sys.exit(main(['embed']))"],
         cwd=ROOT,
@@ -204,7 +226,7 @@ def test_sigterm_ends_another_command_as_ctrl_c_does(tiny_model: Path) -> None:
     command.stdin.write("hallo\n")
     command.stdin.flush()
     assert command.stdout.readline().startswith("[")
-    command.terminate()
+    command.send_signal(sig)
     assert command.wait(60) == 2
     assert command.communicate()[1] == "crosslet: stopped\n"
 
