@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=1000)
     options = parser.parse_args(arguments)
     encoder = load_encoder(options.model)
-    engine, dim = engine_of("threads", encoder, Settings()), encoder.manifest.dim
+    engine, dim = engine_of("threads", encoder, Settings(), prompt=encoder.prompts.default), encoder.manifest.dim
     for name in options.tasks:
         task = TASKS[name]
         print(f"\n{name}\n\n{HEADER}")

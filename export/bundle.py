@@ -106,7 +106,12 @@ def _fill(bundle: Bundle, stage: Path) -> Manifest:
     (stage / PARITY_FILE).write_text(bundle.parity.to_json(), encoding="utf-8")
     (stage / CARD_FILE).write_text(bundle.card, encoding="utf-8")
     files = describe_files(stage)
-    fingerprint = fingerprint_of(model_sha256=files[MODEL_FILE].sha256, tokenizer_sha256=files[TOKENIZER_FILE].sha256)
+    fingerprint = fingerprint_of(
+        model_sha256=files[MODEL_FILE].sha256,
+        tokenizer_sha256=files[TOKENIZER_FILE].sha256,
+        prompts=bundle.manifest.prompts,
+        default_prompt_name=bundle.manifest.default_prompt_name,
+    )
     manifest = dataclasses.replace(bundle.manifest, files=files, fingerprint=fingerprint)
     (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
     return manifest

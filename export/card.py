@@ -49,8 +49,8 @@ tokenizer.enable_truncation({max_length})
 options = onnxruntime.SessionOptions()
 {exactness}session = onnxruntime.InferenceSession("model.onnx", options, providers=["CPUExecutionProvider"])
 
-def embed(text):
-    ids = np.array([tokenizer.encode(text).ids])
+def embed(text{prompt}):
+    ids = np.array([tokenizer.encode({prompted}text).ids])
     return session.run(["sentence_embedding"], {{"input_ids": ids, "attention_mask": np.ones_like(ids)}})[0][0]
 
 print(embed("A man is playing a guitar.") @ embed("Someone plays an instrument."))
@@ -77,7 +77,30 @@ def model_card(manifest: Manifest, *, model_bytes: int) -> str:
 
 def _use(manifest: Manifest) -> str:
     exactness = EXACTNESS if manifest.precision == "int8" else ""
-    return USE.format(max_length=manifest.max_length, exactness=exactness)
+    if not manifest.prompts:
+        return USE.format(max_length=manifest.max_length, exactness=exactness, prompt="", prompted="")
+    default = manifest.prompts.get(manifest.default_prompt_name or "", "")
+    prompt = f", prompt={default!r}"
+    use = USE.format(max_length=manifest.max_length, exactness=exactness, prompt=prompt, prompted="prompt + ")
+    return f"{use}\n{_prompts(manifest)}"
+
+
+def _prompts(manifest: Manifest) -> str:
+    """What goes before a text."""
+    rows = "\n".join(f"| {name} | {_code(prompt)} |" for name, prompt in manifest.prompts.items())
+    default = manifest.default_prompt_name
+    rest = f"Other texts have the prompt `{default}`." if default else "Other texts have none."
+    lead = (
+        "A prompt goes before a text, as in training. In the service, queries of a search have the prompt `query` and "
+        f"documents `document` or `passage`, where there are such; `prompt_name` names any. {rest}"
+    )
+    return f"{lead}\n\n| prompt | text |\n|---|---|\n{rows}"
+
+
+def _code(prompt: str) -> str:
+    """A prompt in a cell of a table, its spaces and line ends seen."""
+    shown = json.dumps(prompt, ensure_ascii=False).replace("|", "\\|")
+    return f"`` {shown} ``" if prompt else "(none)"
 
 
 def table(rows: Mapping[str, Mapping[str, float]]) -> str:

@@ -15,6 +15,7 @@ from torch import nn
 
 import training.sentence  # noqa: F401 - registers the crosslet architecture with transformers
 from export.errors import BadCheckpoint, BadRequest
+from export.prompts import Prompts, check_configuration, prompts_of
 from service.artifact import DataLicence
 
 RECORD_FILE = "crosslet.json"
@@ -50,11 +51,17 @@ class Checkpoint:
     tokenizer: tokenizers.Tokenizer
     record: TrainingRecord
 
+    @property
+    def prompts(self) -> Prompts:
+        """What may go before a text."""
+        return prompts_of(self.model)
+
 
 def read_checkpoint(folder: Path, *, name: str | None = None, languages: tuple[str, ...] = ()) -> Checkpoint:
     """Load a checkpoint; `name` and `languages` replace what its record says, and are needed where it has none.
 
-    Raises: BadCheckpoint: the folder is missing, unreadable, or its record is malformed.
+    Raises: BadCheckpoint: the folder is missing, unreadable, its record is malformed, or its
+                prompts or dims cannot be served.
             BadRequest: there is no record and an option is missing.
     """
     model = _load_model(folder)
@@ -67,7 +74,9 @@ def read_checkpoint(folder: Path, *, name: str | None = None, languages: tuple[s
     _check_length(folder, model, record.max_length)
     model.max_seq_length = record.max_length
     _leave_out_positions(model, record.max_length)
-    return Checkpoint(model, _plain_tokenizer(folder, model), record)
+    tokenizer = _plain_tokenizer(folder, model)
+    check_configuration(folder, model, tokenizer, record.max_length)
+    return Checkpoint(model, tokenizer, record)
 
 
 def _load_model(folder: Path) -> SentenceTransformer:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from export.errors import BadCheckpoint
+from export.prompts import truncated_dim
 from export.unpadded import unpadded
 
 POOLING_MODES = ("mean", "cls")
@@ -27,6 +28,18 @@ class UnitLength(nn.Module):
     def forward(self, embedding_BD: Tensor) -> Tensor:
         """(B, D) -> (B, D)."""
         return F.normalize(embedding_BD, dim=-1)
+
+
+class FirstDims(nn.Module):
+    """Keep the first dims of each row, as `truncate_dim` asks."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, embedding_BD: Tensor) -> Tensor:
+        """(B, D) -> (B, dim)."""
+        return embedding_BD[:, : self.dim]
 
 
 class SentenceGraph(nn.Module):
@@ -94,10 +107,13 @@ def build_graph(model: SentenceTransformer, *, skip_padding: bool = True) -> Sen
     body = modules[0].auto_model
     if getattr(body, "pooler", None) is not None:
         body.pooler = None  # the [CLS] pooler of pre-training: never read by a sentence embedding
-    return SentenceGraph(body, pooling=pooling, tail=_tail(modules[2:]), skip_padding=skip_padding).eval()
+    return SentenceGraph(
+        body, pooling=pooling, tail=_tail(modules[2:], truncated_dim(model)), skip_padding=skip_padding
+    ).eval()
 
 
-def _tail(modules: Iterable[nn.Module]) -> nn.Sequential:
+def _tail(modules: Iterable[nn.Module], dim: int | None) -> nn.Sequential:
+    """dim: how many dims are kept; None: all."""
     tail: list[nn.Module] = []
     for module in modules:
         if isinstance(module, Dense) and module.module_input_name == module.module_output_name == "sentence_embedding":
@@ -108,6 +124,8 @@ def _tail(modules: Iterable[nn.Module]) -> nn.Sequential:
             raise BadCheckpoint(
                 f"the checkpoint has a {type(module).__name__} after its pooling, not Dense or Normalize"
             )
+    if dim is not None:
+        tail.append(FirstDims(dim))
     if not tail or not isinstance(tail[-1], UnitLength):
         tail.append(UnitLength())  # the contract: every vector has norm 1
     return nn.Sequential(*tail)

@@ -6,12 +6,14 @@ N texts, D dims
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from export.checkpoint import Checkpoint, TrainingRecord
 from export.encoder import OnnxEncoder
+from export.prompts import Asked
 from export.texts import PARITY_TEXTS
 from service.artifact import SCHEMA_VERSION, ParityPack
 
@@ -29,24 +31,26 @@ def parity_texts(record: TrainingRecord) -> tuple[str, ...]:
     return (*chosen, " ".join(words * repeats))
 
 
-def parity_pack(encoder: OnnxEncoder, texts: Sequence[str], *, min_cosine: float) -> ParityPack:
-    """What the artifact makes of the texts here, one at a time."""
-    embeddings_ND = encoder.embed(texts)
+def parity_pack(encoder: OnnxEncoder, texts: Sequence[str], *, prompt: str = "", min_cosine: float) -> ParityPack:
+    """What the artifact makes of the texts here, one at a time, each behind the default prompt."""
+    given = [prompt + text for text in texts]
+    embeddings_ND = encoder.embed(given)
     return ParityPack(
         schema_version=SCHEMA_VERSION,
         min_cosine=min_cosine,
         texts=tuple(texts),
-        input_ids=tuple(tuple(encoder.token_ids(text)) for text in texts),
+        input_ids=tuple(tuple(encoder.token_ids(text)) for text in given),
         embeddings=tuple(tuple(round(float(value), DECIMALS) for value in row) for row in embeddings_ND),
     )
 
 
-def torch_embeddings(checkpoint: Checkpoint, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-    """The reference, by sentence-transformers' own tokenisation, pooling and heads: (N, D) float32, norm 1."""
-    embeddings_ND: npt.NDArray[np.float32] = checkpoint.model.encode(
-        list(texts), batch_size=1, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-    )
-    return embeddings_ND
+def torch_embeddings(checkpoint: Checkpoint, texts: Sequence[Asked]) -> npt.NDArray[np.float32]:
+    """The reference, by sentence-transformers' own prompts, tokenisation, pooling and heads: (N, D) float32, norm 1.
+
+    texts: each with the name of its prompt; None: the default.
+    """
+    embed = partial(checkpoint.model.encode, normalize_embeddings=True, show_progress_bar=False)
+    return np.stack([embed(text, prompt_name=name) for name, text in texts])
 
 
 def cosines(left_ND: npt.NDArray[np.floating], right_ND: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

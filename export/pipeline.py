@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +28,7 @@ from export.gate import (
 from export.graph import build_graph
 from export.onnx import check_size, export_fp32
 from export.parity import parity_pack, parity_texts, torch_embeddings
+from export.prompts import Asked, truncated_dim
 from export.quantize import quantise
 from export.sts import check_rankable, read_sts
 from export.tables import TableBits
@@ -88,9 +89,10 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     texts, pairs = parity_texts(checkpoint.record), _sts_pairs(request, checkpoint.record)
     calibration = _calibration(request, checkpoint.record)
     with tempfile.TemporaryDirectory(prefix="crosslet-export-") as folder:
-        graph = _fp32_graph(checkpoint, texts, request, Path(folder), progress)
+        asked = checkpoint.prompts.over(texts)
+        graph = _fp32_graph(checkpoint, asked, request, Path(folder), progress)
         if request.precision == "int8":
-            graph = _int8_graph(graph, checkpoint, texts, pairs, calibration, request, progress)
+            graph = _int8_graph(graph, checkpoint, asked, pairs, calibration, request, progress)
         manifest = write_bundle(_bundle(request, checkpoint, texts, graph), request.out, force=request.force)
     progress(f"{request.out}: {manifest.files[MODEL_FILE].size_bytes:,} bytes, fingerprint {manifest.fingerprint[:12]}")
     return manifest
@@ -113,7 +115,7 @@ def _check_options(request: ExportRequest) -> None:
 
 
 def _fp32_graph(
-    checkpoint: Checkpoint, texts: tuple[str, ...], request: ExportRequest, scratch: Path, progress: Progress
+    checkpoint: Checkpoint, asked: Sequence[Asked], request: ExportRequest, scratch: Path, progress: Progress
 ) -> MeasuredGraph:
     graph = build_graph(checkpoint.model, skip_padding=request.padding == "skipped")
     parameters = graph.parameter_count
@@ -121,7 +123,8 @@ def _fp32_graph(
     path = export_fp32(graph, scratch)
     check_size(path, parameters=parameters, precision="fp32")
     encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
-    fidelity = measure_fidelity(torch_embeddings(checkpoint, texts), encoder.embed(texts))
+    given = [checkpoint.prompts.before(*one) for one in asked]
+    fidelity = measure_fidelity(torch_embeddings(checkpoint, asked), encoder.embed(given))
     progress(f"fp32: lowest cosine to torch {fidelity.min_cosine_to_torch:.7f} over {fidelity.parity_texts} texts")
     check_fidelity(fidelity, request.limits)
     padding: Padding = "computed" if graph.unpadded is None else "skipped"
@@ -131,7 +134,7 @@ def _fp32_graph(
 def _int8_graph(
     fp32: MeasuredGraph,
     checkpoint: Checkpoint,
-    texts: tuple[str, ...],
+    asked: Sequence[Asked],
     pairs: tuple[StsPair, ...],
     calibration: tuple[str, ...],
     request: ExportRequest,
@@ -141,10 +144,13 @@ def _int8_graph(
     progress(f"int8: {len(calibration):,} calibration texts" if calibration else "int8: no calibration texts")
     if not pairs:
         progress("int8: STS is not measured, the checkpoint's record has no pairs; --sts FILE gives some")
-    quantised = partial(_quantised, fp32, checkpoint, texts, pairs, request=request, progress=progress)
+    prompts = checkpoint.prompts  # from here on texts are what the tokenizer gets
+    texts = [prompts.before(*one) for one in asked]
+    prompted = [(score, prompts.default + left, prompts.default + right) for score, left, right in pairs]
+    quantised = partial(_quantised, fp32, checkpoint, texts, prompted, request=request, progress=progress)
     if calibration:
         try:
-            return quantised(calibration)
+            return quantised(prompts.in_turn(calibration))
         except Refused as exc:
             progress(f"with fixed steps {exc}: steps are found in each pass instead")
     return quantised(())
@@ -153,9 +159,9 @@ def _int8_graph(
 def _quantised(
     fp32: MeasuredGraph,
     checkpoint: Checkpoint,
-    texts: tuple[str, ...],
-    pairs: tuple[StsPair, ...],
-    calibration: tuple[str, ...],
+    texts: Sequence[str],
+    pairs: Sequence[StsPair],
+    calibration: Sequence[str],
     *,
     request: ExportRequest,
     progress: Progress,
@@ -175,8 +181,9 @@ def _quantised(
 
 
 def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ...], graph: MeasuredGraph) -> Bundle:
-    parity = parity_pack(graph.encoder, texts, min_cosine=PARITY_MIN_COSINE[request.precision])
-    record = checkpoint.record
+    record, prompts = checkpoint.record, checkpoint.prompts
+    min_cosine = PARITY_MIN_COSINE[request.precision]
+    parity = parity_pack(graph.encoder, texts, prompt=prompts.default, min_cosine=min_cosine)
     manifest = Manifest(
         schema_version=SCHEMA_VERSION,
         name=record.name,
@@ -195,6 +202,9 @@ def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ..
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         activations=graph.activations,
         padding=graph.padding,
+        prompts=prompts.texts,
+        default_prompt_name=prompts.default_name,
+        truncate_dim=truncated_dim(checkpoint.model),
     )
     card = model_card(manifest, model_bytes=graph.path.stat().st_size)
     return Bundle(graph.path, checkpoint.tokenizer, parity, card, manifest)

@@ -89,7 +89,14 @@ def restore(artifact: Path, out: Path) -> None:
         modules: list[nn.Module] = [Transformer(str(stage), max_seq_length=manifest.max_length)]
         modules.append(Pooling(body.config.hidden_size, pooling_mode="mean"))
         modules += [Normalize()] if head is None else [head, Normalize()]
-        SentenceTransformer(modules=modules, device="cpu").save(str(stage), create_model_card=False)
+        restored = SentenceTransformer(
+            modules=modules,
+            device="cpu",
+            prompts=dict(manifest.prompts),
+            default_prompt_name=manifest.default_prompt_name,
+            truncate_dim=manifest.truncate_dim,
+        )
+        restored.save(str(stage), create_model_card=False)
         stage.rename(out)
 
 
@@ -139,6 +146,7 @@ def _lowest_cosine(body: BertModel, head: Dense | None, parity: ParityPack) -> f
     for ids, vector in zip(parity.input_ids, parity.embeddings, strict=True):
         embedding_1D = body(input_ids=torch.tensor([ids])).last_hidden_state.mean(dim=1)
         embedding_1D = embedding_1D if head is None else head.linear(embedding_1D)
+        embedding_1D = embedding_1D[:, : len(vector)]  # truncate_dim
         cosines.append(torch.cosine_similarity(embedding_1D, torch.tensor([vector])).item())
     return min(cosines)
 

@@ -2,7 +2,7 @@
 
 model.onnx       inputs `input_ids`, `attention_mask` int64 (B, L); output `sentence_embedding` float32 (B, dim), norm 1
 tokenizer.json   a `tokenizers` file with its post-processor; truncation and padding are the consumer's
-manifest.json    `Manifest`: what the model is, where it came from, the sha256 of every other file
+manifest.json    `Manifest`: what the model is, where it came from, its prompts, the sha256 of every other file
 parity.json      `ParityPack`: texts with the token ids and vectors the model must give on any machine
 README.md        the model card
 """
@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -74,17 +74,24 @@ class Manifest:
     created_at: str  # ISO 8601
     activations: Activations = "dynamic"
     padding: Padding = "computed"
+    prompts: Mapping[str, str] = field(default_factory=dict)  # by name: what may go before a text; empty: nothing does
+    default_prompt_name: str | None = None  # of the one for texts of which nothing is said
+    truncate_dim: int | None = None  # `dim`, where the model itself has more
 
     def to_json(self) -> str:
-        """The text of manifest.json."""
-        return json.dumps(dataclasses.asdict(self), ensure_ascii=False, indent=2) + "\n"
+        """The text of manifest.json; services that know no prompts read one that has none."""
+        facts = dataclasses.asdict(self)
+        unset = [name for name in ("prompts", "default_prompt_name", "truncate_dim") if not facts[name]]
+        kept = {name: value for name, value in facts.items() if name not in unset}
+        return json.dumps(kept, ensure_ascii=False, indent=2) + "\n"
 
 
 @dataclass(frozen=True)
 class ParityPack:
-    """Texts in the model's languages with what the model made of them where it was exported.
+    """Texts in the model's languages with what the model made of them where it was exported, its default prompt first.
 
-    input_ids: one row of token ids a text, specials included.  embeddings: one unit vector of `dim` floats a text.
+    input_ids: one row of token ids a text, prompt and specials included.
+    embeddings: one unit vector of `dim` floats a text.
     """
 
     schema_version: int
@@ -104,9 +111,18 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def fingerprint_of(*, model_sha256: str, tokenizer_sha256: str) -> str:
+def fingerprint_of(
+    *,
+    model_sha256: str,
+    tokenizer_sha256: str,
+    prompts: Mapping[str, str] | None = None,
+    default_prompt_name: str | None = None,
+) -> str:
     """The identity of a vector space: two models with one fingerprint give the same vectors."""
-    return hashlib.sha256(f"{model_sha256}\n{tokenizer_sha256}\n".encode()).hexdigest()
+    lines = [model_sha256, tokenizer_sha256]
+    if prompts:  # other prompts, other vectors; a model without any keeps the fingerprint it has always had
+        lines.append(json.dumps([prompts, default_prompt_name], sort_keys=True))
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
 def describe_files(folder: Path) -> dict[str, FileEntry]:
@@ -135,8 +151,21 @@ def load_manifest(folder: Path) -> Manifest:
         raise ArtifactError(
             f"{folder}: {MANIFEST_FILE} says dim {manifest.dim}, max_length {manifest.max_length}; both are at least 1"
         )
+    if manifest.default_prompt_name is not None and manifest.default_prompt_name not in manifest.prompts:
+        raise ArtifactError(
+            f"{folder}: {MANIFEST_FILE} says default_prompt_name {manifest.default_prompt_name!r}, its prompts are "
+            f"{', '.join(manifest.prompts) or 'none'}"
+        )
+    if manifest.truncate_dim not in {None, manifest.dim}:
+        raise ArtifactError(
+            f"{folder}: {MANIFEST_FILE} says truncate_dim {manifest.truncate_dim} and dim {manifest.dim}; "
+            "they are the same"
+        )
     expected = fingerprint_of(
-        model_sha256=manifest.files[MODEL_FILE].sha256, tokenizer_sha256=manifest.files[TOKENIZER_FILE].sha256
+        model_sha256=manifest.files[MODEL_FILE].sha256,
+        tokenizer_sha256=manifest.files[TOKENIZER_FILE].sha256,
+        prompts=manifest.prompts,
+        default_prompt_name=manifest.default_prompt_name,
     )
     if manifest.fingerprint != expected:
         raise ArtifactError(

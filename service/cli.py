@@ -19,7 +19,7 @@ from service.bulk.output import give_up_standard_output
 from service.errors import CrossletError, StartError
 from service.index_commands import INDEX_SUBCOMMANDS
 from service.settings import Settings
-from service.subcommands import Subcommand, json_object, positive
+from service.subcommands import Subcommand, json_object, positive, prompt_argument
 from service.text_commands import TEXT_SUBCOMMANDS
 from service.version import VERSION
 
@@ -31,12 +31,14 @@ def _texts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "texts", nargs="*", metavar="TEXT", help="texts; none: one a line from standard input, blank lines left out"
     )
+    prompt_argument(parser)
 
 
 def _query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="what to look for, in any language of the model")
     parser.add_argument("--top-k", type=positive, default=10, help="how many documents to show (10)")
     parser.add_argument("--filter", type=json_object, help="conditions on the metadata, in JSON")
+    prompt_argument(parser, "query, if it has that one")
 
 
 SUBCOMMANDS = {

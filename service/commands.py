@@ -68,13 +68,14 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 def embed(options: argparse.Namespace, settings: Settings) -> None:
     """Print one JSON list of numbers a text.
 
-    Raises: InvalidInput: a text is empty, too long, or not valid UTF-8.
+    Raises: InvalidInput: a text is empty, too long, or not valid UTF-8, or the model has no such prompt.
     """
     from service.encoder import choose_encoder
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    prompt = encoder.prompts.chosen(options.prompt_name)
     for number, text in enumerate(_texts_of(options.texts), start=1):
-        _print_json(encoder.encode(_readable(text, f"text {number}", settings)).vector)
+        _print_json(encoder.encode(prompt + _readable(text, f"text {number}", settings)).vector)
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
@@ -91,9 +92,10 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     if settings.index == EMBEDDED:
         check_there(settings.documents_path)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
     collection = load_collection(settings, encoder.manifest, read_only=True)
     try:
-        vector_D = encoder.encode(query).vector
+        vector_D = encoder.encode(prompt + query).vector
         for match in collection.search(vector_D, top_k=options.top_k, filter_=options.filter):
             document = match.document
             _print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})

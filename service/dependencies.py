@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from service.encoder import TextInput
 from service.errors import ClientGone, InvalidInput, TextTooLong
 from service.fair_queue import EncodedBatch, InputError
+from service.prompts import Prompts
 from service.requests import RequestFacts
 from service.runtime import Runtime
 from service.tokenizer import normalised_length
@@ -42,20 +43,27 @@ class Embedder:
         self._runtime = runtime_of(request)
         self._facts: RequestFacts = request.state.facts
 
+    @property
+    def prompts(self) -> Prompts:
+        """What may go before the texts."""
+        return self._runtime.prompts
+
     async def embed(
         self,
         texts: Sequence[TextInput],
         *,
         name: str,
+        prompt: str,
         place: Place | None = None,
         truncate: bool = True,
         dimensions: int | None = None,
     ) -> EncodedBatch:
         """Embed texts in their order. name, place: what a message calls all of them, and one; default: name[position].
 
-        Args:   dimensions: how many of each vector will be kept; refused before anything is computed.
-        Raises: InvalidInput: no text, too many, an empty one, too many dimensions.  TextTooLong: over the limit, or
-                `truncate` is off.
+        Args:   prompt: goes before each text, and is read and counted with it.
+                dimensions: how many of each vector will be kept; refused before anything is computed.
+        Raises: InvalidInput: no text, too many, an empty one, too many dimensions, token ids with a prompt.
+                TextTooLong: over the limit, or `truncate` is off.
                 TooLarge, Overloaded, NotReady, InferenceFailed: as pool and memory budget say.  ClientGone: it left.
         """
         place = place or one_or_listed(name, texts)
@@ -63,6 +71,7 @@ class Embedder:
         dim = self._runtime.manifest.dim
         if dimensions is not None and dimensions > dim:
             raise InvalidInput(f"dimensions is {dimensions}; the model has {dim}")
+        texts = _behind(prompt, texts, place) if prompt else texts
         try:
             with self._room_for(texts):
                 self._facts.texts += len(texts)
@@ -159,6 +168,16 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         timer.cancel()
         if leaving is not None:
             leaving.cancel()
+
+
+def _behind(prompt: str, texts: Sequence[TextInput], place: Place) -> list[str]:
+    found = [prompt + text for text in texts if isinstance(text, str)]
+    if len(found) < len(texts):
+        position = next(position for position, text in enumerate(texts) if not isinstance(text, str))
+        raise InvalidInput(
+            f"{place(position)} is a list of token ids, and the model's prompt goes before text; send text"
+        )
+    return found
 
 
 def _length(text: TextInput) -> int:

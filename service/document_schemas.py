@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from service.schemas import GUITAR, Listed, Number, Strict, Whole, whole_example
+from service.schemas import GUITAR, InputType, Listed, Number, PromptName, Strict, Whole, whole_example
 
 FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
 MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
@@ -141,6 +141,8 @@ class SearchRequest(Strict):
         False, description="Re-score with a re-ranker; refused while none is loaded.", examples=[False]
     )
     rerank_k: Whole = Field(50, ge=1, description="How many candidates the re-ranker reads.", examples=[50])
+    prompt_name: PromptName = None
+    input_type: InputType = None
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

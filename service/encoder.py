@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from service.artifact import MODEL_FILE, TOKENIZER_FILE, Manifest, ParityPack, load_manifest, load_parity, verify_files
 from service.errors import ArtifactError, InvalidInput, ParityFailed, TextTooLong
+from service.prompts import Prompts
 from service.session import Session
 from service.tokenizer import TokenisedText, Tokenizer
 
@@ -40,12 +41,16 @@ class Encoded:
 
 
 class Encoder:
-    """The tokenizer and the graph of one artifact; safe to call from many threads at once."""
+    """The tokenizer and the graph of one artifact; safe to call from many threads at once.
+
+    Texts are embedded as they are given: who calls puts one of the `prompts` before them.
+    """
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer, session: Session) -> None:
         self.manifest = manifest
         self.shares_passes = False
         self.mixes_lengths = False  # whether texts of unlike lengths share them
+        self.prompts = Prompts.of(manifest)
         self._tokenizer = tokenizer
         self._session = session
 
@@ -111,12 +116,12 @@ class Encoder:
         return self._tokenizer.cut(list(ids))
 
     def check_parity(self, parity: ParityPack, folder: Path) -> None:
-        """Embed the parity texts and compare with what the exporter recorded.
+        """Embed the parity texts behind the default prompt and compare with what the exporter recorded.
 
         Raises: ArtifactError: token ids differ.  ParityFailed: a vector's cosine is under the pack's minimum.
         """
         for position, text in enumerate(parity.texts):
-            tokenised = self._tokenizer.tokenise(text)
+            tokenised = self._tokenizer.tokenise(self.prompts.default + text)
             if tokenised.input_ids != list(parity.input_ids[position]):
                 raise ArtifactError(f"{folder}: parity text {position} gives other token ids than its parity.json says")
             expected_D = np.asarray(parity.embeddings[position], dtype=np.float32)

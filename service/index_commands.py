@@ -54,7 +54,9 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
                     advance=advance,
                 )
                 with _interruptible(work):
-                    outcome = work.run(source.records, engine_of(options.engine, encoder, settings))
+                    outcome = work.run(
+                        source.records, engine_of(options.engine, encoder, settings, prompt=encoder.prompts.document)
+                    )
         finally:
             collection.close()
     sys.stderr.write(f"{outcome}\n")
@@ -139,7 +141,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     with progress("repair", total=count, unit="documents") as bar:
         done = make_anew(
             path,
-            engine_of(options.engine, encoder, settings),
+            engine_of(options.engine, encoder, settings, prompt=encoder.prompts.document),
             fingerprint=encoder.manifest.fingerprint,
             dim=encoder.manifest.dim,
             advance=bar.update,
@@ -166,7 +168,7 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     work = Reembedding(_local(settings), fingerprint=encoder.manifest.fingerprint, dim=encoder.manifest.dim)
-    engine = engine_of(options.engine, encoder, settings)
+    engine = engine_of(options.engine, encoder, settings, prompt=encoder.prompts.document)
     with open_store_file(_local(settings)) as file:
         count = file.count()
     with progress("re-embed", total=count, unit="documents") as bar:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.schemas import GUITAR, IGNORE, Listed, Whole
+from service.schemas import GUITAR, IGNORE, InputType, Listed, PromptName, Whole
 
 TokenId = Annotated[int, Field(strict=True)]
 TokenIds = Annotated[tuple[TokenId, ...], Field(fail_fast=True)]
@@ -29,6 +29,8 @@ class OpenAIEmbeddingsRequest(BaseModel):
         None, ge=1, description="Keep the first dimensions only, scaled to norm 1 again.", examples=[128]
     )
     user: str | None = Field(None, description="Accepted and not used.", examples=["me"])
+    prompt_name: PromptName = None
+    input_type: InputType = None
 
 
 class OpenAIEmbedding(BaseModel):

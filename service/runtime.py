@@ -25,6 +25,7 @@ from service.memory import give_back_unused, growth_during, resident_bytes, unma
 from service.memory_budget import MemoryBudget
 from service.metrics import Metrics
 from service.pool import EncoderPool
+from service.prompts import Prompts
 from service.readers import Readers
 from service.settings import Settings
 
@@ -61,6 +62,11 @@ class Runtime:
     refused: str | None = None  # why the fallback model is served
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
+
+    @property
+    def prompts(self) -> Prompts:
+        """What may go before a text."""
+        return Prompts.of(self.manifest)
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking look-up off the event loop; it does not wait for writes.

@@ -30,6 +30,24 @@ Whole = Annotated[int, _no_flag_or_text("integer")]  # true is not 1; 10.0 is 10
 Number = Annotated[float, _no_flag_or_text("number")]
 
 
+PromptName = Annotated[
+    str | None,
+    Field(
+        description="Name of the model's prompt (`prompts` in /info) to put before each text; null: the one that "
+        "`default_prompt_name` names, if there is one.",
+        examples=[None],
+    ),
+]
+InputType = Annotated[
+    str | None,
+    Field(
+        description="What the texts are, in place of `prompt_name`: query or search_query, document, passage or "
+        "search_document; or the name of any other of the model's prompts, as classification.",
+        examples=[None],
+    ),
+]
+
+
 def whole_example(body: JsonDict) -> ConfigDict:
     """What /docs fills in: the examples of all fields together would be no request."""
     return ConfigDict(json_schema_extra={"example": body})
@@ -65,14 +83,13 @@ class ReadingOptions(BaseModel):
     truncation_direction: Literal["right", "Right", "left", "Left"] | None = Field(
         None, description="Only right (or null): a text that is cut keeps its beginning.", examples=["right"]
     )
-    prompt_name: str | None = Field(None, description="Only null: the model has no prompts.", examples=[None])
+    prompt_name: PromptName = None
+    input_type: InputType = None
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         if self.truncation_direction in {"left", "Left"}:
             raise ValueError("truncation_direction is left; this model reads the beginning of a text, leave it out")
-        if self.prompt_name is not None:
-            raise ValueError("prompt_name is set; this model has no prompts, leave it out")
         return self
 
     @property
@@ -207,6 +224,15 @@ class InfoResponse(BaseModel):
         description="limits.max_texts again, as it says it: its clients split their requests by this.", examples=[512]
     )
     auto_truncate: Literal[True] = Field(description="Long texts are cut unless truncate is false.", examples=[True])
+    prompts: dict[str, str] = Field(
+        description="What may go before a text, by `prompt_name`; an empty text means no prompt.",
+        examples=[{"query": "query: ", "document": "passage: "}],
+    )
+    default_prompt_name: str | None = Field(
+        description="The prompt of a text for which none is named; null: no prompt. Queries of a search and documents "
+        "have the prompts named query and document (or passage) first.",
+        examples=[None],
+    )
     limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
     index: IndexInfo = Field(
         description="Where documents are searched, and how many.",

@@ -49,6 +49,11 @@ def json_object(text: str) -> dict[str, object]:
     return value
 
 
+def prompt_argument(parser: argparse.ArgumentParser, default: str = "its default one, if it has one") -> None:
+    """The option of commands that embed texts of no fixed kind."""
+    parser.add_argument("--prompt-name", metavar="NAME", help=f"the model's prompt to put before each text ({default})")
+
+
 def out_argument(parser: argparse.ArgumentParser) -> None:
     """The option of commands that write much."""
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (standard output)")

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from service.settings import Settings
-from service.subcommands import Subcommand, finite, out_argument, positive
+from service.subcommands import Subcommand, finite, out_argument, positive, prompt_argument
 
 NEIGHBOURS = 4  # k of the paper, and of LASER's scripts
 MARGIN = 1.06  # see docs/mining.md
@@ -23,7 +23,7 @@ def mine(options: argparse.Namespace, settings: Settings) -> None:
     from service.encoder import choose_encoder
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    engine = engine_of("threads", encoder, settings)
+    engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.chosen(options.prompt_name))
     with Lines(options.left) as left, Lines(options.right) as right, writing(options.out) as out:
         pairs = mine_lines(
             left,
@@ -50,7 +50,7 @@ def dedup(options: argparse.Namespace, settings: Settings) -> None:
     from service.encoder import choose_encoder
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    engine = engine_of("threads", encoder, settings)
+    engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.chosen(options.prompt_name))
     with Lines(options.file) as lines, writing(options.out) as out:
         first_N = find_groups(lines, engine, threshold=options.threshold, dim=encoder.manifest.dim, settings=settings)
         for line in without_repeats(lines, first_N) if options.keep else groups_as_json(lines, first_N):
@@ -61,6 +61,7 @@ def _mine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("left", type=Path, metavar="A.txt", help="a sentence a line")
     parser.add_argument("right", type=Path, metavar="B.txt", help="a sentence a line")
     out_argument(parser)
+    prompt_argument(parser)
     parser.add_argument("--threshold", type=finite, default=MARGIN, help=f"smallest margin of a pair ({MARGIN})")
     parser.add_argument("--k", type=positive, default=NEIGHBOURS, help=f"neighbours of the margin ({NEIGHBOURS})")
 
@@ -68,6 +69,7 @@ def _mine_arguments(parser: argparse.ArgumentParser) -> None:
 def _dedup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="a sentence a line, or .jsonl with a text in each")
     out_argument(parser)
+    prompt_argument(parser)
     parser.add_argument("--threshold", type=finite, default=COSINE, help=f"cosine of lines that are alike ({COSINE})")
     parser.add_argument("--keep", choices=["first"], help="write the file with the first line of each group instead")
 

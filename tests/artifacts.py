@@ -1,6 +1,7 @@
 """Builds a tiny real artifact without torch: a trained WordPiece tokenizer and a mean-of-embeddings graph."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,17 +31,40 @@ TEXTS = (
 )
 
 
-def build_artifact(folder: Path, *, seed: int = 0, name: str = "tiny") -> Manifest:
+def build_artifact(
+    folder: Path,
+    *,
+    seed: int = 0,
+    name: str = "tiny",
+    prompts: Mapping[str, str] | None = None,
+    default_prompt_name: str | None = None,
+) -> Manifest:
     """Write a folder that keeps the whole contract; another seed gives another fingerprint."""
+    prompts = prompts or {}
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary_size = _write_tokenizer(folder / "tokenizer.json")
     _write_graph(folder / "model.onnx", vocabulary_size=vocabulary_size, seed=seed)
     (folder / "README.md").write_text(f"# {name}\n", encoding="utf-8")
-    (folder / "parity.json").write_text(_parity_of(folder).to_json(), encoding="utf-8")
-    return write_manifest(folder, name=name, parameters=vocabulary_size * DIM)
+    parity = _parity_of(folder, prompt=prompts[default_prompt_name] if default_prompt_name else "")
+    (folder / "parity.json").write_text(parity.to_json(), encoding="utf-8")
+    return write_manifest(
+        folder,
+        name=name,
+        parameters=vocabulary_size * DIM,
+        prompts=prompts,
+        default_prompt_name=default_prompt_name,
+    )
 
 
-def write_manifest(folder: Path, *, name: str = "tiny", parameters: int = 0, **changes: object) -> Manifest:
+def write_manifest(
+    folder: Path,
+    *,
+    name: str = "tiny",
+    parameters: int = 0,
+    prompts: Mapping[str, str] | None = None,
+    default_prompt_name: str | None = None,
+    **changes: object,
+) -> Manifest:
     """(Re)write manifest.json from the files as they are now."""
     files = describe_files(folder)
     manifest = Manifest(
@@ -53,7 +77,10 @@ def write_manifest(folder: Path, *, name: str = "tiny", parameters: int = 0, **c
         precision="fp32",
         parameters=parameters,
         fingerprint=fingerprint_of(
-            model_sha256=files["model.onnx"].sha256, tokenizer_sha256=files["tokenizer.json"].sha256
+            model_sha256=files["model.onnx"].sha256,
+            tokenizer_sha256=files["tokenizer.json"].sha256,
+            prompts=prompts,
+            default_prompt_name=default_prompt_name,
         ),
         files=files,
         training={},
@@ -61,6 +88,8 @@ def write_manifest(folder: Path, *, name: str = "tiny", parameters: int = 0, **c
         data_licences=(),
         created_by="tests",
         created_at="2026-01-01T00:00:00Z",
+        prompts=prompts or {},
+        default_prompt_name=default_prompt_name,
     )
     manifest = dataclasses.replace(manifest, **changes)  # type: ignore[arg-type]
     (folder / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
@@ -113,10 +142,10 @@ def _write_graph(path: Path, *, vocabulary_size: int, seed: int) -> None:
     onnx.save(model, str(path))
 
 
-def _parity_of(folder: Path) -> ParityPack:
+def _parity_of(folder: Path, *, prompt: str) -> ParityPack:
     tokenizer = ServiceTokenizer(folder / "tokenizer.json", max_length=MAX_LENGTH)
     session = Session(folder / "model.onnx", dim=DIM)
-    input_ids = [tokenizer.tokenise(text).input_ids for text in TEXTS]
+    input_ids = [tokenizer.tokenise(prompt + text).input_ids for text in TEXTS]
     return ParityPack(
         schema_version=1,
         min_cosine=0.9999,

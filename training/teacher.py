@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
@@ -34,11 +34,15 @@ def load_teacher(name: str, *, device: torch.device) -> SentenceTransformer:
     """
     path = str(packaged_folder(name) or name)
     try:
-        return SentenceTransformer(path, device=str(device))
+        model = SentenceTransformer(path, device=str(device))
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, ImportError, SafetensorError) as exc:
         what = "cannot be loaded" if Path(path).is_dir() else "is neither a folder nor a model that the hub gave"
         reason = (str(exc).splitlines() or [type(exc).__name__])[0]
         raise ConfigError(f"model {name!r} {what}: {reason}") from exc
+    dims = model.truncate_dim
+    if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
+        raise ConfigError(f"model {name!r} has truncate_dim {dims!r}; it is a whole number of at least 1")
+    return model
 
 
 def teacher_identity(name: str) -> str:
@@ -82,7 +86,18 @@ def is_normalized(model: SentenceTransformer) -> bool:
 def embed_missing(
     teacher: SentenceTransformer, texts: Iterable[str], store: EmbeddingStore, *, total: int | None = None
 ) -> None:
-    """Give the store what it lacks of `texts`, a window of texts in memory at a time. `total`: how many they are."""
+    """Give the store what it lacks of `texts`, a window of texts in memory at a time. `total`: how many they are.
+
+    As `encode` gives them: behind the teacher's default prompt, cut to its `truncate_dim`. What is cut has unit length
+    again, if the teacher's whole embeddings have it: the student's will.
+    """
+    encode = partial(
+        teacher.encode,
+        batch_size=128,
+        normalize_embeddings=teacher.truncate_dim is not None and is_normalized(teacher),
+        convert_to_tensor=True,
+        show_progress_bar=False,
+    )
     with tqdm(total=total, desc="teacher", unit="text") as bar:
         for window in windows(texts, WINDOW):
             missing = sorted(store.missing(window), key=len)  # by length: little padding
@@ -90,7 +105,7 @@ def embed_missing(
             for start in range(0, len(missing), EMBED_CHUNK):
                 chunk = missing[start : start + EMBED_CHUNK]
                 with autocast(teacher.device):
-                    vectors_ND = teacher.encode(chunk, batch_size=128, convert_to_tensor=True, show_progress_bar=False)
+                    vectors_ND = encode(chunk)
                 store.append(chunk, vectors_ND.float().cpu().numpy())
                 bar.update(len(chunk))
 

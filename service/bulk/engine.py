@@ -53,6 +53,11 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
     return run
 
 
+def behind_prompt(engine: Engine, prompt: str) -> Engine:
+    """The same engine for texts that go behind a prompt."""
+    return lambda batches: engine([prompt + text for text in texts] for texts in batches)
+
+
 def _is_done(chunks: Sequence[Future[list[Encoded]]]) -> bool:
     return all(chunk.done() for chunk in chunks)
 

@@ -1,6 +1,6 @@
 """Chooses what embeds in bulk: the threads of this process, or the actors of a Ray cluster. Knows settings."""
 
-from service.bulk.engine import Engine, threads_engine
+from service.bulk.engine import Engine, behind_prompt, threads_engine
 from service.cpus import usable_cpus
 from service.encoder import Encoder
 from service.settings import Settings
@@ -8,8 +8,13 @@ from service.settings import Settings
 ENGINES = ("threads", "ray")
 
 
-def engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:
-    """One of ENGINES, over the model of the encoder."""
+def engine_of(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -> Engine:
+    """One of ENGINES, over the model of the encoder; the prompt goes before each text."""
+    engine = _engine_of(name, encoder, settings)
+    return behind_prompt(engine, prompt) if prompt else engine
+
+
+def _engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:
     if name == "ray":
         from service.bulk.ray_engine import Model, ray_engine
 

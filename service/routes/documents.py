@@ -39,7 +39,8 @@ async def put_documents(
     _check_ids_differ(body.documents)
     await runtime.read(runtime.collection.check_room, [document.id for document in body.documents])
     texts = [document.text for document in body.documents]
-    batch = await embedder.embed(texts, name="documents", place=lambda position: f"documents[{position}].text")
+    place, prompt = (lambda position: f"documents[{position}].text"), embedder.prompts.document
+    batch = await embedder.embed(texts, name="documents", prompt=prompt, place=place)
     documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
     revision = await runtime.write(runtime.collection.put, documents, batch.embeddings)
     return json_response({"upserted": len(documents), "revision": revision}, headers=cost_headers(batch))

@@ -18,5 +18,8 @@ async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on what else is in the request."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     place = one_or_listed("inputs", body.inputs)
-    batch = await embedder.embed(texts, name="inputs", place=place, truncate=body.may_cut, dimensions=body.dimensions)
+    prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
+    batch = await embedder.embed(
+        texts, name="inputs", prompt=prompt, place=place, truncate=body.may_cut, dimensions=body.dimensions
+    )
     return array_response(cut_dimensions(batch.embeddings, body.dimensions), cost_headers(batch))

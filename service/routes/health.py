@@ -79,6 +79,8 @@ async def info(runtime: RuntimeDependency) -> Response:
             "max_input_length": manifest.max_length,
             "max_client_batch_size": settings.max_texts,
             "auto_truncate": True,
+            "prompts": manifest.prompts,
+            "default_prompt_name": manifest.default_prompt_name,
             "limits": limits,
             "index": index,
             "version": VERSION,

@@ -46,7 +46,8 @@ async def create_embeddings(
 ) -> Response:
     """Drop-in for OpenAI clients: change the base URL. Longer texts are cut, as `x-truncated` says."""
     inputs, place = _inputs(body.input), _place(body.input)
-    batch = await embedder.embed(inputs, name="input", place=place, dimensions=body.dimensions)
+    prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
+    batch = await embedder.embed(inputs, name="input", prompt=prompt, place=place, dimensions=body.dimensions)
     vectors = cut_dimensions(batch.embeddings, body.dimensions)
     encoded = _base64(vectors) if body.encoding_format == "base64" else np.ascontiguousarray(vectors)
     data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(encoded)]

@@ -30,7 +30,9 @@ async def search(
     started_at = time.monotonic()
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
-    batch = await embedder.embed(queries, name=name, place=one_or_listed(name, body.query))
+    prompts = embedder.prompts
+    prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
+    batch = await embedder.embed(queries, name=name, prompt=prompt, place=one_or_listed(name, body.query))
     shown = Shown(
         offset=body.offset,
         min_score=body.min_score,

@@ -12,8 +12,9 @@ from fastapi import APIRouter, Response
 from service.answers import array_response
 from service.dependencies import EmbedderDependency, cost_headers
 from service.errors import InvalidInput
+from service.prompts import Prompts
 from service.routes.described import inference
-from service.schemas import MatrixSimilarity, PairSimilarity, SimilarityRequest, SourceSimilarity
+from service.schemas import MatrixSimilarity, PairSimilarity, ReadingOptions, SimilarityRequest, SourceSimilarity
 from service.strict_json import JsonRoute
 
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
@@ -31,7 +32,10 @@ async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> R
     """Cosines in [-1, 1]: one sentence against many, pairs, or every text on the left against each on the right."""
     inputs = body.inputs
     may_cut = body.parameters is None or body.parameters.may_cut
-    batch = await embedder.embed(_texts(inputs), name="inputs", place=partial(_place, inputs), truncate=may_cut)
+    prompt = _prompt(embedder.prompts, body.parameters)
+    batch = await embedder.embed(
+        _texts(inputs), name="inputs", prompt=prompt, place=partial(_place, inputs), truncate=may_cut
+    )
     if isinstance(inputs, PairSimilarity):
         scores = _paired(batch.embeddings[0::2], batch.embeddings[1::2])
     elif isinstance(inputs, SourceSimilarity):
@@ -40,6 +44,12 @@ async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> R
         left = len(inputs.left)
         scores = _all_with_all(batch.embeddings[:left], batch.embeddings[left:])
     return array_response(np.clip(scores, -1, 1), cost_headers(batch))
+
+
+def _prompt(prompts: Prompts, given: ReadingOptions | None) -> str:
+    if given is None:
+        return prompts.default
+    return prompts.chosen(given.prompt_name, given.input_type, place="parameters: ")
 
 
 def _texts(inputs: SourceSimilarity | PairSimilarity | MatrixSimilarity) -> list[str]:

@@ -139,6 +139,25 @@ def test_what_the_assistant_cannot_take_over_is_left_to_stage_1_or_refused(
     assert caplog.messages == [f"start: left out of the base encoder: {left_out}"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "left_out"),
+    [
+        ({"prompts": {"query": "query: ", "passage": "passage: "}}, "prompts (query, passage)"),
+        ({"prompts": {"sts": "compare: "}, "default_prompt_name": "sts"}, "prompts (sts)"),
+        ({"truncate_dim": 8}, "truncate_dim 8"),
+    ],
+)
+def test_prompts_and_dims_of_a_base_are_left_to_stage_1_or_refused(
+    settings: dict[str, Any], left_out: str, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    plain = model_of(BERT, small_tokenizer, tmp_path / "base", modules=[Pooling(16, pooling_mode="mean")])
+    base = SentenceTransformer(modules=list(plain), device="cpu", **settings)
+    check_left_out(base, plain, ["assistant", "contrastive"])
+    with pytest.raises(ConfigError) as refused:
+        check_left_out(base, plain, ["bottleneck", "contrastive"])
+    assert f"the base encoder has {left_out}, which would be lost" in str(refused.value)
+
+
 def test_nothing_is_left_out_of_a_folder_of_transformers(
     small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,39 @@ def test_a_checkpoint_gives_the_vectors_it_had_in_training(
     expected = TextEncoder(trained, small_tokenizer, max_length=24)(SENTENCES)
     assert model.encode(SENTENCES) == pytest.approx(expected, abs=1e-6)
     assert (model.languages, model.dim, model.max_length) == (["de", "en"], 16, 24)
+
+
+def test_texts_queries_and_documents_go_behind_the_prompts_of_the_model(
+    tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
+) -> None:
+    prompts = {"query": "ein mann ", "document": "der hund ", "sts": "a man "}
+    build_artifact(tmp_path / "artifact", prompts=prompts, default_prompt_name="sts")
+    service = load_encoder(tmp_path / "artifact")
+    plain = SentenceTransformer(str(save_transformers_model(tmp_path / "bert", small_tokenizer)), device="cpu")
+    folder = SentenceTransformer(modules=list(plain), device="cpu", prompts=prompts, default_prompt_name="sts")
+    folder.save(str(tmp_path / "saved"), create_model_card=False)
+    for path, expected in {
+        tmp_path / "artifact": lambda text: service.encode(text).vector,
+        tmp_path / "saved": plain.encode,
+    }.items():
+        model = load_model(str(path))
+        for encode, name in ((model.encode, "sts"), (model.encode_query, "query"), (model.encode_document, "document")):
+            assert encode(["ein text"])[0] == pytest.approx(expected(f"{prompts[name]}ein text"), abs=1e-6)
+
+
+def test_retrieval_encodes_queries_and_passages_each_in_their_way(tmp_path: Path) -> None:
+    write_lines(tmp_path / "eval/set/queries.tsv", ["q\taa"])
+    write_lines(tmp_path / "eval/set/passages.tsv", ["p\tbb"])
+    write_lines(tmp_path / "eval/set/qrels.tsv", ["q\tp"])
+    asked: dict[str, list[str]] = {"text": [], "query": [], "document": []}
+
+    def encode(kind: str, texts: list[str]) -> np.ndarray:
+        asked[kind] += texts
+        return encode_by_length(texts)
+
+    ways = {kind: partial(encode, kind) for kind in asked}
+    evaluate_folder(ways["text"], tmp_path, Choice(ALL), query=ways["query"], document=ways["document"])
+    assert asked == {"text": [], "query": ["aa"], "document": ["bb"]}
 
 
 @pytest.mark.parametrize("kind", ["transformers", "sentence-transformers"])

@@ -11,6 +11,7 @@ from mteb.abstasks.sts import AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
 from mteb.models.models_protocols import EncoderProtocol
+from mteb.types import PromptType
 from scipy.stats import spearmanr
 
 from service.encoder import load_encoder
@@ -63,8 +64,17 @@ def test_mteb_scores_an_artifact_as_the_service_would_answer(tmp_path: Path, mon
     assert scored["TinyBitext"]["accuracy"] == pytest.approx((nearest == np.arange(5)).mean())
 
 
+def test_queries_and_documents_go_behind_the_prompts_of_the_model(tmp_path: Path) -> None:
+    prompts = {"query": "gitarre ", "document": "stock ", "sts": "market "}
+    build_artifact(tmp_path, prompts=prompts, default_prompt_name="sts")
+    model, service = MtebModel(str(tmp_path)), load_encoder(tmp_path)
+    for kind, prompt in {None: "market ", PromptType.query: "gitarre ", PromptType.document: "stock "}.items():
+        (found,) = model.encode([{"text": [TEXTS[0]]}], prompt_type=kind)
+        assert np.array_equal(found, service.encode(prompt + TEXTS[0]).vector)
+
+
 def test_without_mteb_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("mteb", "mteb.models"):
+    for name in ("mteb", "mteb.models", "mteb.types"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "training.evaluation.mteb_model")
     with pytest.raises(ModuleNotFoundError, match=r"this needs mteb: `make setup-dev` installs it"):

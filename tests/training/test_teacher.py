@@ -1,8 +1,12 @@
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
 from training import teacher as teacher_module
 from training.embedding_store import EmbeddingStore
@@ -22,6 +26,32 @@ def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(t
     cosine = (stored * teacher.encode(texts)).sum(axis=1)
     assert cosine.min() > 0.999  # bf16 where the CPU has it
     assert stored[0] @ stored[2] > stored[0] @ stored[1] + 0.5
+
+
+def test_the_student_learns_what_encode_gives_its_default_prompt_and_dims_included(tmp_path: Path) -> None:
+    whole = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
+    settings: dict[str, Any] = {"prompts": {"sts": "what is said: ", "query": "q: "}, "default_prompt_name": "sts"}
+    cut = SentenceTransformer(modules=list(whole), device="cpu", truncate_dim=64, **settings)
+    cut.save(str(tmp_path / "teacher"), create_model_card=False)
+    teacher = load_teacher(str(tmp_path / "teacher"), device=torch.device("cpu"))
+    texts = ["A man is playing a guitar.", "The stock market fell sharply."]
+    store = EmbeddingStore(tmp_path / "store", dim=int(teacher.get_embedding_dimension() or 0))
+    embed_missing(teacher, texts, store)
+    stored = store.vectors()[store.rows(texts)]
+    expected = whole.encode([f"what is said: {text}" for text in texts], truncate_dim=64, normalize_embeddings=True)
+    assert stored.shape == (2, 64)
+    assert (stored * expected).sum(axis=1).min() > 0.999  # bf16 where the CPU has it
+    assert np.linalg.norm(stored, axis=1) == pytest.approx(1, abs=0.01)  # as the student's
+
+
+@pytest.mark.parametrize("dims", [0, -1, "64", True])
+def test_dims_that_are_no_number_are_refused(tmp_path: Path, dims: object) -> None:
+    whole = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
+    whole.save(str(tmp_path), create_model_card=False)
+    path = tmp_path / "config_sentence_transformers.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncate_dim": dims}))
+    with pytest.raises(ConfigError, match=f"has truncate_dim {dims!r}; it is a whole number of at least 1"):
+        load_teacher(str(tmp_path), device=torch.device("cpu"))
 
 
 def test_a_teacher_that_is_nowhere_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

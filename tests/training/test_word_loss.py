@@ -161,6 +161,13 @@ def test_a_prompt_before_every_text_is_refused() -> None:
         check_word_teacher(teacher)
 
 
+def test_a_teacher_that_cuts_its_embeddings_is_refused() -> None:
+    teacher = tiny_teacher(["a text", "another"])
+    teacher.truncate_dim = 8
+    with pytest.raises(ConfigError, match="needs a teacher with all of its dims, not the first 8"):
+        check_word_teacher(teacher)
+
+
 def test_a_teacher_without_a_transformer_is_refused() -> None:
     with pytest.raises(ConfigError, match="mean of its token embeddings"):
         check_word_teacher(

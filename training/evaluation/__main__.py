@@ -27,7 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
         model = load_model(options.model)
         languages = options.languages or model.languages
         choice = Choice(options.sets, tuple(languages) if languages else None, options.threshold)
-        scores = evaluate_folder(model.encode, options.data, choice)
+        scores = evaluate_folder(
+            model.encode, options.data, choice, query=model.encode_query, document=model.encode_document
+        )
         failures = find_failures(model.encode, options.data, choice, options.failures) if options.failures else []
         if options.out:
             write_json_atomically(options.out, scores)

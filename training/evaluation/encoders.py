@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +20,7 @@ from service.artifact import MANIFEST_FILE
 from service.cpus import usable_cpus
 from service.encoder import load_encoder as load_artifact_encoder
 from service.errors import ArtifactError
+from service.prompts import Prompts
 from training.device import autocast, pick_device
 from training.errors import ConfigError, EvaluationError
 from training.evaluation.vectors import Encode
@@ -31,9 +34,14 @@ ARTIFACT_CHUNK = 64  # texts that a thread takes at once
 
 @dataclass(frozen=True)
 class Model:
-    """An encoder and what is known of it."""
+    """An encoder and what is known of it.
+
+    encode: behind the default prompt, where the model has one.  encode_query, encode_document: behind those for search.
+    """
 
     encode: Encode
+    encode_query: Encode
+    encode_document: Encode
     name: str
     revision: str  # of a folder: a hash of its contents
     languages: list[str] | None  # None: it does not say
@@ -107,14 +115,15 @@ def _load_artifact(folder: Path) -> Model:
     def encode_chunk(texts: list[str]) -> NDArray[np.float32]:
         return np.stack([one.vector for one in encoder.encode_all(texts)])
 
-    def encode(texts: list[str]) -> NDArray[np.float32]:
+    def encode(prompt: str, texts: list[str]) -> NDArray[np.float32]:
+        texts = [prompt + text for text in texts]
         chunks = [texts[start : start + ARTIFACT_CHUNK] for start in range(0, len(texts), ARTIFACT_CHUNK)]
         with ThreadPoolExecutor(usable_cpus()) as pool:
             return np.concatenate(list(pool.map(encode_chunk, chunks)))
 
     manifest = encoder.manifest
     return Model(
-        encode,
+        *_behind_prompts(encode, encoder.prompts),
         name=manifest.name,
         revision=manifest.fingerprint,
         languages=list(manifest.languages),
@@ -133,12 +142,12 @@ def _load_sentence_transformer(name: str) -> Model:
     except ConfigError as exc:
         raise EvaluationError(str(exc)) from exc
 
-    def encode(texts: list[str]) -> NDArray[np.float32]:
-        vectors_ND: NDArray[np.float32] = model.encode(texts, batch_size=BATCH, show_progress_bar=False)
+    def encode(prompt: str, texts: list[str]) -> NDArray[np.float32]:
+        vectors_ND: NDArray[np.float32] = model.encode(texts, prompt=prompt, batch_size=BATCH, show_progress_bar=False)
         return vectors_ND
 
     return Model(
-        encode,
+        *_behind_prompts(encode, Prompts(model.prompts, model.default_prompt_name)),
         name=Path(name).resolve().name if Path(name).is_dir() else name,
         revision=_revision(model, path),
         languages=_languages(path),
@@ -147,6 +156,14 @@ def _load_sentence_transformer(name: str) -> Model:
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         framework="Sentence Transformers",
     )
+
+
+def _behind_prompts(
+    encode: Callable[[str, list[str]], NDArray[np.float32]], prompts: Prompts
+) -> tuple[Encode, Encode, Encode]:
+    """For texts, queries and documents; one encoder where prompts are the same, so that no text is encoded twice."""
+    of_prompt = {prompt: partial(encode, prompt) for prompt in (prompts.default, prompts.query, prompts.document)}
+    return of_prompt[prompts.default], of_prompt[prompts.query], of_prompt[prompts.document]
 
 
 def _revision(model: SentenceTransformer, folder: Path) -> str:

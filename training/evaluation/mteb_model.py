@@ -16,12 +16,13 @@ from training.evaluation.vectors import unit_rows
 
 try:
     from mteb.models import ModelMeta
+    from mteb.types import PromptType
 except ModuleNotFoundError as exc:
     raise ModuleNotFoundError("this needs mteb: `make setup-dev` installs it", name=exc.name) from exc
 
 
 class MtebModel:
-    """mteb's `EncoderProtocol`. Texts are compared by cosine, without prompts.
+    """mteb's `EncoderProtocol`. Texts are compared by cosine, behind the model's own prompts.
 
     Args:
         model_name: a folder or hub name, as `crosslet evaluate` takes it.
@@ -32,6 +33,7 @@ class MtebModel:
     def __init__(self, model_name: str, revision: str | None = None, device: str | None = None, **_: Any) -> None:
         model = load_model(model_name)
         self._encode = model.encode
+        self._of_search = {PromptType.query: model.encode_query, PromptType.document: model.encode_document}
         self.mteb_model_meta = ModelMeta(
             loader=None,
             name=model.name if "/" in model.name else f"local/{model.name}",
@@ -52,9 +54,12 @@ class MtebModel:
             training_datasets=None,
         )
 
-    def encode(self, inputs: Iterable[dict[str, list[str]]], **_: Any) -> NDArray[np.float32]:
-        """(N, D) float32 of the texts of all batches, in order."""
-        return self._encode([text for batch in inputs for text in batch["text"]])
+    def encode(
+        self, inputs: Iterable[dict[str, list[str]]], *, prompt_type: PromptType | None = None, **_: Any
+    ) -> NDArray[np.float32]:
+        """(N, D) float32 of the texts of all batches, in order. prompt_type: what they are in a search."""
+        encode = self._encode if prompt_type is None else self._of_search[prompt_type]
+        return encode([text for batch in inputs for text in batch["text"]])
 
     def similarity(self, embeddings1: NDArray[np.float32], embeddings2: NDArray[np.float32]) -> NDArray[np.float32]:
         """Cosines of all rows of one with all rows of the other."""

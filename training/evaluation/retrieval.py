@@ -54,11 +54,13 @@ def read_retrieval(folder: Path) -> RetrievalSet | None:
     return found
 
 
-def rank_passages(encode: Encode, found: RetrievalSet, depth: int = DEPTH) -> dict[str, list[str]]:
+def rank_passages(
+    encode: Encode, found: RetrievalSet, depth: int = DEPTH, *, encode_passages: Encode | None = None
+) -> dict[str, list[str]]:
     """Passage ids for each judged query, best first; of equals, the earlier in the file. No text answers itself."""
     query_ids, passage_ids = list(found.qrels), list(found.passages)
     query_QD = encode([found.queries[query] for query in query_ids])
-    passage_ND = encode(list(found.passages.values()))
+    passage_ND = (encode_passages or encode)(list(found.passages.values()))
     _, indices_QK = nearest(query_QD, passage_ND, depth + 1)  # one more: the query's own id, where it is a passage too
     return {
         query: [passage_ids[index] for index in row if passage_ids[index] != query][:depth]
@@ -91,10 +93,12 @@ def score_rankings(rankings: Mapping[str, list[str]], qrels: Qrels) -> dict[str,
     return {metric: round(100 * float(np.mean([row[metric] for row in rows])), 2) for metric in rows[0]}
 
 
-def evaluate_retrieval(encode: Encode, folder: Path) -> dict[str, float]:
-    """Metric -> score of the set in a folder; empty where there is none."""
+def evaluate_retrieval(encode: Encode, folder: Path, *, encode_passages: Encode | None = None) -> dict[str, float]:
+    """Metric -> score of the set in a folder; empty where there is none. encode_passages: None: as queries."""
     found = read_retrieval(folder)
-    return score_rankings(rank_passages(encode, found), found.qrels) if found else {}
+    if not found:
+        return {}
+    return score_rankings(rank_passages(encode, found, encode_passages=encode_passages), found.qrels)
 
 
 def _read_tsv(path: Path) -> dict[str, str]:

@@ -44,19 +44,32 @@ class Choice:
         return all(language in allowed or language.split("_")[0] in allowed for language in languages)
 
 
-def evaluate_folder(encode: Encode, data: Path, choice: Choice) -> Scores:
+@dataclass(frozen=True)
+class Encoders:
+    """Of a model: for texts of no kind, and for the two of retrieval."""
+
+    text: Encode
+    query: Encode
+    document: Encode
+
+
+def evaluate_folder(
+    encode: Encode, data: Path, choice: Choice, *, query: Encode | None = None, document: Encode | None = None
+) -> Scores:
     """Every chosen set below `data`/eval, or below `data` where it has no such folder; named by its path there.
 
+    Args:   query, document: encode those of retrieval; None: as all texts.
     Raises: EvaluationError: there is no such folder, no set in it, or a malformed line in one.
     """
     root = _root(data)
-    encode = each_text_once(encode)
+    once = {one: each_text_once(one) for one in (encode, query or encode, document or encode)}
+    encoders = Encoders(once[encode], once[query or encode], once[document or encode])
     scores: Scores = {}
     for folder in folders_under(root):
         name = "_".join(folder.relative_to(root).parts) or root.resolve().name
         for kind in choice.kinds:
             found = {
-                f"{name}{metric}": values for metric, values in KINDS[kind](encode, folder, choice).items() if values
+                f"{name}{metric}": values for metric, values in KINDS[kind](encoders, folder, choice).items() if values
             }
             if found:
                 logger.info("scored %s: %s", kind, name)
@@ -87,18 +100,18 @@ def _root(data: Path) -> Path:
     return data / "eval" if (data / "eval").is_dir() else data
 
 
-def _sts(encode: Encode, folder: Path, choice: Choice) -> Scores:
+def _sts(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     pairs = [pair for pair in find_sts(folder) if choice.allows(languages_of(pair))]
     crosslingual = [pair for pair in pairs if not is_monolingual(pair)]
     monolingual = [pair for pair in pairs if is_monolingual(pair)]
     return {
-        "": with_average(evaluate_sts(encode, folder, crosslingual)),
-        "_monolingual": with_average(evaluate_sts(encode, folder, monolingual)),
+        "": with_average(evaluate_sts(encoders.text, folder, crosslingual)),
+        "_monolingual": with_average(evaluate_sts(encoders.text, folder, monolingual)),
     }
 
 
-def _bitext(encode: Encode, folder: Path, choice: Choice) -> Scores:
-    scores = evaluate_bitext(encode, _chosen_bitext(folder, choice))
+def _bitext(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+    scores = evaluate_bitext(encoders.text, _chosen_bitext(folder, choice))
     return {f"_{metric}": with_average(values) for metric, values in scores.items()}
 
 
@@ -106,13 +119,13 @@ def _chosen_bitext(folder: Path, choice: Choice) -> dict[str, Bitext]:
     return {label: bitext for label, bitext in find_bitext(folder).items() if choice.allows(bitext.languages)}
 
 
-def _mining(encode: Encode, folder: Path, choice: Choice) -> Scores:
+def _mining(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     aligned = find_bitext(folder).items()
     found: dict[str, Callable[[], MiningRows]] = {
         label: partial(aligned_rows, bitext) for label, bitext in aligned if choice.allows(bitext.languages)
     }
     found |= {label: files.read for label, files in find_mining(folder).items() if choice.allows(files.languages)}
-    scores = evaluate_mining(encode, found, threshold=choice.threshold)
+    scores = evaluate_mining(encoders.text, found, threshold=choice.threshold)
     thresholds = scores.pop("mining_threshold", {})  # which have no meaningful average
     return {
         **{f"_{metric}": with_average(values) for metric, values in scores.items()},
@@ -120,11 +133,11 @@ def _mining(encode: Encode, folder: Path, choice: Choice) -> Scores:
     }
 
 
-def _retrieval(encode: Encode, folder: Path, _: Choice) -> Scores:
-    return {"": evaluate_retrieval(encode, folder)}
+def _retrieval(encoders: Encoders, folder: Path, _: Choice) -> Scores:
+    return {"": evaluate_retrieval(encoders.query, folder, encode_passages=encoders.document)}
 
 
-KINDS: dict[str, Callable[[Encode, Path, Choice], Scores]] = {
+KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
     "sts": _sts,
     "bitext": _bitext,
     "mining": _mining,

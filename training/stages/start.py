@@ -57,6 +57,9 @@ def check_left_out(base: SentenceTransformer, teacher: SentenceTransformer, stag
     Raises: ConfigError: there is such a thing, and stage 1 is not trained.
     """
     _, left_out = _head_and_left_out(base, _width(teacher))
+    names = [name for name, prompt in base.prompts.items() if prompt]
+    left_out += [f"prompts ({', '.join(names)})"] if names else []
+    left_out += [] if base.truncate_dim is None else [f"truncate_dim {base.truncate_dim}"]
     if left_out and "assistant" not in stages:
         raise ConfigError(
             f"the base encoder has {', '.join(left_out)}, which would be lost; add assistant to stages, where it "

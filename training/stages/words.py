@@ -88,7 +88,7 @@ def check_word_teacher(teacher: SentenceTransformer) -> None:
     """Whether a teacher's token embeddings are in the space of its sentence embeddings, and its words can be found.
 
     Raises: ConfigError: its sentence embedding is not the mean of its token embeddings, it puts a prompt before a text,
-        or its tokenizer does not say which characters a token is.
+        it cuts its sentence embeddings, or its tokenizer does not say which characters a token is.
     """
     match list(teacher)[1:]:
         case [Pooling(pooling_mode="mean"), *rest] if all(isinstance(module, Normalize) for module in rest):
@@ -99,6 +99,8 @@ def check_word_teacher(teacher: SentenceTransformer) -> None:
             )
     if teacher.default_prompt_name is not None:
         raise ConfigError(f"word_weight needs a teacher without a default prompt, not {teacher.default_prompt_name!r}")
+    if teacher.truncate_dim is not None:
+        raise ConfigError(f"word_weight needs a teacher with all of its dims, not the first {teacher.truncate_dim}")
     if not teacher.tokenizer.is_fast:
         raise ConfigError("word_weight needs a teacher whose tokenizer says where its tokens stand (a fast one)")
 
