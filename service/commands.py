@@ -13,6 +13,7 @@ import orjson
 
 from service.artifact import load_manifest
 from service.cpus import usable_cpus
+from service.descriptors import raise_limit
 from service.errors import InvalidInput
 from service.framework import import_server
 from service.index.milvus_address import EMBEDDED, milvus_address
@@ -40,6 +41,7 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 
     limit_arenas(MALLOC_ARENAS)
     configure_logging(settings.log_level)
+    raise_limit()
     if settings.index != EMBEDDED:
         milvus_address(settings.index)  # before it is logged: refuses one with a password
     logger.info("settings", extra=settings.model_dump(mode="json"))

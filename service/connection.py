@@ -7,16 +7,16 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.descriptors import ConnectionLimit
+
 MAX_HEAD_BYTES = 64 * 1024  # a URL and headers; what the system gives at once, 256 KiB at most, is read all the same
 MAX_WAITING_REQUESTS = 256  # sent on one connection before the answers to those before them
 HEAD_TIMEOUT_S = 30.0  # until the first request, or the end of a head that has begun
 REST_TIMEOUT_S = 30.0  # until the end of a body whose request is answered already: it is refused, and thrown away
+REFUSED_TIMEOUT_S = 1.0  # for the request of a connection too many: an answer before it may be lost on its way
+MAX_REFUSED = 8  # connections too many that are waited for; more are answered at once
 READ_TIMEOUT_S = 60.0  # for a client to read of its answers, as the system tells: a megabyte or so at a time
-REFUSAL = (
-    b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-    b'{"error":"%b","error_type":"Validation"}'
-)
-REFUSAL_BYTES = len('{"error":"","error_type":"Validation"}')
+REFUSAL = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\n%bcontent-length: %d\r\n\r\n%b"
 
 
 class Connection(HttpToolsProtocol):
@@ -30,8 +30,11 @@ class Connection(HttpToolsProtocol):
     which asks for HTTP/2. The parser stops at such a head, so another one goes on with the body.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **options: Any) -> None:
+        """limit: of connections; None: there is none."""
         super().__init__(*args, **options)
+        self._limit = limit
+        self._is_too_many = False
         self.parser = _Parser(self, self._go_on)
         self._is_in_head = True
         self._head_bytes = 0
@@ -41,7 +44,14 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request, not for ever."""
         super().connection_made(transport)
-        self._wait(HEAD_TIMEOUT_S)
+        excess = len(self.connections) - self._limit.most if self._limit is not None else 0
+        if excess <= 0:
+            self._wait(HEAD_TIMEOUT_S)
+        elif excess <= MAX_REFUSED:
+            self._is_too_many = True
+            self._patience = self.loop.call_later(REFUSED_TIMEOUT_S, self._refuse_too_many)
+        else:
+            self._refuse_too_many()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
@@ -51,6 +61,9 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass it to the parser, and count what belongs to a head that is not whole, or to no body."""
+        if self._is_too_many:
+            self._refuse_too_many()
+            return
         self._head_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
@@ -117,9 +130,16 @@ class Connection(HttpToolsProtocol):
         if not self.transport.is_closing():
             self._refuse(b"400 Bad Request", b"what came is not an HTTP/1.1 request")
 
-    def _refuse(self, status: bytes, sentence: bytes) -> None:
-        self.transport.write(REFUSAL % (status, REFUSAL_BYTES + len(sentence), sentence))
+    def _refuse(self, status: bytes, sentence: bytes, kind: bytes = b"Validation", headers: bytes = b"") -> None:
+        body = b'{"error":"%b","error_type":"%b"}' % (sentence, kind)
+        self.transport.write(REFUSAL % (status, headers, len(body), body))
         self.transport.close()
+
+    def _refuse_too_many(self) -> None:
+        if self._limit is not None and not self.transport.is_closing():
+            self._stop_waiting()
+            sentence = self._limit.refuse().encode()
+            self._refuse(b"503 Service Unavailable", sentence, b"Overloaded", b"retry-after: 1\r\n")
 
     def _go_on(self, data: bytes) -> None:
         """Parse what follows the head of a request that asked for another protocol."""

@@ -7,7 +7,6 @@ import socket
 from service.errors import StartError
 
 METRICS_PORT = "CROSSLET_METRICS_PORT"
-BACKLOG = 2048  # connections that the system holds until they are taken
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +29,14 @@ def bound_socket(host: str, port: int, *, setting: str = "CROSSLET_PORT") -> soc
     return listener
 
 
-def listen(listener: socket.socket, *, setting: str = "CROSSLET_PORT", page: str = "docs") -> None:
-    """Open the port: two processes may be bound to it, only one can listen, and uvloop would not say so."""
+def listen(listener: socket.socket, backlog: int, *, setting: str = "CROSSLET_PORT", page: str = "docs") -> None:
+    """Open the port: two processes may be bound to it, only one can listen, and uvloop would not say so.
+
+    backlog: connections that the system holds until they are taken.
+    """
     host, port = listener.getsockname()[:2]
     try:
-        listener.listen(BACKLOG)
+        listener.listen(backlog)
     except OSError as exc:
         raise StartError(f"port {port} is in use ({setting})") from exc
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

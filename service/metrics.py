@@ -59,6 +59,9 @@ class Metrics:
         self.truncated_inputs = Counter(
             "crosslet_truncated_inputs", "Texts cut to the model's length.", registry=registry
         )
+        self.refused_connections = Counter(
+            "crosslet_refused_connections", "Connections beyond the limit of open files.", registry=registry
+        )
         self._gauge("crosslet_process_resident_bytes", "Memory of the process.", resident_bytes)
         build = Gauge("crosslet_build_info", "Always 1.", ["version", "model", "fingerprint"], registry=registry)
         build.labels(VERSION, manifest.name, manifest.fingerprint).set(1)

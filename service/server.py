@@ -8,6 +8,7 @@ exits with 0. A second signal skips the wait.
 import signal
 import socket
 import time
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp
 
 from service.app import create_app, create_metrics_app
 from service.connection import Connection
+from service.descriptors import connection_limit
 from service.listener import METRICS_PORT, listen
 from service.memory import settle
 from service.metrics_port import MetricsPort
@@ -57,14 +59,16 @@ def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.so
     if metrics_listener is not None:
         app = MetricsPort(app, metrics_app=create_metrics_app(runtime), port=settings.metrics_port)
         sockets.append(metrics_listener)
+    limit = connection_limit(runtime.metrics.refused_connections.inc)
     settle()
-    listen(listener)
+    listen(listener, limit.backlog)
     if metrics_listener is not None:
-        listen(metrics_listener, setting=METRICS_PORT, page="metrics")
+        listen(metrics_listener, limit.backlog, setting=METRICS_PORT, page="metrics")
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=Connection,
+        http=partial(Connection, limit=limit),  # type: ignore[arg-type]  # called, never subclassed
+        backlog=limit.backlog,
         ws="none",
         lifespan="on",
         log_config=None,  # uvicorn's records go to the root logger, as JSON

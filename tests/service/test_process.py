@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,12 @@ def environment(**settings: object) -> dict[str, str]:
 class Service:
     """A running `python -m service`."""
 
-    def __init__(self, model: Path, data: Path, **settings: object) -> None:
+    def __init__(self, model: Path, data: Path, *, prefix: Sequence[str] = (), **settings: object) -> None:
+        """prefix: a command that runs the command behind it."""
         self.log = (data.parent / "service.log").open("ab")
         with reserved_port() as port:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "service"],
+                [*prefix, sys.executable, "-m", "service"],
                 cwd=ROOT,
                 env=environment(model=model, data=data, port=port, workers=2, **settings),
                 stderr=self.log,
@@ -65,8 +66,8 @@ class Service:
 
 
 @contextmanager
-def running(model: Path, data: Path, **settings: object) -> Iterator[Service]:
-    service = Service(model, data, **settings)
+def running(model: Path, data: Path, *, prefix: Sequence[str] = (), **settings: object) -> Iterator[Service]:
+    service = Service(model, data, prefix=prefix, **settings)
     try:
         yield service
     finally:
