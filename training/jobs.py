@@ -17,6 +17,7 @@ from training.corpora.mix import build_corpus
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.files import write_json_atomically
+from training.invisible import drop_invisible
 from training.lexical import bag_matrix, base_bags, prior_embeddings, solve_ridge
 from training.loop import Objective, train
 from training.model import compile_layers
@@ -60,6 +61,7 @@ def make_tokenizer(run: Run, folder: Path) -> None:
     if config.kind == "pruned":
         whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         sentences = balanced_sentences(run.corpus, config, seed=run.config.seed, sources=run.config.corpus.texts)
+        drop_invisible(whole)
         counts_V = count_pieces(whole, sentences)
         pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size)
         np.save(folder / KEPT_IDS, kept_ids)

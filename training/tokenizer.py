@@ -28,6 +28,7 @@ from training.config import TokenizerConfig
 from training.corpora.corpus import Corpus
 from training.corpora.plan import language_shares
 from training.errors import ConfigError
+from training.invisible import dropping_invisible
 from training.scripts import BEGINNINGS, JOINED, SPELLINGS
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -41,7 +42,7 @@ def train_tokenizer(
 ) -> Tokenizer:
     """A BPE tokenizer of `config.vocab_size` pieces, `[CLS] x [SEP]`, trained on a balanced sample of the corpus."""
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
-    steps: list[normalizers.Normalizer] = [normalizers.NFKC()]
+    steps: list[normalizers.Normalizer] = [*dropping_invisible(), normalizers.NFKC()]
     if config.lowercase:
         steps += [normalizers.Lowercase(), normalizers.Replace("i\u0307", "i")]  # lower("İ") carries a stray dot
     steps += [normalizers.Replace(Regex(found), written) for found, written in SPELLINGS.items()]

@@ -164,7 +164,7 @@ def test_a_base_of_another_pooling_is_refused_where_no_stage_learns_to_do_withou
         finish(unshrunk(base, "kept"), data, tmp_path / "out")
 
 
-def test_a_pruned_vocabulary_is_smaller(
+def test_a_pruned_vocabulary_is_smaller_and_drops_invisible_characters(
     families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
 ) -> None:
     config = unshrunk(families["xlm-roberta"], "pruned")
@@ -172,3 +172,5 @@ def test_a_pruned_vocabulary_is_smaller(
     model = finish(config, data, tmp_path)
     assert model[0].auto_model.config.vocab_size == len(model.tokenizer) <= 120
     assert np.isfinite(model.encode(texts)).all()
+    broken = texts[0][:2] + "\u00ad\u200b" + texts[0][2:]
+    assert model.tokenizer(broken)["input_ids"] == model.tokenizer(texts[0])["input_ids"]
