@@ -1,5 +1,6 @@
 """The JSON of documents and searches, described field by field. Knows shapes; limits that are settings come later."""
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
@@ -34,14 +35,35 @@ def _depth(value: object) -> int:
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
+# httpx, requests, curl and browsers drop these from a URL; some also where a dot is written %2E, browsers between
+# backslashes. tests/contract/test_document_ids.py tries the clients.
+DOT_SEGMENT = re.compile(r"(?:\A|[/\\])(?:\.|%2e){1,2}(?:[/\\]|\Z)", re.IGNORECASE)
+
+
+def _survives_a_url(id_: str) -> str:
+    if DOT_SEGMENT.search(id_):
+        raise ValueError(
+            "a part of it between slashes is '.' or '..' (%2E is a dot, too): clients drop that from a URL, which then "
+            "names another document; send an id without such parts"
+        )
+    return id_
+
+
 # No control characters: an id must survive a URL, a log and a terminal.
-DocumentId = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+DocumentId = Annotated[
+    str,
+    Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"),
+    AfterValidator(_survives_a_url),
+]
 
 
 class DocumentIn(Strict):
     """A document to keep and find."""
 
-    id: DocumentId = Field(description="Its name; putting the same id again replaces the document.", examples=["de/1"])
+    id: DocumentId = Field(
+        description="Its name; putting the same id again replaces the document. No part between slashes is . or ..",
+        examples=["de/1"],
+    )
     text: str = Field(min_length=1, description="The text that is embedded and found.", examples=[GUITAR[1]])
     metadata: Metadata = Field(
         default_factory=dict,
