@@ -17,7 +17,8 @@ class OpenAIEmbeddingsRequest(BaseModel):
     model_config = IGNORE
 
     input: str | Listed[str] | TokenIds | Listed[TokenIds] = Field(
-        description="A text, texts, or token ids of this model's tokenizer.", examples=[GUITAR]
+        description="A text or texts; with CROSSLET_TOKEN_IDS also token ids of this model's tokenizer.",
+        examples=[GUITAR],
     )
     model: str | None = Field(
         "", description="Any name: there is one model, and the answer names it.", examples=["default"]

@@ -62,6 +62,10 @@ class Settings(BaseSettings):
         ge=1,
         description="Longest text in characters or token ids: it is tokenised whole before it is cut; above it: 422.",
     )
+    token_ids: bool = Field(
+        default=False,
+        description="Whether /v1/embeddings takes token ids; another tokenizer's ids would give wrong vectors.",
+    )
     max_queue_texts: int = Field(
         default=512, ge=1, description="Requests are taken while fewer texts wait for a worker; otherwise: 429."
     )

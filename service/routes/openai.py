@@ -17,6 +17,7 @@ from service.dependencies import (
     one_or_listed,
 )
 from service.encoder import TextInput
+from service.errors import InvalidInput
 from service.openai_schemas import (
     OpenAIEmbeddingsRequest,
     OpenAIEmbeddingsResponse,
@@ -25,6 +26,11 @@ from service.openai_schemas import (
 )
 from service.routes.described import inference
 from service.strict_json import JsonRoute
+
+IDS_REFUSED = (
+    "input has token ids, and those of another tokenizer give wrong vectors: have the client send text (LangChain's "
+    "OpenAIEmbeddings: check_embedding_ctx_length=False), or allow this model's own ids (CROSSLET_TOKEN_IDS=true)"
+)
 
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 
@@ -46,6 +52,8 @@ async def create_embeddings(
 ) -> Response:
     """Drop-in for OpenAI clients: change the base URL. Longer texts are cut, as `x-truncated` says."""
     inputs, place = _inputs(body.input), _place(body.input)
+    if not runtime.settings.token_ids and any(isinstance(one, tuple) for one in inputs):
+        raise InvalidInput(IDS_REFUSED)
     prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
     batch = await embedder.embed(inputs, name="input", prompt=prompt, place=place, dimensions=body.dimensions)
     vectors = cut_dimensions(batch.embeddings, body.dimensions)

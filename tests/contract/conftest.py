@@ -24,15 +24,23 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A service with a key, room for one body in memory, and a model that raises on `UNSPEAKABLE`."""
+def guarded_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that raises on `UNSPEAKABLE`."""
     model = tmp_path_factory.mktemp("guarded") / "model"
     build_artifact(model)
     tokenizer = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
     tokenizer.add_tokens([UNSPEAKABLE])  # an id beyond the rows of the graph's embedding matrix
     tokenizer.save(str(model / "tokenizer.json"))
     write_manifest(model)
+    return model
+
+
+@pytest.fixture(scope="session")
+def guarded(guarded_model: Path) -> Iterator[httpx.Client]:
+    """A service of that model with a key, room for one body in memory, and token ids allowed."""
     limits = {"max_texts": 4, "max_body_bytes": MAX_BODY_BYTES, "max_inflight_bytes": MAX_BODY_BYTES}
-    with live_service(model, model.parent / "data", api_keys=KEY, body_timeout_s=600, **limits) as client:
+    with live_service(
+        guarded_model, guarded_model.parent / "data", api_keys=KEY, token_ids=True, body_timeout_s=600, **limits
+    ) as client:
         client.headers["authorization"] = f"Bearer {KEY}"
         yield client

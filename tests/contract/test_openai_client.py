@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
@@ -18,7 +19,7 @@ import numpy.typing as npt
 import openai
 import pytest
 
-from tests.contract.conftest import BUNDLED, KEY, MAX_BODY_BYTES, UNSPEAKABLE
+from tests.contract.conftest import KEY, MAX_BODY_BYTES, UNSPEAKABLE
 
 LEFT_BYTES = 40  # of memory beside `full_memory`: less than any request of OpenAI's client
 TEXTS = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "一个男人正在弹吉他。", "رجل يعزف على الجيتار."]
@@ -67,12 +68,23 @@ def test_the_usage_is_what_the_model_read(connect: Connect, bundled: httpx.Clien
     assert (usage.prompt_tokens, usage.total_tokens) == (tokens, tokens)
 
 
-def test_token_ids_get_the_vectors_of_their_texts(connect: Connect, bundled: httpx.Client) -> None:
-    parity = json.loads((BUNDLED / "parity.json").read_text(encoding="utf-8"))
+def test_token_ids_get_the_vectors_of_their_texts_where_they_are_allowed(
+    connect: Connect, guarded: httpx.Client, guarded_model: Path
+) -> None:
+    parity = json.loads((guarded_model / "parity.json").read_text(encoding="utf-8"))
     texts, ids = parity["texts"][:3], parity["input_ids"][:3]
-    create = connect(bundled).embeddings.create
-    assert np.array_equal(vectors(create(model="any", input=ids)), embedded(bundled, texts))
-    assert np.array_equal(vectors(create(model="any", input=ids[0])), embedded(bundled, texts[:1]))
+    create = connect(guarded, api_key=KEY).embeddings.create
+    assert np.array_equal(vectors(create(model="any", input=ids)), embedded(guarded, texts))
+    assert np.array_equal(vectors(create(model="any", input=ids[0])), embedded(guarded, texts[:1]))
+
+
+@pytest.mark.parametrize("ids", [[15339, 1917], [[15339], [1917, 0]]])
+def test_another_tokenizers_ids_are_refused_by_default(
+    connect: Connect, bundled: httpx.Client, ids: list[int] | list[list[int]]
+) -> None:
+    with pytest.raises(openai.UnprocessableEntityError, match="check_embedding_ctx_length=False") as caught:
+        connect(bundled).embeddings.create(model="any", input=ids)
+    assert "CROSSLET_TOKEN_IDS=true" in str(caught.value)
 
 
 def test_the_client_asks_for_base64_by_itself_and_reads_the_same_as_in_decimals(

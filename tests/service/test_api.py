@@ -96,7 +96,7 @@ def test_the_cost_is_in_the_headers(client: TestClient) -> None:
 
 
 def test_a_text_that_would_take_much_memory_to_tokenise_is_refused_with_both_numbers(serve: Serve) -> None:
-    client = serve(max_text_chars=100)
+    client = serve(max_text_chars=100, token_ids=True)
     assert client.post("/embed", json={"inputs": "é" * 100}).status_code == 200
     response = client.post("/embed", json={"inputs": ["a", "é" * 101]})
     assert_refused(response, 422, "Tokenizer", "inputs[1] has 101 characters", "100 (CROSSLET_MAX_TEXT_CHARS)")
@@ -553,12 +553,27 @@ def test_openai_base64_is_the_float32_bytes(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("input_", "place"), [("", "input is"), (["a", ""], "input[1] is"), ([10**6], "input has")])
-def test_openai_errors_name_the_place(client: TestClient, input_: object, place: str) -> None:
+def test_openai_errors_name_the_place(serve: Serve, input_: object, place: str) -> None:
+    client = serve(token_ids=True)
     error = client.post("/v1/embeddings", json={"input": input_}).json()["error"]
     assert error["message"].startswith(place)
 
 
-def test_openai_token_ids_are_this_models(client: TestClient, tiny_model: Path) -> None:
+@pytest.mark.parametrize("input_", [[5], [[5], [6, 7]], [10**6], [[]]])
+def test_token_ids_are_refused_by_default_with_the_clients_option_and_the_setting(
+    client: TestClient, input_: object
+) -> None:
+    response = client.post("/v1/embeddings", json={"input": input_})
+    assert response.status_code == 422
+    error = response.json()["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "Validation")
+    assert error["message"].startswith("input has token ids")
+    assert "check_embedding_ctx_length=False" in error["message"]
+    assert "CROSSLET_TOKEN_IDS=true" in error["message"]
+
+
+def test_openai_token_ids_are_this_models_where_they_are_allowed(serve: Serve, tiny_model: Path) -> None:
+    client = serve(token_ids=True)
     ids = json.loads((tiny_model / "parity.json").read_text(encoding="utf-8"))["input_ids"][:2]
     texts = client.post("/v1/embeddings", json={"input": list(TEXTS[:2])}).json()["data"]
     assert client.post("/v1/embeddings", json={"input": ids}).json()["data"] == texts
@@ -566,10 +581,11 @@ def test_openai_token_ids_are_this_models(client: TestClient, tiny_model: Path) 
 
 
 @pytest.mark.parametrize("input_", [[], "", [""], [[]], [10**6], [-1], [2**70], {"a": 1}, [True]])
-def test_openai_errors_have_openais_shape(client: TestClient, input_: object) -> None:
-    response = client.post("/v1/embeddings", json={"input": input_})
-    assert response.status_code == 422
-    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+def test_openai_errors_have_openais_shape(serve: Serve, input_: object) -> None:
+    for client in (serve(), serve(token_ids=True)):
+        response = client.post("/v1/embeddings", json={"input": input_})
+        assert response.status_code == 422
+        assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
 @pytest.mark.parametrize("path", ["/embeddings", "/embeddings/", "/v1/embeddings/"])

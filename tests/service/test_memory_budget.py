@@ -227,7 +227,7 @@ def flood(service: Service, clients: int) -> Counter[int]:
 def test_a_real_service_stays_under_its_ceiling_and_goes_on(ready_bytes: int, room_bytes: int, tmp_path: Path) -> None:
     """Without a ceiling the same requests take 150 MB and more."""
     limit = ready_bytes + room_bytes
-    settings = {"memory_budget": limit, "cache_bytes": 60_000_000, "drain_delay_s": 0}
+    settings = {"memory_budget": limit, "cache_bytes": 60_000_000, "drain_delay_s": 0, "token_ids": True}
     with running(BUNDLED_MODEL, tmp_path / "data", **settings) as service:
         statuses = flood(service, clients=9)
         assert set(statuses) <= {200, 413, 429}
@@ -240,7 +240,7 @@ def test_a_real_service_stays_under_its_ceiling_and_goes_on(ready_bytes: int, ro
 
 @pytest.mark.slow
 def test_large_requests_take_little_more_than_bodies_may_and_it_comes_back(ready_bytes: int, tmp_path: Path) -> None:
-    with running(BUNDLED_MODEL, tmp_path / "data", drain_delay_s=0) as service:
+    with running(BUNDLED_MODEL, tmp_path / "data", drain_delay_s=0, token_ids=True) as service:
         statuses = flood(service, clients=18)
         assert set(statuses) == {200, 429}
         assert peak_bytes(service.process.pid) < ready_bytes + 200_000_000
