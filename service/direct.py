@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.answers import on_service_error
 from service.errors import ServiceError
+from service.json_parsing import loads
 from service.resources import spellings
 
 JSON = b"application/json"
@@ -39,7 +40,7 @@ class Direct:
     async def answer(self, request: Request, content: bytes) -> Response | None:
         """The endpoint's answer, an error's if it raises one of ours; None: the body is no JSON or does not fit."""
         try:
-            body = self.body.validate_python(orjson.loads(content))  # no name for what it is parsed to: it may be large
+            body = self.body.validate_python(loads(content))  # no name for what it is parsed to: it may be large
         except (orjson.JSONDecodeError, ValidationError):
             return None
         arguments = {name: await make(request) for name, make in self.given.items()}

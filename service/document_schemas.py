@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from service.index.fields import inexact
 from service.schemas import GUITAR, InputType, Listed, Number, PromptName, Strict, Whole, whole_example
 
 FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
@@ -13,9 +14,11 @@ MAX_LISTED_KEY_CHARS = 100_000  # a filter looks each element of a list up by it
 
 
 def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
-    depth = _depth(metadata)
+    depth, fault = _looked_through(metadata)
     if depth > MAX_METADATA_DEPTH:
         raise ValueError(f"nested too deeply: {depth} levels; the limit is {MAX_METADATA_DEPTH}")
+    if fault is not None:
+        raise ValueError(fault)
     listed = sum(len(key) * len(value) for key, value in metadata.items() if isinstance(value, list))
     if listed > MAX_LISTED_KEY_CHARS:
         raise ValueError(
@@ -25,13 +28,17 @@ def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def _depth(value: object) -> int:
-    """Levels of objects and lists, counted level by level: deep values must not exhaust Python's stack."""
-    depth, level = 0, [value]
-    while containers := [one for one in level if isinstance(one, dict | list)]:
+def _looked_through(value: object) -> tuple[int, str | None]:
+    """Levels of objects and lists, and why a number in them cannot be kept.
+
+    Level by level: deep values must not exhaust Python's stack.
+    """
+    depth, fault, level = 0, None, [value]
+    while containers := [one for one in level if isinstance(one, dict | list | tuple)]:  # a map of Parquet has tuples
         depth += 1
         level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
-    return depth
+        fault = fault or next((found for one in level if (found := inexact(one)) is not None), None)
+    return depth, fault
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]

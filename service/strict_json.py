@@ -8,6 +8,8 @@ import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from service.json_parsing import loads
+
 
 class JsonRequest(Request):
     """A request whose JSON is parsed strictly: no NaN, no lone surrogates, bounded depth."""
@@ -18,7 +20,7 @@ class JsonRequest(Request):
         Raises: json.JSONDecodeError: it is not JSON.
         """
         try:
-            return orjson.loads(await self.body())
+            return loads(await self.body())
         except orjson.JSONDecodeError as exc:
             # Without the text: the framework would carry it along in its own error.
             raise json.JSONDecodeError("invalid JSON", "", 0) from exc

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 
+from service.json_parsing import loads
 from service.settings import Settings
 
 
@@ -41,7 +42,7 @@ def finite(text: str) -> float:
 def json_object(text: str) -> dict[str, object]:
     """An object in JSON."""
     try:
-        value = orjson.loads(text)
+        value = loads(text.encode(errors="surrogateescape"))
     except orjson.JSONDecodeError as exc:
         raise argparse.ArgumentTypeError("not valid JSON") from exc
     if not isinstance(value, dict):

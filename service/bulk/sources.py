@@ -19,6 +19,7 @@ import orjson
 from service.bulk.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, numbered_lines
 from service.bulk.records import Record
 from service.errors import InvalidInput, StartError
+from service.json_parsing import loads
 
 FORMATS = ("jsonl", "csv", "parquet")
 REQUIRED = ("id", "text")
@@ -87,7 +88,7 @@ def _jsonl(file: BinaryIO) -> Iterator[Record]:
         if not text:
             continue
         try:
-            fields = orjson.loads(text)
+            fields = loads(text)
         except orjson.JSONDecodeError:
             yield Record(line, read, {}, "is not valid JSON")
             continue
@@ -163,6 +164,9 @@ def _parquet(path: Path, file: BinaryIO) -> Source:
                 return
             for row in rows:
                 line += 1
+                if fault := _fault_of(row):
+                    yield Record(line, line, {}, fault)
+                    continue
                 kept = {name: value for name, value in row.items() if value is not None or name in REQUIRED}
                 if isinstance(kept["id"], int):
                     kept["id"] = str(kept["id"])
@@ -172,19 +176,33 @@ def _parquet(path: Path, file: BinaryIO) -> Source:
 
 
 def _python_rows(batch: Any) -> list[dict[str, Any]] | None:
-    """A batch as Python's own objects: nanoseconds, which its dates do not have, are cut to microseconds."""
+    """A batch as Python's own objects, an `_Unreadable` for what has none."""
     if batch is None:
         return None
+    columns = [_python_cells(column) for column in batch.columns]
+    return [dict(zip(batch.schema.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
+
+
+def _python_cells(column: Any) -> list[Any]:
+    """A column; nanoseconds, which Python's dates do not have, are cut to microseconds."""
     import pyarrow
 
-    columns = [
-        column.cast(pyarrow.timestamp("us", column.type.tz), safe=False)
-        if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns"
-        else column
-        for column in batch.columns
-    ]
-    rows: list[dict[str, Any]] = pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names).to_pylist()
-    return rows
+    if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = column.cast(pyarrow.timestamp("us", column.type.tz), safe=False)
+    try:
+        cells: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):  # of one cell: the others are read
+        return [_python_cell(cell) for cell in column]
+    return cells
+
+
+def _python_cell(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except UnicodeDecodeError:
+        return _Unreadable("is not valid UTF-8")
+    except (ValueError, OverflowError):
+        return _Unreadable("has a date or time outside of the years 1 to 9999, or of an unknown time zone")
 
 
 @contextmanager
@@ -211,6 +229,18 @@ def _check_columns(names: Sequence[str]) -> None:
 def _fields_of(columns: dict[str, Any]) -> dict[str, Any]:
     metadata = {name: value for name, value in columns.items() if name not in REQUIRED}
     return {"id": columns["id"], "text": columns["text"], "metadata": metadata}
+
+
+@dataclass(frozen=True)
+class _Unreadable:
+    """A cell of Parquet that Python has no value for."""
+
+    why: str
+
+
+def _fault_of(row: dict[str, Any]) -> str | None:
+    faults = (f"column {name!r} {cell.why}" for name, cell in row.items() if isinstance(cell, _Unreadable))
+    return next(faults, None)
 
 
 def _is_readable(cell: str) -> bool:

@@ -19,7 +19,7 @@ from service.errors import StartError, StoreError
 from service.index.access import connect, read_mode
 from service.index.damage import REPAIR
 from service.index.documents import DocumentStore
-from service.index.filters import stored_kinds
+from service.index.fields import stored_kinds
 from service.index.schema import CHECKSUMS_SINCE, checksum
 
 NORM_TOLERANCE = 1e-3

@@ -9,14 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.errors import InvalidInput
+from service.index.fields import SqlValue, inexact, stored_kind
 
 MAX_DEPTH = 16
 MAX_TERMS = 1000  # operators and values, all together
 RANGE_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-LARGEST_INTEGER = 2**63 - 1  # SQLite's; beyond it numbers are compared as floats, as SQLite's JSON does
-
-Scalar = str | int | float | bool | None
-SqlValue = str | int | float
 
 
 @dataclass(frozen=True)
@@ -34,24 +31,6 @@ def to_condition(filter_: Mapping[str, object]) -> Condition:
     """
     _check_size(filter_)
     return _all_of(filter_, "filter")
-
-
-def stored_kind(value: object) -> tuple[str, SqlValue] | None:
-    """How a scalar is kept in the `fields` table: its kind and an SQL value; None for a list or an object."""
-    if value is None:
-        return "null", 0
-    if isinstance(value, bool):  # before int: True is an int in Python
-        return "boolean", int(value)
-    if isinstance(value, int | float):
-        return "number", value if abs(value) <= LARGEST_INTEGER else float(value)
-    return ("string", value) if isinstance(value, str) else None
-
-
-def stored_kinds(value: object) -> set[tuple[str, SqlValue]]:
-    """The rows of the `fields` table for one metadata value: one an element of a list, never none."""
-    elements = value if isinstance(value, list) else [value]
-    kinds = {stored_kind(element) or ("other", 0) for element in elements}
-    return kinds or {("other", 0)}  # an empty list is present, and matches nothing
 
 
 def _check_size(filter_: Mapping[str, object]) -> None:
@@ -108,7 +87,7 @@ def _operator(key: str, name: object, operand: object, where: str) -> Condition:
         return _equals_any(key, operand, where)
     if name not in RANGE_OPERATORS:
         raise InvalidInput(f"{where}: a field's operators are in, gt, gte, lt, lte")
-    kind = stored_kind(operand)
+    kind = _kind(operand, where)
     if kind is None or kind[0] not in {"number", "string"}:
         raise InvalidInput(f"{where}: {name!r} takes a number or a string")
     return _has(key, kind[0], f"{RANGE_OPERATORS[str(name)]} ?", (kind[1],))
@@ -117,7 +96,7 @@ def _operator(key: str, name: object, operand: object, where: str) -> Condition:
 def _equals_any(key: str, values: Sequence[object], where: str) -> Condition:
     by_kind: dict[str, list[SqlValue]] = {}
     for value in values:
-        kind = stored_kind(value)
+        kind = _kind(value, where)
         if kind is None:
             raise InvalidInput(f"{where}: a field is compared with a string, a number, a boolean or null")
         by_kind.setdefault(kind[0], []).append(kind[1])
@@ -129,6 +108,12 @@ def _equals_any(key: str, values: Sequence[object], where: str) -> Condition:
             marks = ", ".join("?" * len(same_kind))
             parts.append(_has(key, name, f"IN ({marks})", tuple(same_kind)))
     return _join(parts, "OR")
+
+
+def _kind(value: object, where: str) -> tuple[str, SqlValue] | None:
+    if fault := inexact(value):
+        raise InvalidInput(f"{where}: {fault}")
+    return stored_kind(value)
 
 
 def _has(key: str, kind: str, test: str, values: tuple[SqlValue, ...]) -> Condition:

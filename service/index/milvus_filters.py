@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.errors import InvalidInput
-from service.index.filters import SqlValue, stored_kind, stored_kinds, to_condition
+from service.index.fields import SqlValue, stored_kind, stored_kinds
+from service.index.filters import to_condition
 
 SORTED_BYTES = 128  # of a string's UTF-8: enough to order it against any shorter one
 SORTED_KINDS = {"number", "string"}

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from service.index.base import Vectors
-from service.index.filters import stored_kinds
+from service.index.fields import stored_kinds
 from service.index.schema import checksum
 
 COLUMNS = ("id", "text", "metadata", "vector", "revision", "text_checksum", "vector_checksum")

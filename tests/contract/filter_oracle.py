@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 KEYS = ["x", "y", "a.b", 'q"\\', "ключ"]
-NUMBERS = [0, 1, -1, 2.0, 0.5, -0.5, 2**53, 2**53 + 1, 2.0**53, 2**63 - 1, -(2**63), 2**64 - 1, 1e308, -1e-308]
+NUMBERS = [0, 1, -1, 2.0, 0.5, -0.5, 2**53, 2**53 + 1, 2.0**53, 2**63 - 1, 2.0**63, -(2**63), 1e308, -1e-308]
 STRINGS = ["", "1", "a", "ab", "b", "ü", "日本", "q\"\\'", "a" * 200, "a" * 200 + "b", "2024-05-01", "\x00", "🙂"]
 SCALARS = [None, True, False, *NUMBERS, *STRINGS]
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -74,20 +74,14 @@ def _holds(name: str, bound: Any, elements: list[Any]) -> bool:
     if name == "in":
         return any(_same(element, wanted) for element in elements for wanted in bound)
     return any(
-        _kind(element) == _kind(bound) in ("number", "string") and COMPARE[name](_stored(element), _stored(bound))
-        for element in elements
+        _kind(element) == _kind(bound) in ("number", "string") and COMPARE[name](element, bound) for element in elements
     )
 
 
 def _same(left: object, right: object) -> bool:
-    return _kind(left) == _kind(right) != "other" and _stored(left) == _stored(right)
+    return _kind(left) == _kind(right) != "other" and left == right
 
 
 def _kind(value: object) -> str:
     kinds: dict[type, str] = {type(None): "null", bool: "boolean", int: "number", float: "number", str: "string"}
     return kinds.get(type(value), "other")
-
-
-def _stored(value: Any) -> Any:
-    """SQLite's whole numbers have 64 bits; those beyond are floats."""
-    return float(value) if type(value) is int and abs(value) > 2**63 - 1 else value

@@ -208,10 +208,53 @@ def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
             records_of(path)
 
 
-def test_a_text_of_parquet_that_is_no_text_is_one_sentence(tmp_path: Path) -> None:
+def test_a_text_of_parquet_that_is_no_text_is_the_fault_of_its_row(tmp_path: Path) -> None:
     text = pa.Array.from_buffers(
-        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+        pa.string(), 2, [None, pa.array([0, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfea")]
     )
-    pq.write_table(pa.table({"id": ["1"], "text": text}), tmp_path / "a.parquet")
-    with pytest.raises(InvalidInput, match="a text is not valid UTF-8"):
-        records_of(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": ["1", "2"], "text": text}), tmp_path / "a.parquet")
+    found = {record.line: record.fault or record.fields["text"] for record in records_of(tmp_path / "a.parquet")}
+    assert found == {1: "column 'text' is not valid UTF-8", 2: "a"}
+
+
+DATES = [
+    pa.array([2_932_897, 0], pa.date32()),  # 10000-01-01
+    pa.array([253_402_300_800, 0], pa.timestamp("s")),
+    pa.array([253_402_300_800_000, 0], pa.timestamp("ms", tz="UTC")),
+    pa.array([-(2**62), 0], pa.timestamp("us")),
+    pa.array([[2_932_897], [0]], pa.list_(pa.date32())),
+    pa.array([{"day": 2_932_897}, {"day": 0}], pa.struct({"day": pa.date32()})),
+]
+
+
+@pytest.mark.parametrize("column", DATES)
+def test_a_date_that_python_cannot_hold_is_the_fault_of_its_row(tmp_path: Path, column: pa.Array) -> None:
+    pq.write_table(pa.table({"id": ["1", "2"], "text": ["a", "b"], "at": column}), tmp_path / "a.parquet")
+    first, second = records_of(tmp_path / "a.parquet")
+    assert first.fault is not None
+    assert first.fault.startswith("column 'at' has a date or time outside of the years 1 to 9999")
+    assert "1970-01-01" in str(to_document(second, max_text_chars=10).metadata)
+
+
+@pytest.mark.parametrize("column", [[float("nan"), 1.5], [float("inf"), 1.5], [[1.5, float("-inf")], [1.5]]])
+def test_a_number_of_parquet_that_json_cannot_say_is_refused_as_over_http(tmp_path: Path, column: list[Any]) -> None:
+    pq.write_table(pa.table({"id": ["1", "2"], "text": ["a", "b"], "x": column}), tmp_path / "a.parquet")
+    first, second = records_of(tmp_path / "a.parquet")
+    with pytest.raises(InvalidInput, match="metadata: a number is NaN or infinite"):
+        to_document(first, max_text_chars=10)
+    assert to_document(second, max_text_chars=10).metadata == {"x": column[1]}
+
+
+def test_a_whole_number_beyond_64_bits_is_refused_in_every_format(tmp_path: Path) -> None:
+    large = pa.array([2**63, 2**63 - 1], pa.uint64())
+    pq.write_table(pa.table({"id": ["1", "2"], "text": ["a", "b"], "x": large}), tmp_path / "a.parquet")
+    lines_ = (f'{{"id": "{n}", "text": "a", "metadata": {{"x": [{n}]}}}}' for n in (2**63, 2**64, -(2**63)))
+    write_jsonl(tmp_path / "a.jsonl", lines_)
+    refused = []
+    for name in ("a.parquet", "a.jsonl"):
+        for record in records_of(tmp_path / name):
+            try:
+                to_document(record, max_text_chars=10)
+            except InvalidInput as exc:
+                refused.append((name, record.line, "a whole number is beyond 64 bits" in str(exc)))
+    assert refused == [("a.parquet", 1, True), ("a.jsonl", 1, True), ("a.jsonl", 2, True)]

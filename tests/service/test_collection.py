@@ -253,6 +253,11 @@ def nested(depth: int) -> dict[str, Any]:
         {"x": {"in": [[1]]}},
         {"x": {"gt": True}},
         {"x": {"gt": None}},
+        {"x": 2**63},
+        {"x": {"in": [1, 2**64 - 2]}},
+        {"x": {"lt": -(2**63) - 1}},
+        {"x": {"gt": float("inf")}},
+        {"not": {"x": 2**70}},
         {"x": [1]},
         nested(MAX_DEPTH + 1),
         {"x": {"in": list(range(MAX_TERMS))}},
@@ -278,7 +283,7 @@ def test_any_field_name_is_only_a_name(collection: Collection, name: str) -> Non
     assert ids(collection, unit(1, 0, 0, 0), 5, filter_={name: name}) == ["a"]
 
 
-@pytest.mark.parametrize("number", [2**63 - 1, 2**64 - 1, -(2**63), 1e308, 0.1])
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2.0**64, 1e308, 0.1, -0.0])
 def test_extreme_numbers_are_found_again(collection: Collection, number: float) -> None:
     put(collection, {"a": unit(1, 0, 0, 0)}, {"x": number})
     assert ids(collection, unit(1, 0, 0, 0), 5, filter_={"x": number}) == ["a"]
