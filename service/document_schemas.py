@@ -8,9 +8,13 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 from service.index.fields import inexact
 from service.schemas import GUITAR, InputType, Listed, Number, PromptName, Strict, Whole, whole_example
 
-FILTER_EXAMPLES = [{"lang": "de"}, {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]}]
+FILTER_EXAMPLES = [
+    {"lang": "de"},
+    {"source.site": {"ne": "x"}},
+    {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]},
+]
 MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
-MAX_LISTED_KEY_CHARS = 100_000  # a filter looks each element of a list up by its key, so the store has the key as often
+MAX_PATH_CHARS = 100_000  # a filter looks each value up by its path, so the store has the path as often
 
 
 def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -19,13 +23,28 @@ def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"nested too deeply: {depth} levels; the limit is {MAX_METADATA_DEPTH}")
     if fault is not None:
         raise ValueError(fault)
-    listed = sum(len(key) * len(value) for key, value in metadata.items() if isinstance(value, list))
-    if listed > MAX_LISTED_KEY_CHARS:
+    chars = _path_chars(metadata)
+    if chars > MAX_PATH_CHARS:
         raise ValueError(
-            f"the elements of its lists times the characters of their keys are {listed}; the limit is "
-            f"{MAX_LISTED_KEY_CHARS}: shorter keys, or fewer elements"
+            f"the paths to each nested value and each element of its lists have {chars} characters; the limit is "
+            f"{MAX_PATH_CHARS}: shorter keys, or fewer values"
         )
     return metadata
+
+
+def _path_chars(metadata: dict[str, Any]) -> int:
+    """Characters of the paths to nested values and to elements of lists; a key of the metadata itself is kept once."""
+    chars, level = 0, [(0, metadata)]
+    while level:
+        inner: list[tuple[int, dict[str, Any]]] = []
+        for before, one in level:
+            for key, value in one.items():
+                elements = value if isinstance(value, list) else [value]
+                path = before + len(key)
+                chars += path * len(elements) if before or isinstance(value, list) else 0
+                inner += [(path + 1, element) for element in elements if isinstance(element, dict)]
+        level = inner
+    return chars
 
 
 def _looked_through(value: object) -> tuple[int, str | None]:
@@ -74,7 +93,8 @@ class DocumentIn(Strict):
     text: str = Field(min_length=1, description="The text that is embedded and found.", examples=[GUITAR[1]])
     metadata: Metadata = Field(
         default_factory=dict,
-        description="Any JSON object. Strings, numbers, booleans, null and lists of them can be filtered on.",
+        description="Any JSON object. Strings, numbers, booleans, null and lists of them can be filtered on, nested "
+        "ones by their path.",
         examples=[{"lang": "de", "year": 2021, "tags": ["music"]}],
     )
 
@@ -117,6 +137,20 @@ class DeleteDocumentsResponse(BaseModel):
     deleted: int = Field(description="How many documents there were to remove.", examples=[1])
 
 
+class CountDocumentsRequest(Strict):
+    """Documents to count."""
+
+    filter: dict[str, Any] | None = Field(
+        None, description="Conditions on the metadata; null counts all.", examples=FILTER_EXAMPLES
+    )
+
+
+class CountDocumentsResponse(BaseModel):
+    """How many there are."""
+
+    count: int = Field(description="Documents whose metadata match.", examples=[12])
+
+
 class DocumentOut(BaseModel):
     """A stored document."""
 
@@ -136,7 +170,7 @@ class DocumentsPage(BaseModel):
     next_cursor: str | None = Field(
         description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
     )
-    total: int = Field(description="How many documents there are.", examples=[200])
+    total: int = Field(description="How many documents there are, or match the filter.", examples=[200])
 
 
 class SearchRequest(Strict):

@@ -17,6 +17,7 @@ OPEN_PREFIX = "/docs/"
 # For OpenAPI alone, so that /docs can send a key: `KeyCheck` checks, before a body is read.
 BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+COUNT_PATH = "/documents/count"  # the one POST under /documents that changes nothing
 
 
 class KeyCheck:
@@ -47,7 +48,8 @@ class KeyCheck:
         digest = _digest(key.strip(" \t").encode("latin-1"))  # the bytes as they came
         if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
             return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
-        writes = path.startswith("/documents") and not reads
+        counts = scope["method"] == "POST" and path.rstrip("/") == COUNT_PATH  # DELETE there: of the id `count`
+        writes = path.startswith("/documents") and not reads and not counts
         if writes and not _is_among(digest, self._full):
             return Forbidden("this key may read and search, not change documents (CROSSLET_READ_API_KEYS)")
         return None

@@ -18,9 +18,10 @@ from service.bulk.store_file import StoreFile, open_store_file
 from service.errors import StoreError
 from service.index.access import connect, lock_for_this_process
 from service.index.base import Vectors
-from service.index.documents import WITNESS, Document, DocumentStore, StoredDocument
+from service.index.documents import Document, DocumentStore, StoredDocument
 from service.index.schema import is_blank
 from service.index.snapshots import flush
+from service.index.witness import WITNESS
 
 NEXT = "documents.next.sqlite3"
 PAGE_ROWS = 1000

@@ -19,8 +19,8 @@ from service.errors import StartError, StoreError
 from service.index.access import connect, read_mode
 from service.index.damage import REPAIR
 from service.index.documents import DocumentStore
-from service.index.fields import stored_kinds
-from service.index.schema import CHECKSUMS_SINCE, checksum
+from service.index.fields import fields_of
+from service.index.schema import CHECKSUMS_SINCE, PATHS_SINCE, checksum
 
 NORM_TOLERANCE = 1e-3
 BATCH_ROWS = 1024
@@ -136,13 +136,16 @@ class StoreFile:
         elif not row.is_vector_sound:
             yield "vector", "has another vector than was stored: its checksum differs"
         try:
-            values = orjson.loads(row.metadata).items()
+            metadata = orjson.loads(row.metadata)
+            found = fields_of(metadata)
         except (orjson.JSONDecodeError, AttributeError):
             yield "metadata", "has metadata that are no JSON object"
             return
         if not row.is_text_sound:
             yield "text", "has another text or other metadata than were stored: their checksum differs"
-        expected = {(key, *kind) for key, value in values for kind in stored_kinds(value)}
+        if self.schema_version < PATHS_SINCE:
+            found = {key: found[key] for key in metadata}
+        expected = {(path, *kind) for path, kinds in found.items() for kind in kinds}
         query = "SELECT key, kind, value FROM fields WHERE row = ?"
         if set(self._connection.execute(query, (row.row,)).fetchall()) != expected:
             yield "fields", f"has {len(expected)} filterable values, its rows in the table of fields say others"

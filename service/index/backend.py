@@ -51,8 +51,22 @@ class DocumentIndex(Protocol):
     def get(self, id_: str) -> StoredDocument | None:
         """One document by its id."""
 
-    def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
-        """The next documents in the order of first arrival, at most `limit` and about `max_chars` characters."""
+    def page(
+        self,
+        *,
+        after_row: int,
+        limit: int,
+        max_chars: int,
+        filter_: Mapping[str, object] | None = None,
+        filter_s: float | None = None,
+    ) -> Page:
+        """The next documents in the order of first arrival, at most `limit` and about `max_chars` characters.
+
+        Of those that the filter selects; its look-up is bounded as in `delete_matching`.
+        """
+
+    def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
+        """How many documents a filter selects; bounded as in `delete_matching`."""
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
         """The `top_k` nearest documents that the filter selects: by score, ties by id."""

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,13 +20,12 @@ from service.index.documents import Document, DocumentStore, Page, StoredDocumen
 from service.index.filters import to_condition
 from service.index.keeper import IndexKeeper
 from service.index.locks import ReadWriteLock
-from service.index.reads import EVERYTHING, FilterTime, Match, Reads, Shown
+from service.index.reads import EVERYTHING, FilterTime, Match, Reads, Shown, scored
 from service.index.transaction import Transaction
 
 RETRY_S = 0.0005  # until a reader looks again whether the index has the last change
 PATIENCE = 5  # tries
 RELOAD_S = 5.0  # until an index that could not be loaded anew is tried again
-CHUNK_ROWS = 4096  # whose vectors are read at a time: of equal texts there may be very many
 
 logger = logging.getLogger(__name__)
 
@@ -129,9 +129,29 @@ class Collection:
         """One document by its id."""
         return self._store.get(id_)
 
-    def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
-        """The next documents in the order of first arrival, at most `limit` and about `max_chars` characters."""
-        return self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
+    def page(
+        self,
+        *,
+        after_row: int,
+        limit: int,
+        max_chars: int,
+        filter_: Mapping[str, object] | None = None,
+        filter_s: float | None = None,
+    ) -> Page:
+        """The next documents that the filter selects, as `DocumentIndex` says; an empty one selects everything."""
+        if not filter_:
+            return self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
+        condition = to_condition(filter_)
+        with self._store.snapshot():
+            rows = FilterTime(filter_s).matching(self._store, condition)
+            page = self._store.page(after_row=after_row, limit=limit, max_chars=max_chars, among=rows)
+        return replace(page, total=len(rows))
+
+    def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
+        """How many documents a filter selects; bounded and refused as in `page`."""
+        if not filter_:
+            return len(self)
+        return len(FilterTime(filter_s).matching(self._store, to_condition(filter_)))
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
         """The `top_k` nearest documents that the filter selects: by score, ties by id.
@@ -195,7 +215,7 @@ class Collection:
             rows, scores_N = hits.rows.tolist(), hits.scores
         else:
             hits = self._index.search(vector_D, top_k=candidates(top_k), among=among)
-            rows, scores_N = self._scored(hits.rows.tolist(), vector_D)
+            rows, scores_N = scored(self._store, hits.rows.tolist(), vector_D)
         scores = np.clip(scores_N, -1, 1).tolist()  # rounding may leave a cosine just above 1
         best = sorted(zip(scores, rows, strict=True), reverse=True)
         best = [hit for hit in best if hit[0] >= best[:top_k][-1][0]]
@@ -203,16 +223,6 @@ class Collection:
             ids = self._store.ids_of([row for _, row in best])
             best.sort(key=lambda hit: (-hit[0], ids[hit[1]]))
         return best[:top_k]
-
-    def _scored(self, rows: Sequence[int], vector_D: Vectors) -> tuple[list[int], Vectors]:
-        """The rows that there are, with the inner products of their own vectors."""
-        known: list[int] = []
-        scores: list[Vectors] = [np.empty(0, np.float32)]
-        for start in range(0, len(rows), CHUNK_ROWS):
-            found, vectors_ND = self._store.vectors_of(rows[start : start + CHUNK_ROWS])
-            known += found
-            scores.append(np.einsum("nd,d->n", vectors_ND, vector_D))  # `@`: a row's bits depend on the others
-        return known, np.concatenate(scores)
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
         if rows:

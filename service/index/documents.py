@@ -18,14 +18,14 @@ from service.index.access import connect, lock_for_this_process, read_mode
 from service.index.base import Rows, Vectors
 from service.index.damage import damaged_document, undamaged, unless_full
 from service.index.filters import Condition
-from service.index.schema import CHECKSUMS_SINCE, SCHEMA_VERSION, bring_up_to_date, checksum, facts, is_readable
+from service.index.schema import CHECKSUMS_SINCE, PATHS_SINCE, bring_up_to_date, checksum, facts, shadow_fields
 from service.index.stored import Page, StoredDocument, columns, to_document
 from service.index.transaction import Document, Transaction, rows_of
-from service.index.witness import Witness
+from service.index.usable import usable_version
+from service.index.witness import WITNESS, Witness
 
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
 VECTOR_COLUMNS = "row, id, vector"
-WITNESS = ".revision"  # suffix of the file beside the store
 STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
 FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
@@ -48,7 +48,7 @@ class DocumentStore:
         self._readers = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._mode = read_mode(path) if read_only else "rwc"
-        self._has_checksums = True
+        self._has_checksums = self._has_paths = True
         self._folded_at = 0
         self._lock = None if read_only else lock_for_this_process(path)
         self._witness: Witness | None = None
@@ -65,6 +65,8 @@ class DocumentStore:
             if read_only:
                 self._reader().execute("BEGIN")
                 _revision_of(self._reader())  # the moment is that of the first look
+                if not self._has_paths:
+                    shadow_fields(self._reader())
         except (sqlite3.Error, OSError) as exc:
             self.close()
             raise StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder") from exc
@@ -177,13 +179,22 @@ class DocumentStore:
             for found in self._reader().execute(query, (json.dumps(list(rows)),)):
                 yield to_document(found), len(found[2]) + len(found[3])
 
-    def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
-        """The next documents: `limit`, or fewer when one more would pass `max_chars`; at least one if any is left."""
-        query = f"SELECT {self._columns} FROM documents WHERE row > ? ORDER BY row LIMIT ?"  # noqa: S608
+    def page(self, *, after_row: int, limit: int, max_chars: int, among: Rows | None = None) -> Page:
+        """The next documents: `limit`, or fewer when one more would pass `max_chars`; at least one if any is left.
+
+        among: rows in ascending order; None: all.
+        """
+        which: str = "row > ?"
+        value: int | str = after_row
+        if among is not None:
+            start = int(among.searchsorted(after_row, side="right"))
+            next_rows = among[start : start + limit + 1].tolist()
+            which, value = "row IN (SELECT value FROM json_each(?))", json.dumps(next_rows)
+        query = f"SELECT {self._columns} FROM documents WHERE {which} ORDER BY row LIMIT ?"  # noqa: S608
         documents: list[StoredDocument] = []
         chars = 0
         with undamaged(self._path):
-            for found in self._reader().execute(query, (after_row, limit + 1)):  # one more: shows if there are others
+            for found in self._reader().execute(query, (value, limit + 1)):  # one more: shows if there are others
                 _, _, text, metadata, _, _ = found
                 chars += len(text) + len(metadata)
                 if len(documents) == limit or (documents and chars > max_chars):
@@ -268,29 +279,15 @@ class DocumentStore:
         return connection
 
     def _check(self, fingerprint: str) -> None:
-        found = facts(self._writer)
-        version = found.get("schema_version")
-        if not is_readable(version, migrated=self._lock is not None):
-            raise StoreError(
-                f"document store {self._path} has schema version {version}; "
-                f"this service reads {SCHEMA_VERSION} (CROSSLET_DATA)"
-            )
-        self._has_checksums = int(version or 0) >= CHECKSUMS_SINCE  # an older store that is only read has none
-        revision = found.get("revision", "")
-        if not revision.isdecimal():
-            raise StoreError(f"document store {self._path} is damaged: its revision is {revision!r}")
-        answered = 0 if self._witness is None else self._witness.revision()
-        if int(revision) < answered:
-            raise StoreError(
-                f"document store {self._path} is of revision {revision}, but revision {answered} was answered for: it "
-                f"is damaged, or an older copy; to go on with it all the same, remove {self._path.with_suffix(WITNESS)}"
-            )
-        stored = found.get("fingerprint", "unknown")
-        if stored != fingerprint:
-            raise StoreError(
-                f"document store {self._path} holds vectors of model {stored[:12]}, the service has "
-                f"loaded model {fingerprint[:12]}: use that model (CROSSLET_MODEL) or another folder (CROSSLET_DATA)"
-            )
+        version = usable_version(
+            self._path,
+            facts(self._writer),
+            fingerprint=fingerprint,
+            answered=0 if self._witness is None else self._witness.revision(),
+            migrated=self._lock is not None,
+        )
+        self._has_checksums = version >= CHECKSUMS_SINCE  # an older store that is only read has none
+        self._has_paths = version >= PATHS_SINCE
 
 
 def _revision_of(reader: sqlite3.Connection) -> int:

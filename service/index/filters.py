@@ -1,8 +1,9 @@
 """Parses the metadata filters of the API and turns them into SQL. Knows the `fields` table; runs nothing.
 
-{"lang": "de"} · {"year": {"gte": 2020, "lt": 2024}} · {"tag": {"in": ["a", "b"]}} · {"and": [..]} · {"or": [..]} ·
-{"not": {..}}; several keys side by side are joined by "and". A list in the metadata matches if one of its elements
-does; null matches a field that is null or absent. Kinds never mix: 1 is not "1", and true is not 1.
+{"lang": "de"} · {"year": {"gte": 2020, "lt": 2024}} · {"tag": {"in": ["a", "b"]}} · {"lang": {"ne": "de"}} ·
+{"lang": {"exists": true}} · {"source.site": "x"} · {"and": [..]} · {"or": [..]} · {"not": {..}}; several keys side by
+side are joined by "and". A list in the metadata matches if one of its elements does; null matches a field that is null
+or absent; `ne` is what `not` makes of equality. Kinds never mix: 1 is not "1", and true is not 1.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,6 +15,7 @@ from service.index.fields import SqlValue, inexact, stored_kind
 MAX_DEPTH = 16
 MAX_TERMS = 1000  # operators and values, all together
 RANGE_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+OPERATORS = f"in, ne, exists, {', '.join(RANGE_OPERATORS)}"
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,21 @@ def to_condition(filter_: Mapping[str, object]) -> Condition:
     """
     _check_size(filter_)
     return _all_of(filter_, "filter")
+
+
+def has_nested_field(filter_: object) -> bool:
+    """Whether a filter, which is one, looks at a path with a dot."""
+    if not isinstance(filter_, Mapping):
+        return False
+    parts: list[object] = []
+    for key, value in filter_.items():
+        if key in {"and", "or"} and isinstance(value, list):
+            parts += value
+        elif key == "not":
+            parts.append(value)
+        elif "." in str(key):
+            return True
+    return any(map(has_nested_field, parts))
 
 
 def _check_size(filter_: Mapping[str, object]) -> None:
@@ -67,8 +84,7 @@ def _one(key: str, value: object, where: str) -> Condition:
         parts = [_all_of(part, f"{where}.{key}[{number}]") for number, part in enumerate(value)]
         return _join(parts, key.upper())
     if key == "not":
-        inner = _all_of(value, f"{where}.not")
-        return Condition(f"NOT {inner.sql}", inner.values)
+        return _not(_all_of(value, f"{where}.not"))
     return _field(key, value, where)
 
 
@@ -76,7 +92,7 @@ def _field(key: str, value: object, where: str) -> Condition:
     if not isinstance(value, Mapping):
         return _equals_any(key, [value], where)
     if not value:
-        raise InvalidInput(f"{where}: a field's operators must be at least one of in, gt, gte, lt, lte")
+        raise InvalidInput(f"{where}: a field's operators must be at least one of {OPERATORS}")
     return _join([_operator(key, name, operand, where) for name, operand in value.items()], "AND")
 
 
@@ -85,8 +101,14 @@ def _operator(key: str, name: object, operand: object, where: str) -> Condition:
         if not isinstance(operand, list) or not operand:
             raise InvalidInput(f"{where}: 'in' takes a list with at least one value")
         return _equals_any(key, operand, where)
+    if name == "ne":
+        return _not(_equals_any(key, [operand], where))
+    if name == "exists":
+        if not isinstance(operand, bool):
+            raise InvalidInput(f"{where}: 'exists' takes true or false")
+        return _is_there(key) if operand else _not(_is_there(key))
     if name not in RANGE_OPERATORS:
-        raise InvalidInput(f"{where}: a field's operators are in, gt, gte, lt, lte")
+        raise InvalidInput(f"{where}: a field's operators are {OPERATORS}")
     kind = _kind(operand, where)
     if kind is None or kind[0] not in {"number", "string"}:
         raise InvalidInput(f"{where}: {name!r} takes a number or a string")
@@ -121,11 +143,18 @@ def _has(key: str, kind: str, test: str, values: tuple[SqlValue, ...]) -> Condit
     return Condition(sql, (key, kind, *values))
 
 
+def _is_there(key: str) -> Condition:
+    return Condition("(row IN (SELECT row FROM fields WHERE key = ?))", (key,))
+
+
 def _is_null(key: str) -> Condition:
     """Absent, or null somewhere."""
-    absent = "row NOT IN (SELECT row FROM fields WHERE key = ?)"
-    null = "row IN (SELECT row FROM fields WHERE key = ? AND kind = 'null')"
-    return Condition(f"({absent} OR {null})", (key, key))
+    null = Condition("(row IN (SELECT row FROM fields WHERE key = ? AND kind = 'null'))", (key,))
+    return _join([_not(_is_there(key)), null], "OR")
+
+
+def _not(condition: Condition) -> Condition:
+    return Condition(f"NOT {condition.sql}", condition.values)
 
 
 def _join(parts: Sequence[Condition], operator: str) -> Condition:

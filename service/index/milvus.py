@@ -15,6 +15,7 @@ import orjson
 from service.errors import InvalidInput
 from service.index.base import Vectors
 from service.index.documents import Document, Page, StoredDocument
+from service.index.filters import has_nested_field
 from service.index.milvus_connection import Hits, MilvusConnection
 from service.index.milvus_filters import to_expression
 from service.index.milvus_rows import FIELDS, Row, ids_expression, is_storable_id, to_document, to_row
@@ -87,7 +88,7 @@ class MilvusIndex:
 
         Raises: InvalidInput: the filter is empty or malformed.
         """
-        expression, deleted = to_expression(filter_), 0
+        expression, deleted = self._expression(filter_), 0
         while rows := self._milvus.rows(expression, ["id"], limit=MAX_ROWS):
             deleted += self._delete([row["id"] for row in rows])
         return deleted
@@ -96,22 +97,37 @@ class MilvusIndex:
         """One document by its id."""
         return next((to_document(row) for row in self._rows_of([id_], FIELDS)), None)
 
-    def page(self, *, after_row: int, limit: int, max_chars: int) -> Page:
+    def page(
+        self,
+        *,
+        after_row: int,
+        limit: int,
+        max_chars: int,
+        filter_: Mapping[str, object] | None = None,
+        filter_s: float | None = None,
+    ) -> Page:
         """The next documents in the order of first arrival, at most `limit` and about `max_chars` characters.
 
-        Documents that arrived in the same microsecond, at two service processes, are on the same page.
+        Of those that the filter selects. Documents that arrived in the same microsecond, at two service processes, are
+        on the same page.
         """
         limit = min(limit, MAX_ROWS // 10 - 1)
-        heads, last_arrival = self._next(after_row, limit + 1)
+        selected = f"{self._expression(filter_)} and " if filter_ else ""
+        heads, last_arrival = self._next(after_row, limit + 1, selected)
+        total = self.count(filter_) if filter_ else None
         documents: list[StoredDocument] = []
         chars = 0
         for _, group in groupby(self._in_order(heads), key=lambda document: document.row):
             together = list(group)
             chars += sum(map(_chars_of, together))
             if documents and (len(documents) + len(together) > limit or chars > max_chars):
-                return Page(documents, next_row=documents[-1].row)
+                return Page(documents, next_row=documents[-1].row, total=total)
             documents += together
-        return Page(documents, next_row=last_arrival)
+        return Page(documents, next_row=last_arrival, total=total)
+
+    def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
+        """How many documents a filter selects."""
+        return self._milvus.count(self._expression(filter_) if filter_ else "")
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
         """The `top_k` nearest documents that the filter selects: by score, ties by id.
@@ -137,7 +153,7 @@ class MilvusIndex:
             raise InvalidInput(
                 f"top_k is {top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
             )
-        expression = to_expression(filter_) if filter_ else ""  # {} selects everything
+        expression = self._expression(filter_) if filter_ else ""  # {} selects everything
         asked = min(top_k + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
         # A strong read waits for Milvus' clock: one call where the texts fit into its answer, two where they may not.
         wanted = [name for name in FIELDS if getattr(shown, name, True)]
@@ -186,22 +202,32 @@ class MilvusIndex:
             found = {row["id"]: to_document(row) for row in self._rows_of(part, FIELDS)}
             yield from (found[id_] for id_ in part if id_ in found)
 
-    def _next(self, after: int, wanted: int) -> tuple[list[str], int | None]:
+    def _expression(self, filter_: Mapping[str, object]) -> str:
+        expression = to_expression(filter_)
+        if not self._milvus.has_paths and has_nested_field(filter_):
+            raise InvalidInput(
+                f"the filter names a field with a dot, but an earlier release made collection {self._milvus.name}, "
+                "without nested fields: drop it in Milvus and load the documents again (docs/milvus.md)"
+            )
+        return expression
+
+    def _next(self, after: int, wanted: int, selected: str) -> tuple[list[str], int | None]:
         """Ids of the documents that arrived next, at least `wanted` if so many are left, and the arrival of the last.
 
-        None for that: there are no others after them.
+        None for that: there are no others after them.  selected: an expression to begin with, or nothing.
 
         Milvus orders no rows: the window of arrivals is narrowed until it holds few enough to be ordered here.
         """
         most, low, high = 10 * wanted, after, LATEST
         while True:
-            rows = self._milvus.rows(f"arrival > {after} and arrival <= {high}", ["id", "arrival"], limit=most)
+            window = f"{selected}arrival > {after} and arrival <= "
+            rows = self._milvus.rows(f"{window}{high}", ["id", "arrival"], limit=most)
             rows.sort(key=lambda row: (row["arrival"], row["id"]))
             if len(rows) < most or high - low <= 1:
                 return [row["id"] for row in rows], None if high == LATEST else high
             high = rows[wanted - 1]["arrival"]  # any rows show that `wanted` had arrived by then
             middle = (low + high) // 2
-            if self._milvus.count(f"arrival > {after} and arrival <= {middle}") >= wanted:
+            if self._milvus.count(f"{window}{middle}") >= wanted:
                 high = middle
             else:
                 low = middle

@@ -14,7 +14,8 @@ from service.index.base import Vectors
 from service.index.milvus_address import MilvusAddress
 from service.index.milvus_rows import MAX_ID_BYTES, MAX_TEXT_BYTES, MAX_TOKENS, TOKEN_CHARS, Row
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+WITHOUT_PATHS = 1  # a version whose rows have the tokens of the metadata's own keys alone
 LOAD_TIMEOUT_S = 300  # a collection that no node holds in memory yet is read from object storage
 STRONG = "Strong"  # a read sees every write that was answered before it, by whichever replica
 # gRPC waits longer after each failed connection, up to two minutes: a Milvus that is back would be refused so long.
@@ -49,6 +50,7 @@ class MilvusConnection:
         self._lite_path = address.uri if address.is_lite else ""
         self._timeout_s = timeout_s
         self.name = f"crosslet_{fingerprint[:16]}"
+        self.has_paths = True  # whether filters find nested fields in every row
         try:
             self._client = pymilvus.MilvusClient(
                 address.uri,
@@ -143,7 +145,9 @@ class MilvusConnection:
 
     def _open(self, pymilvus: Any, fingerprint: str, dim: int, *, is_lite: bool, read_only: bool) -> None:
         client, timeout_s = self._client, self._timeout_s
-        description = f"crosslet documents, schema {SCHEMA_VERSION}, model {fingerprint}"
+        description, older = (
+            f"crosslet documents, schema {version}, model {fingerprint}" for version in (SCHEMA_VERSION, WITHOUT_PATHS)
+        )
         if not client.has_collection(self.name, timeout=timeout_s):
             if read_only:
                 raise StartError(
@@ -152,11 +156,12 @@ class MilvusConnection:
             self._create(pymilvus, dim, description)
         found = client.describe_collection(self.name, timeout=timeout_s)
         dims = [field["params"].get("dim") for field in found["fields"] if field["name"] == "vector"]
-        if dims != [dim] or found["description"] not in {"", description}:  # milvus-lite keeps no description
+        if dims != [dim] or found["description"] not in {"", description, older}:  # milvus-lite keeps no description
             raise StoreError(
                 f"collection {self.name} of Milvus at {self._shown} is not of this model and this version: it is "
                 f"described as {found['description']!r}, the service expects {description!r} (CROSSLET_MODEL)"
             )
+        self.has_paths = found["description"] != older
         if read_only:
             return
         if not client.list_indexes(self.name, timeout=timeout_s):

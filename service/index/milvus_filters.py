@@ -1,8 +1,8 @@
 """Metadata as Milvus can search it, and the API's filters as Milvus expressions over that. Knows no connection.
 
 A row carries two fields that are derived from its metadata:
-tokens  digests, one a fact: this key is present; it holds this kind; it holds this value
-bounds  for each key and kind the least and the largest element, written so that they sort as text
+tokens  digests, one a fact: this path is there; it leads to this kind; it leads to this value
+bounds  for each path and kind the least and the largest element, written so that they sort as text
 
 Milvus' own comparisons of JSON mix kinds, and differ between its versions in what an absent key gives under `not`. Here
 equality is a token that is there or not, `not` goes down to single tests, and a bound is compared only beside the token
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.errors import InvalidInput
-from service.index.fields import SqlValue, stored_kind, stored_kinds
+from service.index.fields import SqlValue, fields_of, stored_kind
 from service.index.filters import to_condition
 
 SORTED_BYTES = 128  # of a string's UTF-8: enough to order it against any shorter one
@@ -37,8 +37,7 @@ def searchable(metadata: Mapping[str, object]) -> Searchable:
     tokens: set[str] = set()
     low: dict[str, str] = {}
     high: dict[str, str] = {}
-    for key, value in metadata.items():
-        kinds = stored_kinds(value)
+    for key, kinds in fields_of(metadata).items():
         tokens.add(_token(key))
         tokens.update(_token(key, kind, element) for kind, element in kinds if kind != "other")
         for kind in SORTED_KINDS & {kind for kind, _ in kinds}:
@@ -79,6 +78,10 @@ def _one(key: str, value: object, *, is_negated: bool) -> str:
 def _operator(key: str, name: str, operand: object, *, is_negated: bool) -> str:
     if isinstance(operand, list):
         return _equals_any(key, operand, is_negated=is_negated)
+    if name == "ne":
+        return _equals_any(key, [operand], is_negated=not is_negated)
+    if name == "exists":
+        return _lacks([_token(key)]) if is_negated == operand else _has([_token(key)])
     kind, value = _kind(operand)
     if isinstance(value, str) and len(value.encode()) >= SORTED_BYTES:
         raise InvalidInput(

@@ -7,10 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from service.errors import InvalidInput
-from service.index.base import Rows
+from service.index.base import Rows, Vectors
 from service.index.documents import DocumentStore, StoredDocument
 from service.index.filters import Condition
+
+CHUNK_ROWS = 4096  # whose vectors are read at a time: of equal texts there may be very many
 
 T = TypeVar("T")
 
@@ -74,6 +78,17 @@ class FilterTime:
                 f"the filter takes longer than {self._filter_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer or "
                 "narrower ranges, or 'in' with their values"
             ) from exc
+
+
+def scored(store: DocumentStore, rows: Sequence[int], vector_D: Vectors) -> tuple[list[int], Vectors]:
+    """The rows that there are, with the inner products of their own vectors."""
+    known: list[int] = []
+    scores: list[Vectors] = [np.empty(0, np.float32)]
+    for start in range(0, len(rows), CHUNK_ROWS):
+        found, vectors_ND = store.vectors_of(rows[start : start + CHUNK_ROWS])
+        known += found
+        scores.append(np.einsum("nd,d->n", vectors_ND, vector_D))  # `@`: a row's bits depend on the others
+    return known, np.concatenate(scores)
 
 
 class Reads:

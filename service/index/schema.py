@@ -1,16 +1,21 @@
 """The tables of the document store, and how older stores become today's. Knows SQL; opens no file.
 
 documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change, checksums
-fields     one row a scalar of the metadata, so that a filter is an index look-up
+fields     one row a path of the metadata and scalar at its end, so that a filter is an index look-up
 store      schema version, fingerprint of the model that made the vectors, dim, revision, snapshots of the index
 """
 
 import sqlite3
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-SCHEMA_VERSION = 3
+import orjson
+
+from service.index.fields import SqlValue, fields_of
+
+SCHEMA_VERSION = 4
 CHECKSUMS_SINCE = 3
+PATHS_SINCE = 4  # before it `fields` has the metadata's own keys alone
 TABLES = """
 CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
@@ -37,7 +42,17 @@ ALTER TABLE documents ADD COLUMN text_checksum INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE documents ADD COLUMN vector_checksum INTEGER NOT NULL DEFAULT 0;
 UPDATE documents SET text_checksum = checksum(id, text, metadata), vector_checksum = checksum(vector);
 """,
+    3: "",  # the paths of nested values, which `migrate` adds
 }
+# The paths of an older store that may not be changed are beside it, for the one connection.
+SHADOW = """
+CREATE TEMP TABLE paths (
+    key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
+    PRIMARY KEY (key, kind, value, row)
+) WITHOUT ROWID;
+CREATE TEMP VIEW fields AS
+SELECT key, kind, value, row FROM main.fields UNION ALL SELECT key, kind, value, row FROM paths;
+"""
 
 
 def checksum(*parts: str | bytes) -> int:
@@ -91,8 +106,31 @@ def migrate(connection: sqlite3.Connection, found: int) -> None:
     """Bring a store of an older version to today's, one version at a time, each in a transaction of its own."""
     connection.create_function("checksum", -1, checksum, deterministic=True)
     for version in range(found, SCHEMA_VERSION):
-        bump = f"UPDATE store SET value = '{version + 1}' WHERE key = 'schema_version';"  # noqa: S608
-        connection.executescript(f"BEGIN;{MIGRATIONS[version]}{bump}COMMIT;")
+        connection.executescript(f"BEGIN;{MIGRATIONS[version]}")
+        if version + 1 == PATHS_SINCE:
+            connection.executemany("INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)", _paths(connection))
+        connection.execute("UPDATE store SET value = ? WHERE key = 'schema_version'", (str(version + 1),))
+        connection.execute("COMMIT")
+
+
+def shadow_fields(connection: sqlite3.Connection) -> None:
+    """Have a connection find the nested values of an older store, which stays as it is."""
+    for statement in SHADOW.split(";\n"):  # not as a script: that would end the connection's transaction
+        connection.execute(statement)
+    connection.executemany("INSERT INTO paths (key, kind, value, row) VALUES (?, ?, ?, ?)", _paths(connection))
+
+
+def _paths(connection: sqlite3.Connection) -> Iterator[tuple[str, str, SqlValue, int]]:
+    """What `fields` lacks in a store of before: the paths with more than one key."""
+    with_objects = "WHERE instr(substr(metadata, 2), '{')"
+    nested = connection.execute(f"SELECT row, CAST(metadata AS BLOB) FROM documents {with_objects}")  # noqa: S608
+    for row, text in nested:
+        try:
+            metadata = orjson.loads(text)
+            found = fields_of(metadata)
+        except (orjson.JSONDecodeError, AttributeError):  # damaged on the disk: whoever reads it is told
+            continue
+        yield from ((path, *kind, row) for path, kinds in found.items() if path not in metadata for kind in kinds)
 
 
 def is_readable(version: str | None, *, migrated: bool) -> bool:

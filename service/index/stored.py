@@ -21,10 +21,14 @@ class StoredDocument(Document):
 
 @dataclass(frozen=True)
 class Page:
-    """Documents in the order of first arrival.  next_row: the row to go on after; None: this was the last page."""
+    """Documents in the order of first arrival.
+
+    next_row: the row to go on after; None: this was the last page.  total: of how many a filter selects; None: of all.
+    """
 
     documents: list[StoredDocument]
     next_row: int | None
+    total: int | None = None
 
 
 def columns(*, text: bool = True, metadata: bool = True, has_checksums: bool) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from service.index.base import Vectors
-from service.index.fields import stored_kinds
+from service.index.fields import fields_of
 from service.index.schema import checksum
 
 COLUMNS = ("id", "text", "metadata", "vector", "revision", "text_checksum", "vector_checksum")
@@ -63,7 +63,7 @@ class Transaction:
         self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
         self._connection.executemany(
             "INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)",
-            ((key, *kind, row) for key, value in document.metadata.items() for kind in stored_kinds(value)),
+            ((path, *kind, row) for path, kinds in fields_of(document.metadata).items() for kind in kinds),
         )
         return int(row)
 

@@ -9,6 +9,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+WITNESS = ".revision"  # suffix of the file beside the store
 LENGTH = 40  # bytes: twenty digits, their CRC-32, padding; written at once
 
 

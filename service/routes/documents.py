@@ -3,11 +3,14 @@
 from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
+import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from service.answers import dump_json, dumped_response, json_response
 from service.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
 from service.document_schemas import (
+    CountDocumentsRequest,
+    CountDocumentsResponse,
     DeleteDocumentsRequest,
     DeleteDocumentsResponse,
     DocumentIn,
@@ -19,6 +22,7 @@ from service.document_schemas import (
 from service.errors import InvalidInput, NotFound
 from service.index.backend import DocumentIndex
 from service.index.documents import Document, StoredDocument
+from service.json_parsing import loads
 from service.routes.described import BODY_ERRORS, answers, inference
 from service.strict_json import JsonRoute
 
@@ -53,10 +57,30 @@ async def list_documents(
         str, Query(description="`next_cursor` of the page before; empty for the first.", examples=["12"])
     ] = "",
     limit: Annotated[int, Query(ge=1, description="Most documents to return.", examples=[100])] = 100,
+    filter_: Annotated[
+        str | None,
+        Query(alias="filter", description="Conditions on the metadata, in JSON.", examples=['{"lang": "de"}']),
+    ] = None,
 ) -> Response:
-    """Documents in the order of their first arrival, page by page."""
+    """Documents in the order of their first arrival, page by page; with a filter those that match."""
     _check_limit(limit, runtime.settings.max_top_k, "limit")
-    return dumped_response(await runtime.read(_page, runtime.collection, after_row=_row_of(cursor), limit=limit))
+    given, limit_s = _filter_in(filter_), runtime.settings.request_timeout_s
+    after_row = _row_of(cursor)
+    return dumped_response(
+        await runtime.read(_page, runtime.collection, given, after_row=after_row, limit=limit, filter_s=limit_s)
+    )
+
+
+@router.post(
+    "/count",
+    response_model=CountDocumentsResponse,
+    responses=answers(*BODY_ERRORS, 503),
+    summary="Count documents",
+)
+async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
+    """How many documents there are, or match a filter."""
+    count, limit_s = runtime.collection.count, runtime.settings.request_timeout_s
+    return json_response({"count": await runtime.read(count, body.filter, filter_s=limit_s)})
 
 
 @router.post(
@@ -104,11 +128,16 @@ async def delete_document(request: Request, document_id: DocumentIdInPath, runti
     return json_response({"deleted": deleted})
 
 
-def _page(collection: DocumentIndex, *, after_row: int, limit: int) -> bytes:
-    page = collection.page(after_row=after_row, limit=limit, max_chars=MAX_PAGE_CHARS)
+def _page(
+    collection: DocumentIndex, filter_: dict[str, object] | None, *, after_row: int, limit: int, filter_s: float
+) -> bytes:
+    page = collection.page(
+        after_row=after_row, limit=limit, max_chars=MAX_PAGE_CHARS, filter_=filter_, filter_s=filter_s
+    )
     next_cursor = None if page.next_row is None else str(page.next_row)
     documents = [_shown(one) for one in page.documents]
-    return dump_json({"documents": documents, "next_cursor": next_cursor, "total": len(collection)})
+    total = len(collection) if page.total is None else page.total
+    return dump_json({"documents": documents, "next_cursor": next_cursor, "total": total})
 
 
 def _shown(document: StoredDocument) -> dict[str, object]:
@@ -140,6 +169,18 @@ def _row_of(cursor: str) -> int:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= LARGEST_ROW):
         raise InvalidInput("cursor is not the next_cursor of a page")
     return int(cursor)
+
+
+def _filter_in(text: str | None) -> dict[str, object] | None:
+    if text is None:
+        return None
+    try:
+        filter_ = loads(text.encode())
+    except orjson.JSONDecodeError as exc:
+        raise InvalidInput("filter is not valid JSON") from exc
+    if not isinstance(filter_, dict):
+        raise InvalidInput('filter is not a JSON object, as {"lang": "de"} is')
+    return filter_
 
 
 def _id_in(request: Request) -> str:

@@ -6,7 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-KEYS = ["x", "y", "a.b", 'q"\\', "ключ"]
+KEYS = ["x", "y", "a", "a.b", 'q"\\', "ключ"]
+INNER_KEYS = ["b", "b.c", "c", "x", ""]
+PATHS = [*KEYS, "a.b.c", "a.x", "a.", "x.b", "x.b.c", "x.b.x", "y.c", "y.x.x", "ключ.b", ".", "a..b"]
 NUMBERS = [0, 1, -1, 2.0, 0.5, -0.5, 2**53, 2**53 + 1, 2.0**53, 2**63 - 1, 2.0**63, -(2**63), 1e308, -1e-308]
 STRINGS = ["", "1", "a", "ab", "b", "ü", "日本", "q\"\\'", "a" * 200, "a" * 200 + "b", "2024-05-01", "\x00", "🙂"]
 SCALARS = [None, True, False, *NUMBERS, *STRINGS]
@@ -20,10 +22,19 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 BOUNDS = st.sampled_from([value for value in NUMBERS + STRINGS if len(str(value).encode()) < 100])
 RANGES = st.dictionaries(st.sampled_from(list(COMPARE)), BOUNDS, min_size=1, max_size=2)
 EQUALS = st.sampled_from(SCALARS)
-METADATA = st.dictionaries(st.sampled_from(KEYS), EQUALS | st.lists(EQUALS, max_size=3), max_size=3)
+NESTED = st.recursive(
+    EQUALS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(INNER_KEYS), inner, max_size=3),
+    max_leaves=6,
+)
+METADATA = st.dictionaries(st.sampled_from(KEYS), NESTED, max_size=3)
 LEAVES = st.dictionaries(
-    st.sampled_from(KEYS),
-    EQUALS | RANGES | st.lists(EQUALS, min_size=1, max_size=4).map(lambda values: {"in": values}),
+    st.sampled_from(PATHS),
+    EQUALS
+    | RANGES
+    | st.lists(EQUALS, min_size=1, max_size=4).map(lambda values: {"in": values})
+    | EQUALS.map(lambda value: {"ne": value})
+    | st.booleans().map(lambda value: {"exists": value}),
     min_size=1,
     max_size=2,
 )
@@ -39,16 +50,18 @@ FILTERS = st.recursive(
 
 
 def varied_metadata(count: int, *, seed: int) -> list[dict[str, Any]]:
-    """Metadata of every kind: scalars, lists of mixed kinds, empty lists, objects, absent keys."""
+    """Metadata of every kind: scalars, lists of mixed kinds, empty lists, objects, lists of objects, absent keys."""
     rng = random.Random(seed)
 
-    def value() -> Any:
-        shape = rng.randrange(6)
+    def value(depth: int) -> Any:
+        shape = rng.randrange(8 if depth < 4 else 4)
         if shape < 4:
             return rng.choice(SCALARS)
-        return [rng.choice(SCALARS) for _ in range(rng.randrange(4))] if shape == 4 else {"nested": [1, {"x": None}]}
+        if shape < 6:
+            return [value(depth + 1) for _ in range(rng.randrange(4))]
+        return {key: value(depth + 1) for key in rng.sample(INNER_KEYS, rng.randrange(len(INNER_KEYS)))}
 
-    return [{key: value() for key in rng.sample(KEYS, rng.randrange(len(KEYS) + 1))} for _ in range(count)]
+    return [{key: value(0) for key in rng.sample(KEYS, rng.randrange(len(KEYS) + 1))} for _ in range(count)]
 
 
 def matches(filter_: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
@@ -63,14 +76,35 @@ def _matches_one(key: str, value: Any, metadata: Mapping[str, Any]) -> bool:
         return any(matches(part, metadata) for part in value)
     if key == "not":
         return not matches(value, metadata)
-    held = metadata.get(key)
-    elements = held if isinstance(held, list) else [held]
+    held = _held([metadata], key)
     if not isinstance(value, dict):
-        return any(_same(element, value) for element in elements)
-    return all(_holds(name, bound, elements) for name, bound in value.items())
+        value = {"in": [value]}
+    return all(_holds(name, bound, held) for name, bound in value.items())
 
 
-def _holds(name: str, bound: Any, elements: list[Any]) -> bool:
+def _held(objects: list[Mapping[str, Any]], path: str) -> list[Any] | None:
+    """What is at the end of a path from some objects, lists taken apart; None: it leads nowhere.
+
+    The longest first key is tried first, and the next one where the rest of the path leads nowhere.
+    """
+    dots = [place for place, character in enumerate(path) if character == "."]
+    for end in [len(path), *reversed(dots)]:
+        values = [one[path[:end]] for one in objects if path[:end] in one]
+        elements = [element for value in values for element in (value if isinstance(value, list) else [value])]
+        if values and end == len(path):
+            return elements
+        inner = [element for element in elements if isinstance(element, dict)]
+        if inner and (held := _held(inner, path[end + 1 :])) is not None:
+            return held
+    return None
+
+
+def _holds(name: str, bound: Any, held: list[Any] | None) -> bool:
+    if name == "exists":
+        return (held is not None) == bound
+    elements = [None] if held is None else held
+    if name == "ne":
+        return not any(_same(element, bound) for element in elements)
     if name == "in":
         return any(_same(element, wanted) for element in elements for wanted in bound)
     return any(

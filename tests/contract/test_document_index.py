@@ -85,13 +85,16 @@ def ids(index: DocumentIndex, vector: np.ndarray, top_k: int, **options: Any) ->
     return [match.document.id for match in index.search(vector, top_k=top_k, **options)]
 
 
-def listed(index: DocumentIndex, *, limit: int, max_chars: int = 10**6) -> tuple[list[str], list[int]]:
+def listed(
+    index: DocumentIndex, *, limit: int, max_chars: int = 10**6, filter_: Mapping[str, Any] | None = None
+) -> tuple[list[str], list[int]]:
     """All ids, page by page, and the sizes of the pages."""
     names: list[str] = []
     sizes: list[int] = []
     row: int | None = 0
     while row is not None:
-        page = index.page(after_row=row, limit=limit, max_chars=max_chars)
+        page = index.page(after_row=row, limit=limit, max_chars=max_chars, filter_=filter_)
+        assert page.total == (index.count(filter_) if filter_ else None)
         names += [document.id for document in page.documents]
         sizes.append(len(page.documents))
         row = page.next_row
@@ -184,6 +187,34 @@ def test_pages_follow_the_first_arrival_and_hold_every_document_once(index: Docu
     assert listed(index, limit=10, max_chars=1)[1][:2] == [1, 1]
 
 
+def test_pages_of_a_filter_hold_every_document_that_matches_once_and_count_them(index: DocumentIndex) -> None:
+    for number in range(23):
+        put(index, {f"{number:02}": EAST}, {"n": number, "a": {"b": number % 2}})
+    odd = [f"{number:02}" for number in range(1, 23, 2)]
+    assert listed(index, limit=4, filter_={"a.b": 1}) == (odd, [4, 4, 3])
+    assert listed(index, limit=11, filter_={"a.b": 1}) == (odd, [11])
+    assert listed(index, limit=10, max_chars=50, filter_={"a.b": 1})[0] == odd
+    assert listed(index, limit=5, filter_={"a.b": 2}) == ([], [0])
+    assert (index.count(), index.count({}), index.count({"n": {"lt": 3}})) == (23, 23, 3)
+    for filter_ in ({"lang": {"like": "d"}}, {"or": []}):
+        with pytest.raises(InvalidInput):
+            index.count(filter_)
+        with pytest.raises(InvalidInput):
+            index.page(after_row=0, limit=1, max_chars=9, filter_=filter_)
+
+
+def test_a_filter_deletes_by_nested_fields_ne_and_exists(index: DocumentIndex) -> None:
+    put(index, {"a": EAST}, {"source": {"site": "x", "pages": [{"n": 1}, {"n": 2}]}})
+    put(index, {"b": EAST}, {"source.site": "y", "source": {"site": "x"}})
+    put(index, {"c": EAST}, {"source": None})
+    assert index.delete_matching({"source.pages.n": 3}) == 0
+    assert index.delete_matching({"source.site": {"exists": True}, "source.pages.n": {"ne": 2}}) == 1
+    assert ids(index, EAST, 5) == ["a", "c"]
+    assert index.delete_matching({"source.site": {"ne": "x"}}) == 1
+    assert ids(index, EAST, 5) == ["a"]
+    assert index.delete_matching({"source.pages.n": 2}) == 1
+
+
 def test_any_id_and_any_text_comes_back_as_it_was_put(index: DocumentIndex) -> None:
     metadata = {"a": [1, {"b": [None, True, 0.1, 2**64 - 1]}], 'q"': "\x00\u2028🙂", "": {}}
     index.put([Document(name, f"{name}\n\x00'\"\\", metadata) for name in NAMES], np.stack([EAST] * len(NAMES)))
@@ -229,6 +260,8 @@ def test_a_filtered_search_finds_exactly_the_documents_that_the_filter_means(ind
     def check(filter_: dict[str, Any]) -> None:
         expected = [f"{n:02}" for n, one in enumerate(metadata) if matches(filter_, one)]
         assert ids(index, EAST, 100, filter_=filter_) == expected
+        assert index.count(filter_) == len(expected)
+        assert listed(index, limit=100, filter_=filter_)[0] == expected
 
     check()
     assert ids(index, EAST, 100, filter_={}) == [f"{n:02}" for n in range(60)]

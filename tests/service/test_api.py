@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from service.document_schemas import MAX_METADATA_DEPTH, DeleteDocumentsRequest, PutDocumentsRequest, SearchRequest
 from service.encoder import load_encoder
+from service.index.documents import Document
 from service.openai_schemas import OpenAIEmbeddingsRequest
 from service.schemas import EmbedRequest, SimilarityRequest
 from tests.artifacts import DIM, MAX_LENGTH, TEXTS, write_manifest
@@ -476,6 +477,7 @@ def nested(depth: int) -> dict[str, Any]:
         ([{"id": "a\x00", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a", "text": "a", "metadata": nested(400)}], ["nested too deeply"]),
         ([{"id": "a", "text": "a", "metadata": {"k" * 101: [1] * 1000}}], ["101000", "100000"]),
+        ([{"id": "a", "text": "a", "metadata": {"k" * 500: {"l": {"m": [1] * 200}}}}], ["101302", "100000"]),
         ([{"id": "a\x9b", "text": "a"}], ["documents[0].id"]),
         ([{"id": "a", "text": "a", "metadata": []}], ["documents[0].metadata"]),
         ([{"id": str(n), "text": "a"} for n in range(513)], ["513", "512", "CROSSLET_MAX_TEXTS"]),
@@ -557,6 +559,89 @@ def test_a_long_number_changes_nothing_else_of_what_json_is(client: TestClient) 
     content = f'{{"inputs": "{"1" * 30}\\u00e9", "x": 1, "x": {"1" * 30}}}'
     response = client.post("/embed", content=content, headers={"content-type": "application/json"})
     assert response.json() == client.post("/embed", json={"inputs": "1" * 30 + "é"}).json()
+
+
+def test_filters_find_nested_fields_the_key_with_the_dot_first_and_know_ne_and_exists(client: TestClient) -> None:
+    put(
+        client,
+        {"id": "a", "text": "hallo", "metadata": {"source": {"site": "x", "pages": [{"n": 1}, {"n": 2}]}, "no": None}},
+        {"id": "b", "text": "hallo", "metadata": {"source": {"site": "x"}, "source.site": "y", "tags": []}},
+        {"id": "c", "text": "hallo", "metadata": {"source": {"site": 1}}},
+    )
+    for filter_, expected in [
+        ({"source.site": "x"}, ["a"]),
+        ({"source.site": "y"}, ["b"]),
+        ({"source.pages.n": 2}, ["a"]),
+        ({"source.pages.n": {"gte": 3}}, []),
+        ({"source.site": {"ne": "x"}}, ["b", "c"]),
+        ({"source.pages.n": {"ne": 1}}, ["b", "c"]),
+        ({"no": {"ne": None}}, []),
+        ({"no": {"exists": True}}, ["a"]),
+        ({"no": {"exists": False}}, ["b", "c"]),
+        ({"tags": {"exists": True}}, ["b"]),
+        ({"source.pages": {"exists": False}}, ["b", "c"]),
+        ({"source.nothing": None}, ["a", "b", "c"]),
+        ({"not": {"source.site": {"in": ["x", "y"]}}}, ["c"]),
+    ]:
+        assert found(client.post("/search", json={"query": "hallo", "filter": filter_})) == expected, filter_
+        listed = client.get("/documents", params={"filter": json.dumps(filter_)}).json()
+        assert [one["id"] for one in listed["documents"]] == expected
+        assert listed["total"] == len(expected)
+        assert client.post("/documents/count", json={"filter": filter_}).json() == {"count": len(expected)}
+
+
+def test_pages_of_a_filter_go_on_after_the_cursor(client: TestClient) -> None:
+    put(client, *({"id": f"{n:02}", "text": "hallo", "metadata": {"odd": n % 2 == 1}} for n in range(11)))
+    seen, cursor = [], ""
+    while True:
+        params = {"filter": '{"odd": true}', "limit": 2, "cursor": cursor}
+        page = client.get("/documents", params=params).json()
+        seen.append([document["id"] for document in page["documents"]])
+        assert page["total"] == 5
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == [["01", "03"], ["05", "07"], ["09"]]
+    assert client.post("/documents/count", json={}).json() == {"count": 11}
+    assert client.get("/documents", params={"filter": "{}"}).json()["total"] == 11
+
+
+@pytest.mark.parametrize(
+    ("filter_", "words"),
+    [
+        ("", ["filter is not valid JSON"]),
+        ("{nope", ["filter is not valid JSON"]),
+        ("[1]", ["filter is not a JSON object"]),
+        ('{"a": {"like": 1}}', ["in, ne, exists, gt, gte, lt, lte"]),
+        ('{"a": {"exists": 1}}', ["'exists' takes true or false"]),
+        ('{"a": 18446744073709551616}', ["a whole number is beyond 64 bits"]),
+        (json.dumps({"a": {"in": [1] * 1000}}), ["1000 operators and values"]),
+        (json.dumps(nested(17)), ["nested deeper than 16 levels"]),
+    ],
+)
+def test_a_filter_of_a_listing_or_a_count_is_refused_as_a_searchs_is(
+    client: TestClient, filter_: str, words: list[str]
+) -> None:
+    put(client, {"id": "a", "text": "hallo"})
+    assert_refused(client.get("/documents", params={"filter": filter_}), 422, "Validation", *words)
+    if filter_.startswith('{"'):
+        headers = {"content-type": "application/json"}
+        response = client.post("/documents/count", content=f'{{"filter": {filter_}}}', headers=headers)
+        assert_refused(response, 422, "Validation", *words)
+    assert_refused(client.post("/documents/count", json={"filters": {}}), 422, "Validation", "a field is unknown")
+
+
+def test_a_listing_and_a_count_give_a_slow_filter_up_as_a_search_does(serve: Serve) -> None:
+    client = serve(request_timeout_s=0.001, max_texts=2000)
+    collection = client.app.state.runtime.collection  # past the queue of texts, which would give up, too
+    vectors_ND = np.eye(1, DIM, dtype=np.float32).repeat(2000, axis=0)
+    collection.put([Document(str(n), "hallo", {"x": n}) for n in range(2000)], vectors_ND)
+    slow = {"or": [{"x": {"gte": -number}} for number in range(300)]}
+    for response in (
+        client.get("/documents", params={"filter": json.dumps(slow)}),
+        client.post("/documents/count", json={"filter": slow}),
+    ):
+        assert_refused(response, 422, "Validation", "the filter takes longer than 0.001 s (CROSSLET_REQUEST_TIMEOUT_S)")
 
 
 def test_a_bad_cursor_is_422(client: TestClient) -> None:

@@ -3,6 +3,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,17 +178,20 @@ def test_a_store_of_a_later_schema_is_refused(tmp_path: Path) -> None:
     with connection:
         connection.execute("UPDATE store SET value = '9' WHERE key = 'schema_version'")
     connection.close()
-    with pytest.raises(StoreError, match="schema version 9; this service reads 3"):
+    with pytest.raises(StoreError, match="schema version 9; this service reads 4"):
         open_collection(tmp_path)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+def make_store(folder: Path, version: int) -> None:
+    with closing(sqlite3.connect(folder / "documents.sqlite3")) as connection:
+        script = Path(__file__).parent / "stores" / f"schema-{version}.sql"
+        connection.executescript(script.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_store_of_an_earlier_schema_opens_and_becomes_todays(tmp_path: Path, version: int) -> None:
     """The file is what that release wrote: two documents at revisions 1 and 2, a third deleted at 3."""
-    connection = sqlite3.connect(tmp_path / "documents.sqlite3")
-    script = Path(__file__).parent / "stores" / f"schema-{version}.sql"
-    connection.executescript(script.read_text(encoding="utf-8"))
-    connection.close()
+    make_store(tmp_path, version)
     with open_store_file(tmp_path / "documents.sqlite3") as file:
         assert verify(file, advance=lambda _: None) == []
     beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
@@ -201,13 +205,50 @@ def test_a_store_of_an_earlier_schema_opens_and_becomes_todays(tmp_path: Path, v
     assert put(collection, {"tr/1": unit(0, 1, 0, 0)}) == 4
     collection.close()
     connection = sqlite3.connect(tmp_path / "documents.sqlite3")
-    assert connection.execute("SELECT value FROM store WHERE key = 'schema_version'").fetchone() == ("3",)
+    assert connection.execute("SELECT value FROM store WHERE key = 'schema_version'").fetchone() == ("4",)
     assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'documents_by_revision'").fetchone() == (
         1,
     )
     unchecked = "SELECT count(*) FROM documents WHERE text_checksum = 0 OR vector_checksum = 0"
     assert connection.execute(unchecked).fetchone() == (0,)
     connection.close()
+
+
+NESTED = [
+    ({"source.pages.n": 2}, ["fr/1"]),
+    ({"source.pages.n": {"gt": 2}}, []),
+    ({"source.site": "y"}, ["fr/1"]),  # the key that itself is source.site
+    ({"source.site": "x"}, []),
+    ({"source.pages.n": {"exists": False}}, ["de/1"]),
+    ({"source": {"exists": True}}, ["fr/1"]),
+    ({"big": {"gt": 1e19}}, ["fr/1"]),  # a number that is refused today
+]
+
+
+def test_an_older_stores_nested_fields_are_found_as_it_lies_and_when_it_is_todays(tmp_path: Path) -> None:
+    make_store(tmp_path, 3)
+    before = (tmp_path / "documents.sqlite3").read_bytes()
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
+    beside = Collection(store, IndexKeeper(store, dim=DIM), read_only=True)
+    for filter_, expected in NESTED:
+        assert ids(beside, unit(1, 0, 0, 0), 5, filter_=filter_) == expected
+    beside.close()
+    assert (tmp_path / "documents.sqlite3").read_bytes() == before
+    collection = open_collection(tmp_path)
+    for filter_, expected in NESTED:
+        assert ids(collection, unit(1, 0, 0, 0), 5, filter_=filter_) == expected
+    collection.close()
+    with open_store_file(tmp_path / "documents.sqlite3") as file:
+        assert verify(file, advance=lambda _: None) == []
+
+
+def test_an_older_store_with_damaged_metadata_still_becomes_todays(tmp_path: Path) -> None:
+    make_store(tmp_path, 3)
+    with closing(sqlite3.connect(tmp_path / "documents.sqlite3")) as connection, connection:
+        connection.execute("UPDATE documents SET metadata = CAST(x'7b7bff' AS TEXT) WHERE id = 'fr/1'")
+    collection = open_collection(tmp_path)
+    assert ids(collection, unit(1, 0, 0, 0), 1) == ["de/1"]
+    collection.close()
 
 
 def test_a_full_disk_is_507_and_loses_nothing_accepted(tmp_path: Path) -> None:
@@ -253,6 +294,11 @@ def nested(depth: int) -> dict[str, Any]:
         {"x": {"in": [[1]]}},
         {"x": {"gt": True}},
         {"x": {"gt": None}},
+        {"x": {"ne": [1]}},
+        {"x": {"ne": {}}},
+        {"x": {"exists": 1}},
+        {"x": {"exists": None}},
+        {"x.y": {"z": 1}},
         {"x": 2**63},
         {"x": {"in": [1, 2**64 - 2]}},
         {"x": {"lt": -(2**63) - 1}},
@@ -577,6 +623,11 @@ def test_a_filter_that_takes_too_long_is_given_up_and_the_next_search_is_not(col
         collection.search_all(unit(1, 0, 0, 0)[None], top_k=1, filter_=slow, shown=Shown(filter_s=0.001))
     with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s"):
         collection.delete_matching(slow, filter_s=0.001)
+    with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s"):
+        collection.count(slow, filter_s=0.001)
+    with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s"):
+        collection.page(after_row=0, limit=1, max_chars=9, filter_=slow, filter_s=0.001)
+    assert collection.count(slow, filter_s=60.0) == 1000
     assert len(ids(collection, unit(1, 0, 0, 0), 9, filter_=slow)) == 9
     assert collection.delete_matching(slow, filter_s=60.0) == 1000
 

@@ -13,7 +13,8 @@ OTHERWISE = {"content-type": "application/json; charset=utf-8"}  # the framework
 def test_posts_with_a_body_alone_go_straight() -> None:
     routes = [route for router in ROUTERS for route in router.routes]
     layer = DirectRoutes(ROUTERS[0], routes=routes)
-    paths = {"/embed", "/similarity", "/search", "/documents/delete", "/embeddings", "/v1/embeddings"}
+    documents = {"/search", "/documents/delete", "/documents/count"}
+    paths = {"/embed", "/similarity", "/embeddings", "/v1/embeddings"} | documents
     assert set(layer._direct) == {"/"} | paths | {f"{path}/" for path in paths}
 
 

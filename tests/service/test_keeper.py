@@ -362,7 +362,7 @@ def test_of_very_many_equal_texts_few_vectors_are_read_at_a_time(
 ) -> None:
     put(collection, np.tile(vectors(1), (600, 1)))
     wait_for(lambda: collection.backend == INVERTED)
-    monkeypatch.setattr("service.index.collection.CHUNK_ROWS", 50)
+    monkeypatch.setattr("service.index.reads.CHUNK_ROWS", 50)
     read: list[int] = []
     vectors_of = DocumentStore.vectors_of
     monkeypatch.setattr(

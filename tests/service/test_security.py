@@ -38,6 +38,8 @@ def test_a_full_key_may_write_and_a_read_only_key_may_search(locked: TestClient)
     assert locked.put("/documents", json=DOCUMENT, headers=bearer("full")).status_code == 200
     assert locked.post("/search", json={"query": "hallo"}, headers=bearer("read")).status_code == 200
     assert locked.get("/documents/a", headers=bearer("read")).status_code == 200
+    assert locked.get("/documents", params={"filter": "{}"}, headers=bearer("read")).status_code == 200
+    assert locked.post("/documents/count", json={"filter": {}}, headers=bearer("read")).json() == {"count": 1}
     assert locked.get("/metrics", headers=bearer("read")).status_code == 200
 
 
@@ -46,6 +48,8 @@ def test_a_full_key_may_write_and_a_read_only_key_may_search(locked: TestClient)
     [
         ("PUT", "/documents", DOCUMENT),
         ("DELETE", "/documents/a", None),
+        ("DELETE", "/documents/count", None),
+        ("DELETE", "/documents/count/", None),
         ("POST", "/documents/delete", {"ids": ["a"]}),
         ("POST", "/documents/delete/", {"ids": ["a"]}),
     ],
