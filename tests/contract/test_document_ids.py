@@ -4,7 +4,10 @@ Clients resolve `.` and `..` in a URL before they send it: asked for another doc
 """
 
 import asyncio
+import http.client
+import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from urllib.parse import quote
 
 import aiohttp
@@ -119,9 +122,18 @@ def test_a_store_with_such_ids_opens_lists_searches_and_removes_them(older: http
 
 
 def test_a_url_that_comes_with_dots_names_that_very_id(older: httpx.Client) -> None:
-    """urllib sends a URL as it is; httpx leaves %2E alone."""
-    url = "/documents/drafts/%2E%2E/notes/a.md"
-    assert older.get(url).json()["id"] == "drafts/../notes/a.md"
-    assert older.delete(url).json() == {"deleted": 1}
-    assert older.delete(url).status_code == 404
+    """http.client sends a URL as it is."""
+
+    def ask(method: str, path: str) -> tuple[int, dict[str, object]]:
+        with closing(http.client.HTTPConnection(older.base_url.host, older.base_url.port, timeout=60)) as connection:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    urls = ("/documents/drafts/../notes/a.md", "/documents/drafts/%2E%2e/notes/a.md")
+    for url in urls:
+        assert ask("GET", url)[1]["id"] == "drafts/../notes/a.md"
+    assert ask("DELETE", "/documents/x/../notes/a.md")[0] == 404
+    assert ask("DELETE", urls[0]) == (200, {"deleted": 1})
+    assert [ask("DELETE", url)[0] for url in urls] == [404, 404]
     assert older.get("/documents/notes/a.md").status_code == 200

@@ -107,6 +107,8 @@ def test_search_reads_the_local_store_even_while_a_service_has_it(
     assert json.loads(capsys.readouterr().out)["text"] == TEXTS[1]
     assert cli.main(["search", TEXTS[1], "--filter", '{"n": 0}']) == 0
     assert json.loads(capsys.readouterr().out)["id"] == "0"
+    assert cli.main(["search", TEXTS[1], "--filter", f'{{"n": {2**64}}}']) == 2
+    assert "filter: a whole number is beyond 64 bits" in capsys.readouterr().err
     serving.close()
 
 
