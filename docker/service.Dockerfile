@@ -34,6 +34,7 @@ COPY --from=build /opt/models /opt/crosslet/models
 ENV PATH="/opt/crosslet/bin:$PATH" \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     CROSSLET_HOST=0.0.0.0 \
     CROSSLET_PORT=8080 \
     CROSSLET_DATA=/data \

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from service.telemetry_off import TELEMETRY_OFF
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = Path(__file__).parent / "servers"
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"} | TELEMETRY_OFF
 HELD = {"PYTHONPATH": "{servers}/held"}  # of peers on ONNX Runtime: threads for the cores they are held to
 
 # Folders under the prepared models; see `prepare.py`.

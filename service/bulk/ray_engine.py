@@ -70,7 +70,6 @@ def ray_engine(model: Model) -> Engine:
 
 def _start() -> int:
     """Connect to Ray; gives its CPUs."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports its use over the network
     try:
         import ray
         import ray.data
