@@ -3,6 +3,7 @@ import orjson
 import pytest
 
 from benchmarks.serving.peers import INT8, OURS, PEERS, PLAIN, SERVERS, Peer
+from service.telemetry_off import TELEMETRY_OFF
 from tests.skeleton.project import ROOT, locked_versions
 
 ENVIRONMENTS = ROOT / "benchmarks" / "envs"
@@ -49,6 +50,12 @@ def test_nothing_of_a_command_is_left_to_fill_in(peer: Peer) -> None:
     assert not any("{" in part for part in [*command, *variables.values()])
     assert "<port>" in [*command, *variables.values()]
     assert "<model>" in [*command, *variables.values()]
+
+
+@ASKED
+def test_a_peer_reports_nothing_either(peer: Peer) -> None:
+    values = dict.fromkeys(("bin", "model", "port", "scratch", "servers"), "")
+    assert TELEMETRY_OFF.items() <= peer.filled(values)[1].items()
 
 
 def test_the_25_line_server_has_at_most_25_lines() -> None:
