@@ -82,6 +82,7 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
     add("--min-cosine", type=float, default=Limits.min_cosine, help="int8: mean cosine to fp32; default: %(default)s")
     add("--max-sts-drop", type=float, default=Limits.max_sts_drop, help="int8: points of STS; default: %(default)s")
     add("--force", action="store_true", help="replace the artifact at --out")
+    add("--trust-remote-code", action="store_true", help="run Python files of the checkpoint's folder")
     options = parser.parse_args(arguments)
     return ExportRequest(
         checkpoint=options.checkpoint,
@@ -95,6 +96,7 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         sts=options.sts,
         limits=Limits(min_cosine=options.min_cosine, max_sts_drop=options.max_sts_drop),
         force=options.force,
+        trust_remote_code=options.trust_remote_code,
     )
 
 

@@ -17,6 +17,8 @@ import training.sentence  # noqa: F401 - registers the crosslet architecture wit
 from export.errors import BadCheckpoint, BadRequest
 from export.prompts import Prompts, check_configuration, prompts_of
 from service.artifact import DataLicence
+from training.errors import LoadError
+from training.loading import load_sentence_transformer
 
 RECORD_FILE = "crosslet.json"
 
@@ -57,14 +59,16 @@ class Checkpoint:
         return prompts_of(self.model)
 
 
-def read_checkpoint(folder: Path, *, name: str | None = None, languages: tuple[str, ...] = ()) -> Checkpoint:
+def read_checkpoint(
+    folder: Path, *, name: str | None = None, languages: tuple[str, ...] = (), trust_remote_code: bool = False
+) -> Checkpoint:
     """Load a checkpoint; `name` and `languages` replace what its record says, and are needed where it has none.
 
     Raises: BadCheckpoint: the folder is missing, unreadable, its record is malformed, or its
                 prompts or dims cannot be served.
             BadRequest: there is no record and an option is missing.
     """
-    model = _load_model(folder)
+    model = _load_model(folder, trust_remote_code)
     record = _read_record(folder) if (folder / RECORD_FILE).is_file() else None
     if record is None:
         if not name or not languages:
@@ -75,25 +79,26 @@ def read_checkpoint(folder: Path, *, name: str | None = None, languages: tuple[s
     model.max_seq_length = record.max_length
     _leave_out_positions(model, record.max_length)
     tokenizer = _plain_tokenizer(folder, model)
+    _check_vocabulary(folder, model, tokenizer)
     check_configuration(folder, model, tokenizer, record.max_length)
     return Checkpoint(model, tokenizer, record)
 
 
-def _load_model(folder: Path) -> SentenceTransformer:
+def _load_model(folder: Path, trust_remote_code: bool) -> SentenceTransformer:
     if not folder.is_dir():
         raise BadCheckpoint(f"checkpoint folder {folder} does not exist (--checkpoint)")
     if not (folder / "modules.json").is_file():
         raise BadCheckpoint(f"{folder} has no modules.json: it is not a sentence-transformers checkpoint")
     try:
-        model = SentenceTransformer(
+        model = load_sentence_transformer(
             str(folder),
+            trust_remote_code=trust_remote_code,
             device="cpu",
             local_files_only=True,
             model_kwargs={"attn_implementation": "eager"},  # the form whose shared weights ONNX stores once
         )
-    except Exception as exc:  # transformers, safetensors and json raise errors without a common base
-        reason = (str(exc).splitlines() or [type(exc).__name__])[0]
-        raise BadCheckpoint(f"{folder} cannot be loaded ({reason})") from exc
+    except LoadError as exc:
+        raise BadCheckpoint(f"{folder} cannot be loaded ({exc})") from exc
     if not isinstance(model[0], Transformer):
         raise BadCheckpoint(f"{folder} begins with a {type(model[0]).__name__}, not with a transformer's body")
     return model.float().eval()
@@ -148,6 +153,18 @@ def _first_position(config: Any) -> int:
 ROBERTA_FAMILY = ("roberta", "xlm-roberta", "camembert", "mpnet")  # their positions start after the padding id
 CUT_FAMILIES = ("bert", "distilbert", *ROBERTA_FAMILY)  # whose positions are known; others keep their whole table
 TRACED_TOKENS = 16  # of the text that optimum traces a graph with
+
+
+def _check_vocabulary(folder: Path, model: SentenceTransformer, tokenizer: tokenizers.Tokenizer) -> None:
+    """Every token has an embedding; one beyond the table would fail when a text has it."""
+    words = _body(model).get_input_embeddings()
+    rows = int(getattr(words, "table", words).num_embeddings)  # of a bottleneck, or whole
+    token, index = max(tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+    if index >= rows:
+        raise BadCheckpoint(
+            f"{folder}: token {token!r} has id {index}, but there are {rows} word embeddings; call "
+            "resize_token_embeddings and train the new ones, or leave the token out"
+        )
 
 
 def _plain_tokenizer(folder: Path, model: SentenceTransformer) -> tokenizers.Tokenizer:

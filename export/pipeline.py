@@ -59,6 +59,7 @@ class ExportRequest:
     sts: Path | None = None
     limits: Limits = field(default_factory=Limits)
     force: bool = False
+    trust_remote_code: bool = False  # run Python files of the checkpoint
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,12 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     """
     check_target(request.out, force=request.force)
     _check_options(request)
-    checkpoint = read_checkpoint(request.checkpoint, name=request.name, languages=request.languages)
+    checkpoint = read_checkpoint(
+        request.checkpoint,
+        name=request.name,
+        languages=request.languages,
+        trust_remote_code=request.trust_remote_code,
+    )
     texts, pairs = parity_texts(checkpoint.record), _sts_pairs(request, checkpoint.record)
     calibration = _calibration(request, checkpoint.record)
     with tempfile.TemporaryDirectory(prefix="crosslet-export-") as folder:

@@ -2,6 +2,7 @@
 
 TrainingError
 ├── ConfigError        unknown key, wrong type, impossible value
+├── LoadError          a model folder is incomplete, or asks for code of its own
 ├── CorpusError        missing or empty corpus, a line that is not a pair
 ├── FetchError         a corpus that cannot be downloaded
 ├── LeakageError       an evaluation sentence is in the training text
@@ -19,6 +20,10 @@ class TrainingError(Exception):
 
 class ConfigError(TrainingError):
     """The configuration file is wrong."""
+
+
+class LoadError(TrainingError):
+    """A model cannot be loaded whole, or not without code from its folder."""
 
 
 class CorpusError(TrainingError):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
+from training.loading import load_sentence_transformer
 from training.model import CrossletEncoder, mean_pool
 
 
@@ -76,9 +77,10 @@ def save_sentence_encoder(
 def load_sentence_encoder(folder: Path, *, attention: str = "sdpa") -> SentenceEncoder:
     """Read a crosslet checkpoint back as a trainable module.
 
-    Raises: ValueError: the folder's first module is not a crosslet encoder.
+    Raises: ValueError: the folder's first module is not a crosslet encoder.  LoadError: it lacks a weight.
     """
-    loaded = SentenceTransformer(str(folder), device="cpu", model_kwargs={"attn_implementation": attention})
+    options = {"attn_implementation": attention}
+    loaded = load_sentence_transformer(str(folder), device="cpu", model_kwargs=options)
     encoder = loaded[0].auto_model
     if not isinstance(encoder, CrossletEncoder):
         raise ValueError(f"{folder} holds a {type(encoder).__name__}, not a crosslet checkpoint")

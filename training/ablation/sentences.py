@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 from sklearn.manifold import TSNE
 
 import training.sentence  # noqa: F401  (registers the architecture of our checkpoints)
 from training.evaluation.sts import find_sts
+from training.loading import load_sentence_transformer
 
 SENTENCES = 30
 
@@ -55,7 +55,7 @@ def read_translations(data: Path, languages: list[str], *, sentences: int = SENT
 
 def map_sentences(checkpoint: Path, texts: dict[str, list[str]]) -> SentenceMap:
     """Encode and lay out by t-SNE on cosine distance: near means similar, far apart means little."""
-    model = SentenceTransformer(str(checkpoint), device="cpu")
+    model = load_sentence_transformer(str(checkpoint), device="cpu")
     flat = [text for column in texts.values() for text in column]
     vectors_ND = model.encode(flat, normalize_embeddings=True, show_progress_bar=False)
     languages, count = list(texts), len(flat) // len(texts)

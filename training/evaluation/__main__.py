@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.out and not options.out.parent.is_dir():
             raise EvaluationError(f"there is no folder {options.out.parent} for --out")
-        model = load_model(options.model)
+        model = load_model(options.model, trust_remote_code=options.trust_remote_code)
         languages = options.languages or model.languages
         choice = Choice(options.sets, tuple(languages) if languages else None, options.threshold)
         scores = evaluate_folder(
@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MODEL",
         help="folder of an artifact, a checkpoint or a sentence-transformers model, or a hub name",
     )
+    parser.add_argument("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
     parser.add_argument(
         "--data",
         type=Path,

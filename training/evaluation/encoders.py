@@ -51,7 +51,7 @@ class Model:
     framework: Literal["ONNX", "Sentence Transformers"]
 
 
-def load_model(name: str) -> Model:
+def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
     """A model from the folder of an artifact, a checkpoint or any sentence-transformers model, or from the hub.
 
     Raises: EvaluationError: there is no such folder, it holds no model, or the model cannot be loaded.
@@ -67,7 +67,7 @@ def load_model(name: str) -> Model:
             )
     elif folder.is_file() or name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise EvaluationError(f"there is no folder {name}")
-    return _load_sentence_transformer(name)
+    return _load_sentence_transformer(name, trust_remote_code)
 
 
 class TextEncoder:
@@ -134,11 +134,11 @@ def _load_artifact(folder: Path) -> Model:
     )
 
 
-def _load_sentence_transformer(name: str) -> Model:
+def _load_sentence_transformer(name: str, trust_remote_code: bool) -> Model:
     """In float32 on the first GPU, else the CPU. A plain transformers model is mean-pooled."""
     path = packaged_folder(name) or Path(name)
     try:
-        model = load_teacher(name, device=pick_device()).float()
+        model = load_teacher(name, device=pick_device(), trust_remote_code=trust_remote_code).float()
     except ConfigError as exc:
         raise EvaluationError(str(exc)) from exc
 
