@@ -16,7 +16,7 @@ def read_sts(path: Path) -> tuple[StsPair, ...]:
     Raises: BadRequest: the file cannot be read, a line is malformed (names it), or the scores cannot be ranked.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
         raise BadRequest(f"{path} cannot be read as UTF-8 text (--sts)") from exc
     lines = text.removesuffix("\n").split("\n")  # and at nothing else that a sentence may hold

@@ -32,7 +32,7 @@ def read_texts(path: Path) -> tuple[str, ...]:
     Raises: BadRequest: the file cannot be read, or has no text.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
         raise BadRequest(f"{path} cannot be read as UTF-8 text (--calibration)") from exc
     texts = tuple(line for line in lines if line.strip())

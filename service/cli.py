@@ -89,7 +89,7 @@ def _speak_utf8() -> None:
     """Texts and JSON are UTF-8 whatever the locale, or PYTHONIOENCODING, says: another encoding lacks most letters."""
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="strict")
+            stream.reconfigure(encoding="utf-8-sig" if stream is sys.stdin else "utf-8", errors="strict")
 
 
 def _end_on_signals(*, is_server: bool) -> None:

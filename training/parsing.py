@@ -21,7 +21,7 @@ def read_yaml(path: Path) -> Any:
     Raises: ConfigError: the file is missing or not YAML.
     """
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as exc:
         raise ConfigError(f"there is no configuration file {path}") from exc
     except (yaml.YAMLError, UnicodeDecodeError) as exc:

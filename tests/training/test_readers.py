@@ -268,3 +268,14 @@ def test_the_first_format_found_is_read_and_an_absent_pair_is_none(tmp_path: Pat
     put(tmp_path / "news/de-en.tsv", b"")  # columns have no names: this order is not ours
     assert find_pair_file(tmp_path, "news", "de") == tmp_path / "news/en-de.tsv.gz"
     assert find_pair_file(tmp_path, "news", "fr") is None
+
+
+def test_the_words_for_nothing_in_a_dataset_of_csv_are_texts(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", "en,de\nNA,nan\nnull,None\n")
+    assert list(read_dataset_pairs(tmp_path, "de")) == [("NA", "nan"), ("null", "None")]
+
+
+def test_dataset_rows_of_numbers_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", "id,de\n1,Tag\n2,Nacht\n")
+    with pytest.raises(CorpusError, match="two sides are not texts"):
+        list(read_dataset_pairs(tmp_path, "de"))

@@ -93,13 +93,13 @@ def test_of_equal_passages_the_earlier_ranks_first(tmp_path: Path) -> None:
     }
 
 
-def test_beirs_layout_has_titles_grades_and_a_header_and_no_query_finds_itself(tmp_path: Path) -> None:
+def test_beirs_layout_has_titles_grades_and_a_header_and_shared_ids_are_ranked(tmp_path: Path) -> None:
     write_beir(tmp_path)
     found = read_retrieval(tmp_path)
     assert found is not None
     assert found.passages == {"p1": "cccc", "p2": "d", "p3": "ee", "q1": "aa"}
     assert found.qrels == {"q1": {"p3": 2.0, "p1": 0.0}, "q2": {"p1": 1.0}}
-    assert rank_passages(encode_by_length, found)["q1"] == ["p3", "p2", "p1"]
+    assert rank_passages(encode_by_length, found)["q1"] == ["p3", "q1", "p2", "p1"]
     assert evaluate_retrieval(encode_by_length, tmp_path)["acc@1"] == 100
 
 
@@ -130,3 +130,19 @@ def test_a_malformed_set_is_one_sentence(tmp_path: Path, write, file: str, line:
     write_lines(tmp_path / file, [line])
     with pytest.raises(EvaluationError, match=rf"{file} {complaint}"):
         read_retrieval(tmp_path)
+
+
+def test_queries_and_passages_may_share_ids(tmp_path: Path) -> None:
+    write_lines(tmp_path / "queries.tsv", ["1\ta", "2\tbbbb"])
+    write_lines(tmp_path / "passages.tsv", ["1\ta", "2\tbbbb"])
+    write_lines(tmp_path / "qrels.tsv", ["1\t1", "2\t2"])
+    assert evaluate_retrieval(encode_by_length, tmp_path)["acc@1"] == 100.0
+
+
+@pytest.mark.parametrize("name", ["queries.tsv", "passages.tsv"])
+def test_an_id_given_twice_is_refused_with_its_lines(tmp_path: Path, name: str) -> None:
+    for file in ("queries.tsv", "passages.tsv"):
+        write_lines(tmp_path / file, ["1\ta", "2\tbbbb", *(["1\tccc"] if file == name else [])])
+    write_lines(tmp_path / "qrels.tsv", ["1\t1", "2\t2"])
+    with pytest.raises(EvaluationError, match=rf"{name} line 3 has the id 1 of line 1"):
+        evaluate_retrieval(encode_by_length, tmp_path)

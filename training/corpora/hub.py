@@ -43,6 +43,8 @@ def _load(name: str | Path, language: str) -> Any:
         found = datasets.load_dataset(name, config, streaming=True)
     elif any((name / marker).exists() for marker in ("dataset_dict.json", "state.json")):
         found = datasets.load_from_disk(str(name))
+    elif any(name.rglob("*.csv")):
+        found = datasets.load_dataset(str(name), streaming=True, keep_default_na=False)  # NA and null are words
     else:
         found = datasets.load_dataset(str(name), streaming=True)
     if not isinstance(found, Mapping):
@@ -55,6 +57,8 @@ def _load(name: str | Path, language: str) -> Any:
 def _pairs(batch: Mapping[str, list[Any]], language: str, name: str | Path) -> Iterable[Pair]:
     """The pairs of some rows; an absent side is an empty one."""
     if "translation" in batch:
+        if not all(isinstance(row, Mapping) for row in batch["translation"]):
+            raise CorpusError(f"{name} has a translation that is not an object of texts by language")
         batch = {side: [row.get(side) for row in batch["translation"]] for side in ("en", language)}
     if "en" in batch and language in batch:
         columns = batch["en"], batch[language]
@@ -63,4 +67,6 @@ def _pairs(batch: Mapping[str, list[Any]], language: str, name: str | Path) -> I
         columns = left, right
     else:
         raise CorpusError(f"{name} has the columns {', '.join(batch)}; it needs translation, en and {language}, or two")
+    if not all(side is None or isinstance(side, str) for column in columns for side in column):
+        raise CorpusError(f"{name} has a row whose two sides are not texts; name the text columns en and {language}")
     return ((english or "", other or "") for english, other in zip(*columns, strict=True))

@@ -77,8 +77,8 @@ def read_zipped_tsv_pairs(path: Path, language: str) -> Iterator[Pair]:
 def open_text(path: Path) -> TextIO:
     """A UTF-8 file, plain or gzip; lines end in \\n alone."""
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
-    return path.open(encoding="utf-8", newline="\n")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
+    return path.open(encoding="utf-8-sig", newline="\n")
 
 
 def checked(lines: TextIO, path: Path) -> Iterator[str]:

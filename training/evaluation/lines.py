@@ -40,7 +40,7 @@ def read_lines(path: Path) -> list[str]:
     """
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8", newline="\n") as handle:
+        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as handle:
             lines = [line.rstrip("\r\n") for line in handle]
     except (UnicodeDecodeError, zlib.error, EOFError, OSError) as exc:
         raise EvaluationError(f"{path} cannot be read to its end: {exc}") from exc

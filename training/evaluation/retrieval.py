@@ -57,15 +57,12 @@ def read_retrieval(folder: Path) -> RetrievalSet | None:
 def rank_passages(
     encode: Encode, found: RetrievalSet, depth: int = DEPTH, *, encode_passages: Encode | None = None
 ) -> dict[str, list[str]]:
-    """Passage ids for each judged query, best first; of equals, the earlier in the file. No text answers itself."""
+    """Passage ids for each judged query, best first; of equals, the earlier in the file."""
     query_ids, passage_ids = list(found.qrels), list(found.passages)
     query_QD = encode([found.queries[query] for query in query_ids])
     passage_ND = (encode_passages or encode)(list(found.passages.values()))
-    _, indices_QK = nearest(query_QD, passage_ND, depth + 1)  # one more: the query's own id, where it is a passage too
-    return {
-        query: [passage_ids[index] for index in row if passage_ids[index] != query][:depth]
-        for query, row in zip(query_ids, indices_QK, strict=True)
-    }
+    _, indices_QK = nearest(query_QD, passage_ND, depth)
+    return {query: [passage_ids[index] for index in row] for query, row in zip(query_ids, indices_QK, strict=True)}
 
 
 def score_rankings(rankings: Mapping[str, list[str]], qrels: Qrels) -> dict[str, float]:
@@ -108,13 +105,22 @@ def _read_tsv(path: Path) -> dict[str, str]:
         columns = split_columns(line, "id<TAB>language<TAB>text" if line.count("\t") == 2 else "id<TAB>text")
         return columns[0], columns[-1]
 
-    return dict(parse_lines(path, parse, "id<TAB>text or id<TAB>language<TAB>text"))
+    return _unique(path, parse_lines(path, parse, "id<TAB>text or id<TAB>language<TAB>text"))
 
 
 def _read_jsonl(path: Path) -> dict[str, str]:
     """_id -> title and text."""
     rows = read_json_lines(path, ("_id", "text"))
-    return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}
+    return _unique(path, [(row["_id"], f"{row.get('title') or ''} {row['text']}".strip()) for row in rows])
+
+
+def _unique(path: Path, rows: list[tuple[str, str]]) -> dict[str, str]:
+    """id -> text. Every line is a row, so a row's place is its line's."""
+    lines: dict[str, int] = {}
+    for number, (name, _) in enumerate(rows, start=1):
+        if (first := lines.setdefault(name, number)) != number:
+            raise EvaluationError(f"{path} line {number} has the id {name} of line {first}; give each line its own id")
+    return dict(rows)
 
 
 def _read_qrels(path: Path) -> Qrels:
