@@ -1,5 +1,6 @@
 """Parses JSON strictly, for requests and files. Knows JSON; knows no schema."""
 
+import codecs
 import json
 from typing import Any
 
@@ -17,6 +18,7 @@ def loads(content: bytes) -> Any:
 
     Raises: orjson.JSONDecodeError: it is not JSON, or nested deeper than the parsers read.
     """
+    content = content.removeprefix(codecs.BOM_UTF8)  # RFC 8259, section 8.1, lets a parser ignore it
     if _MAYBE_LONG not in content.translate(_TO_NINES):
         return orjson.loads(content)
     orjson.loads(content)

@@ -20,12 +20,7 @@ class JsonRequest(Request):
         Raises: json.JSONDecodeError: it is not JSON.
         """
         try:
-<<<<<<< HEAD
             return loads(await self.body())
-=======
-            # RFC 8259 lets a parser ignore a byte-order mark.
-            return orjson.loads((await self.body()).removeprefix(b"\xef\xbb\xbf"))
->>>>>>> w-reading2
         except orjson.JSONDecodeError as exc:
             # Without the text: the framework would carry it along in its own error.
             raise json.JSONDecodeError("invalid JSON", "", 0) from exc

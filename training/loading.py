@@ -18,7 +18,8 @@ from transformers.utils import cached_file
 from training.errors import LoadError
 
 MODULES_FILE = "modules.json"
-KNOWN_MODULES = ("sentence_transformers.", "training.sentence.")  # packages whose classes may be modules
+KNOWN_MODULES = "sentence_transformers."  # the package whose classes may be modules
+OWN_MODULE = "training.sentence.CrossletTransformer"  # looked for in the folder first: no Python file may be there
 # Heads that are not used, and buffers that older versions wrote.
 OPTIONAL = ("pooler.",)
 BUFFERS = ("position_ids", "token_type_ids")
@@ -47,17 +48,18 @@ def load_sentence_transformer(path: str, *, trust_remote_code: bool = False, **o
 
 def _check_modules(path: str) -> None:
     for module in _modules(path):
-        _check_class(module.get("type"))
+        _check_class(module.get("type"), path)
     if Path(path).is_dir():  # modules that hold others name these in files of their own
         for file in Path(path).rglob("*config.json"):
             config = json.loads(file.read_text(encoding="utf-8-sig"))
             types = config.get("types") if isinstance(config, dict) else None
             for name in types.values() if isinstance(types, dict) else ():
-                _check_class(name)
+                _check_class(name, path)
 
 
-def _check_class(name: object) -> None:
-    if not (isinstance(name, str) and name.startswith(KNOWN_MODULES)):
+def _check_class(name: object, path: str) -> None:
+    is_own = name == OWN_MODULE and not any(Path(path).rglob("*.py"))
+    if not (is_own or (isinstance(name, str) and name.startswith(KNOWN_MODULES))):
         raise LoadError(
             f"its module {name} is no class of sentence-transformers; code of a model folder runs only with "
             "--trust-remote-code"

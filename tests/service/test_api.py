@@ -1003,3 +1003,10 @@ def test_what_the_docs_fill_in_is_a_request_that_works(client: TestClient) -> No
         content = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         example = described["components"]["schemas"][content["$ref"].rpartition("/")[2]]["example"]
         assert client.post(path, json=example).status_code == 200, path
+
+
+@pytest.mark.parametrize("path", ["/embed", "/embed?a=b"])  # past the framework, and through it
+def test_a_byte_order_mark_before_json_is_ignored(client: TestClient, path: str) -> None:
+    answer = client.post(path, content=b'\xef\xbb\xbf{"inputs": "hallo"}', headers={"content-type": "application/json"})
+    assert answer.status_code == 200
+    assert answer.json() == client.post("/embed", json={"inputs": "hallo"}).json()

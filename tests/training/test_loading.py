@@ -124,3 +124,13 @@ def test_code_named_by_a_module_that_holds_others_does_not_run(folder: Path) -> 
     (folder / "router_config.json").write_text(json.dumps({"types": {"query_0": "custom_pool.MyPooling"}}))
     with pytest.raises(LoadError, match=r"custom_pool\.MyPooling"):
         load_sentence_transformer(str(folder), device="cpu")
+
+
+def test_code_under_the_name_of_our_own_module_does_not_run(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "training.sentence.CrossletTransformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    load_sentence_transformer(str(folder), device="cpu")
+    (folder / "training.sentence.py").write_text(POOLING)
+    with pytest.raises(LoadError, match=r"training\.sentence\.CrossletTransformer"):
+        load_sentence_transformer(str(folder), device="cpu")
