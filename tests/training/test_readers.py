@@ -270,11 +270,13 @@ def test_the_first_format_found_is_read_and_an_absent_pair_is_none(tmp_path: Pat
     assert find_pair_file(tmp_path, "news", "fr") is None
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # datasets leaves its CSV open
 def test_the_words_for_nothing_in_a_dataset_of_csv_are_texts(tmp_path: Path) -> None:
     write(tmp_path / "train.csv", "en,de\nNA,nan\nnull,None\n")
     assert list(read_dataset_pairs(tmp_path, "de")) == [("NA", "nan"), ("null", "None")]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # datasets leaves its CSV open
 def test_dataset_rows_of_numbers_are_refused_in_a_sentence(tmp_path: Path) -> None:
     write(tmp_path / "train.csv", "id,de\n1,Tag\n2,Nacht\n")
     with pytest.raises(CorpusError, match="two sides are not texts"):
