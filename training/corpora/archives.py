@@ -37,8 +37,8 @@ def open_zip(path: Path, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Iterator[Zip
 
 
 def open_member(archive: ZipFile, name: str) -> TextIO:
-    """A member as UTF-8 text; lines end in \\n alone."""
-    return io.TextIOWrapper(archive.open(name), encoding="utf-8-sig", newline="\n")
+    """A member as UTF-8 text; lines end in \\n alone. What is not UTF-8 is read as lone surrogates."""
+    return io.TextIOWrapper(archive.open(name), encoding="utf-8-sig", errors="surrogateescape", newline="\n")
 
 
 def text_members(archive: ZipFile) -> list[ZipInfo]:

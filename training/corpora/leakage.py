@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from training.corpora.tsv import open_text
+from training.corpora.tsv import is_utf8, open_text
 from training.errors import LeakageError
 from training.files import files_under
 
@@ -92,7 +92,9 @@ def _fields(paths: Iterable[Path]) -> Iterator[str]:
             )
         try:
             with open_text(path) as file:
-                for line in file:
+                for number, line in enumerate(file, start=1):
+                    if not is_utf8(line):
+                        raise ValueError(f"line {number} is not valid UTF-8")
                     yield from _strings(json.loads(line)) if ".jsonl" in path.suffixes else line.split("\t")
         except (ValueError, EOFError, OSError) as exc:  # not UTF-8, not JSON, not gzip
             raise LeakageError(f"{path} cannot be read as text, so leakage cannot be ruled out: {exc}") from exc

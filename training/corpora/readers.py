@@ -40,7 +40,7 @@ def read_pairs(
 ) -> Iterator[Pair]:
     """Pairs of what `find_pair_file` found; sides may be empty but in a TSV.
 
-    Args:   on_bad_line, dropped: as `read_tsv_pairs`; other formats have no lines to be wrong.
+    Args:   on_bad_line, dropped: as `read_tsv_pairs` and `read_moses_pairs`; other formats have no lines to be wrong.
     Raises: CorpusError: names the file and what is wrong.
     """
     if path.is_dir():
@@ -50,5 +50,5 @@ def read_pairs(
     if ".tmx" in path.suffixes:
         return read_tmx_pairs(path, language)
     if path.suffix == ".zip":
-        return read_moses_pairs(path, language)
+        return read_moses_pairs(path, language, on_bad_line=on_bad_line, dropped=dropped)
     raise CorpusError(f"{path} is of no format that is read: {', '.join(SUFFIXES[:-1])} or a folder")
