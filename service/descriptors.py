@@ -57,7 +57,8 @@ class ConnectionLimit:
 def connection_limit(count: Callable[[], None]) -> ConnectionLimit:
     """What the descriptors allow that are free now, when all that a start opens is open.
 
-    Connections are taken in turns of up to a backlog, before one too many can be refused: a quarter is left to a turn.
+    Connections are taken in turns of up to a backlog. Beside the most there is room for two turns whose requests are
+    awaited, to be refused, and for one more.
     Raises: StartError: there are too few for one connection.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -65,7 +66,7 @@ def connection_limit(count: Callable[[], None]) -> ConnectionLimit:
         limit = MOST
     files = len(list(Path("/proc/self/fd").iterdir()))
     free = limit - files - RESERVE
-    if free < 2:
-        raise StartError(f"the process may open {limit} files; the service needs {files + RESERVE + 2} (ulimit -n)")
-    backlog = min(BACKLOG, max(1, free // 4))
-    return ConnectionLimit(most=free - backlog, backlog=backlog, count=count)
+    if free < 4:
+        raise StartError(f"the process may open {limit} files; the service needs {files + RESERVE + 4} (ulimit -n)")
+    backlog = min(BACKLOG, max(1, free // 12))
+    return ConnectionLimit(most=free - 3 * backlog, backlog=backlog, count=count)
