@@ -131,7 +131,7 @@ def test_documents_are_kept_behind_their_prompt_and_found_behind_the_querys(serv
 
 
 def test_token_ids_have_no_prompt_and_are_refused_where_one_is_due(serve: Serve, prompted: Path) -> None:
-    client = serve(model=prompted)
+    client = serve(model=prompted, token_ids=True)
     answer = client.post("/v1/embeddings", json={"input": [[2, 5, 3]]})
     assert answer.status_code == 422
     assert "input[0] is a list of token ids, and the model's prompt goes before text" in answer.text
