@@ -93,6 +93,23 @@ def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, Source
     assert list(read_pairs(tmp_path / "parallel/ted/en-fr.tsv.gz", "fr")) == [("Thanks & bye", "Merci")]
 
 
+def test_lines_that_are_no_pairs_are_left_out_by_setting_and_said(
+    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.url(whole(zipped({"deu.txt": b"Hi\tHallo\tx\nT\xfcr\tx\tx\none\nRun\tLauf\tx\n"})), path="/deu-eng.zip")
+    complaint = r"deu\.txt line 2 is not valid UTF-8 \(corpus\.on_bad_line: skip .*the download was removed"
+    with pytest.raises(FetchError, match=complaint):
+        fetch_source("cards", ["de"], tmp_path / "stop", patience=EAGER)
+    wanted = CorpusConfig(sources={"cards": SourceConfig()}, fetch=True, on_bad_line="skip")
+    ensure_sources(wanted, ["de"], tmp_path / "run")
+    arguments = ["fetch", "cards", "--languages", "de", "--data", str(tmp_path / "command")]
+    assert main([*arguments, "--on-bad-line", "skip"]) == 0
+    for folder in ("run", "command"):
+        path = tmp_path / folder / "parallel/cards/en-de.tsv.gz"
+        assert list(read_pairs(path, "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
+    assert "cards: 2 lines in de are left out: they are no pairs" in caplog.text
+
+
 def test_what_is_there_is_not_fetched_again(catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path) -> None:
     fetch_source("moses", ["de"], tmp_path, patience=EAGER)
     fetch_source("tatoeba", ["de"], tmp_path, patience=EAGER)

@@ -73,10 +73,16 @@ def test_a_layout_that_is_not_read_may_hide_a_leak(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [("a.tsv", b"T\xfcr"), ("a.tsv.gz", b"no gzip"), ("a.jsonl", b"{"), ("b.gz", gzip.compress(b"x")[:9])],
+    ("name", "content", "complaint"),
+    [
+        ("a.tsv", b"T\xc3\xbcr\nT\xfcr\n", "line 2 is not valid UTF-8"),
+        ("a.tsv", "Tür".encode("utf-16"), "is UTF-16 by its byte-order mark; save it as UTF-8"),
+        ("a.tsv.gz", b"no gzip", "cannot be read to its end: Not a gzipped file .*"),
+        ("a.jsonl", b"[]\n{", "line 2 is not JSON .*"),
+        ("b.gz", gzip.compress(b"x")[:9], "cannot be read to its end: .*"),
+    ],
 )
-def test_a_file_that_cannot_be_read_may_hide_a_leak(tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_file_that_cannot_be_read_may_hide_a_leak(tmp_path: Path, name: str, content: bytes, complaint: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(LeakageError, match=f"{name} cannot be read as text, so leakage cannot be ruled out"):
+    with pytest.raises(LeakageError, match=f"{name} {complaint}, so leakage cannot be ruled out"):
         EvaluationSentences.from_folder(tmp_path)

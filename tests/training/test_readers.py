@@ -1,5 +1,7 @@
 import gzip
 import io
+import json
+import re
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -9,10 +11,11 @@ import pytest
 
 from tests.training.files import write
 from training.corpora.archives import open_zip, unpack
+from training.corpora.bad_lines import BadLines
 from training.corpora.hub import read_dataset_pairs
 from training.corpora.readers import files_of, find_pair_file, read_pairs
 from training.corpora.tmx import read_tmx_pairs
-from training.corpora.tsv import read_multiway_pairs, read_tsv_pairs
+from training.corpora.tsv import read_multiway_pairs, read_tsv_pairs, read_zipped_tsv_pairs
 from training.errors import CorpusError
 
 PAIRS = [("Good day", "Guten Tag"), ("Thanks & bye", "Danke & tschüss")]
@@ -69,29 +72,81 @@ def test_a_line_that_is_not_a_pair_is_skipped_by_setting_and_counted(tmp_path: P
     assert dropped == {"not a pair": 2}
 
 
-@pytest.mark.parametrize("name", ["en-de.tsv", "en-de.tsv.gz"])
-def test_a_line_that_is_not_utf8_is_named_or_skipped_and_counted(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    content = b"Good day\tGuten Tag\n" + "door\tTür\n".encode("latin-1") + "green\tgrün\n".encode()
-    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    with pytest.raises(CorpusError, match=rf"{name} line 2 is not valid UTF-8 \(corpus.on_bad_line: skip"):
-        list(read_pairs(path, "de"))
-    dropped: Counter[str] = Counter()
-    pairs = list(read_pairs(path, "de", on_bad_line="skip", dropped=dropped))
-    assert pairs == [("Good day", "Guten Tag"), ("green", "grün")]
-    assert dropped == {"not UTF-8": 1}
+# What is not UTF-8 in the second line of each format that is read by lines
+LATIN = b"Good day\tGuten Tag\nT\xfcr\tdoor\nYes\tJa\n"
+SIDES = {"N.de-en.en": "Good day\nDoor\nYes\n", "N.de-en.de": b"Guten Tag\nT\xfcr\nJa\n"}
+UNITS = TMX.replace("Thanks", "T\xfcr").encode("latin-1")  # says that it is UTF-8
+BAD = {
+    "en-de.tsv": (LATIN, r"en-de\.tsv line 2", ["Good day", "Yes"]),
+    "en-de.tsv.gz": (gzip.compress(LATIN), r"en-de\.tsv\.gz line 2", ["Good day", "Yes"]),
+    "en-de.txt.zip": (zipped(SIDES), r"en-de\.txt\.zip: N\.de-en\.de line 2", ["Good day", "Yes"]),
+    "en-de.tmx": (UNITS, r"en-de\.tmx: the unit that ends in line 7", ["Good day"]),
+    "en-de.tmx.gz": (gzip.compress(UNITS), r"en-de\.tmx\.gz: the unit that ends in line 7", ["Good day"]),
+}
 
 
-def test_a_line_of_a_moses_zip_that_is_not_utf8_is_named_or_skipped(tmp_path: Path) -> None:
-    path = tmp_path / "en-de.txt.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a.en", "Good day\ndoor\n")
-        archive.writestr("a.de", "Guten Tag\nTür\n".encode("latin-1"))
-    with pytest.raises(CorpusError, match=r"a\.de line 2 is not valid UTF-8"):
+@pytest.mark.parametrize("name", BAD)
+def test_a_line_that_is_not_utf8_stops_with_its_place_or_is_skipped_and_counted(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    content, where, left = BAD[name]
+    path = put(tmp_path / name, content)
+    with pytest.raises(CorpusError, match=rf"{where} is not valid UTF-8 \(corpus\.on_bad_line: skip "):
         list(read_pairs(path, "de"))
     dropped: Counter[str] = Counter()
-    assert list(read_pairs(path, "de", on_bad_line="skip", dropped=dropped)) == [("Good day", "Guten Tag")]
+    assert [english for english, _ in read_pairs(path, "de", on_bad_line="skip", dropped=dropped)] == left
     assert dropped == {"not UTF-8": 1}
+    assert re.search(rf"{where} is not valid UTF-8; it is left out", caplog.text)
+
+
+def test_lines_of_the_catalogues_own_formats_are_skipped_too(tmp_path: Path) -> None:
+    bad = BadLines("skip")
+    multiway = put(tmp_path / "ted.tsv", b"\xef\xbb\xbfen\tde\r\nHi\tHallo\r\nT\xfcr\tx\r\none\r\nNo\tNein\r\n")
+    assert list(read_multiway_pairs(multiway, "de", bad)) == [("Hi", "Hallo"), ("No", "Nein")]
+    tatoeba = zipped({"deu.txt": b"\xef\xbb\xbfHi\tHallo\tx\nT\xfcr\tx\none\nNo\tNein\tx\n"})
+    put(tmp_path / "deu.zip", tatoeba)
+    assert list(read_zipped_tsv_pairs(tmp_path / "deu.zip", "deu", bad)) == [("Hi", "Hallo"), ("No", "Nein")]
+    assert bad.dropped == {"not UTF-8": 2, "not a pair": 2}
+    with pytest.raises(CorpusError, match=r"ted\.tsv line 3 is not valid UTF-8"):
+        list(read_multiway_pairs(multiway, "de"))
+    with pytest.raises(CorpusError, match=r"deu\.zip: deu\.txt line 2 is not valid UTF-8"):
+        list(read_zipped_tsv_pairs(tmp_path / "deu.zip", "deu"))
+
+
+@pytest.mark.parametrize("name", ["en-de.tsv", "en-de.tsv.gz", "en-de.txt.zip", "en-de.tmx", "en-de.tmx.zip"])
+def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path: Path, name: str) -> None:
+    mark = "\ufeff"
+    if ".tsv" in name:
+        content = (mark + "".join(f"{english}\t{other}\n" for english, other in PAIRS)).encode()
+    elif name == "en-de.txt.zip":
+        sides = (mark + "\n".join(column) for column in zip(*PAIRS, strict=True))
+        content = zipped(dict(zip(("N.en", "N.de"), sides, strict=True)))
+    else:
+        content = (mark + TMX).encode()
+    if name.endswith(".gz"):
+        content = gzip.compress(content)
+    elif name == "en-de.tmx.zip":
+        content = zipped({"all.tmx": content})
+    assert list(read_pairs(put(tmp_path / name, content), "de")) == PAIRS
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_a_text_in_utf16_is_one_sentence_and_no_bad_line(tmp_path: Path, encoding: str) -> None:
+    text = "Good day\tGuten Tag\n"
+    content = (text if encoding == "utf-16" else f"\ufeff{text}").encode(encoding)
+    for name, packed in (
+        ("en-de.tsv", content),
+        ("en-de.tsv.gz", gzip.compress(content)),
+        ("en-de.txt.zip", zipped({"N.en": content, "N.de": content})),
+    ):
+        with pytest.raises(CorpusError, match=rf"{name}.* is UTF-16 by its byte-order mark; save it as UTF-8"):
+            list(read_pairs(put(tmp_path / name, packed), "de", on_bad_line="skip"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "iso-8859-1"])
+def test_a_memory_in_an_encoding_that_it_names_is_read(tmp_path: Path, encoding: str) -> None:
+    content = TMX.replace("UTF-8", encoding.upper().removesuffix("-LE")).encode(encoding)
+    assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", content), "de")) == PAIRS
 
 
 def test_a_truncated_gzip_and_broken_utf8_are_one_sentence(tmp_path: Path) -> None:
@@ -256,6 +311,7 @@ def test_a_memory_that_is_harmful_or_cut_is_one_sentence(tmp_path: Path, content
 
 # ── Hugging Face datasets ─────────────────────────────────────────────────────────────────────────────────────────
 
+LEFT_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of CSV, by `datasets`
 TRANSLATION = {"id": ["1", "2"], "translation": [{"en": english, "de": other} for english, other in PAIRS]}
 NAMED = {"de": [pair[1] for pair in PAIRS], "en": [pair[0] for pair in PAIRS], "score": [1.0, 0.5]}
 TWO = {"source": [pair[0] for pair in PAIRS], "target": [pair[1] for pair in PAIRS]}
@@ -282,11 +338,88 @@ def test_a_dataset_folder_is_read_whatever_its_columns_and_files(tmp_path: Path,
 
 def test_a_dataset_that_has_no_such_columns_or_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"a": ["x"], "b": ["y"], "c": ["z"]}).save_to_disk(tmp_path / "columns")
-    with pytest.raises(CorpusError, match="has the columns a, b, c; it needs translation, en and de, or two"):
+    complaint = "has the columns a, b, c; it needs translation, en and de, or one of: source and target, src and tgt, "
+    with pytest.raises(CorpusError, match=complaint):
         list(read_dataset_pairs(tmp_path / "columns", "de"))
     write(tmp_path / "broken/train.parquet", "no parquet")
     with pytest.raises(CorpusError, match="broken cannot be read as a dataset: "):
         list(read_dataset_pairs(tmp_path / "broken", "de"))
+
+
+# Each would be trained on as English, were columns taken by their place
+NO_TEXTS = [
+    {"id": ["a1", "b2"], "text": ["Guten Tag", "Danke"]},
+    {"id": [1, 2], "de": ["Guten Tag", "Danke"]},
+    {"en": ["Good day", "Thanks"], "score": ["1", "2"]},
+    {"Good day": ["Thanks"], "Guten Tag": ["Danke"]},  # the first pair, taken for a header
+]
+
+
+@pytest.mark.parametrize("columns", NO_TEXTS)
+def test_columns_are_never_taken_by_their_place(tmp_path: Path, columns: dict) -> None:
+    datasets.Dataset.from_dict(columns).save_to_disk(tmp_path)
+    with pytest.raises(CorpusError, match=f"has the columns {', '.join(columns)}; it needs translation, en and de, or"):
+        list(read_dataset_pairs(tmp_path, "de"))
+
+
+def test_a_row_that_is_no_pair_of_texts_stops_with_its_number_or_is_skipped(tmp_path: Path) -> None:
+    rows = [{"en": "Good day", "de": "Guten Tag"}, {"en": 7, "de": "sieben"}, {"en": None, "de": "x"}]
+    translations = [{"translation": row} for row in rows] + [{"translation": "Good day"}]
+    for name, content, found, left_out in (
+        ("named", rows, "has a int where a text should be", 1),
+        ("nested", translations, "has a (int where a text|str where texts by language) should be", 2),
+    ):
+        write(tmp_path / name / "train.jsonl", *map(json.dumps, content))
+        with pytest.raises(CorpusError, match=rf"{name} row \d {found}"):
+            list(read_dataset_pairs(tmp_path / name, "de"))
+        bad = BadLines("skip")
+        assert list(read_dataset_pairs(tmp_path / name, "de", bad)) == [("Good day", "Guten Tag"), ("", "x")]
+        assert bad.dropped == {"not a pair": left_out}
+    write(tmp_path / "french/train.jsonl", json.dumps({"translation": {"en": "Good day", "fr": "Bonjour"}}))
+    with pytest.raises(CorpusError, match="has translations in en, fr; it needs en and de"):
+        list(read_dataset_pairs(tmp_path / "french", "de"))
+    write(tmp_path / "numbers/train.jsonl", *(json.dumps({"en": 1, "de": 2}) for _ in range(2)))
+    with pytest.raises(CorpusError, match="numbers row 1 has a int where a text should be"):
+        list(read_dataset_pairs(tmp_path / "numbers", "de"))
+
+
+@LEFT_OPEN
+@pytest.mark.parametrize("name", ["train.csv", "train.tsv"])
+def test_a_cell_is_the_text_that_it_says(tmp_path: Path, name: str) -> None:
+    cells = [("NA", "null"), ("nan", "None"), ("N/A", "#NA"), ("007", "1.50"), ("True", "1e3"), ("a", ""), ("", "b")]
+    separator = "," if name == "train.csv" else "\t"
+    write(tmp_path / name, "\ufeffen" + separator + "de", *(separator.join(row) for row in cells))
+    assert list(read_dataset_pairs(tmp_path, "de")) == cells
+    put(tmp_path / name, f"en{separator}de\na{separator}b\n".encode("utf-16"))
+    with pytest.raises(CorpusError, match="names its columns in another encoding than UTF-8"):
+        list(read_dataset_pairs(tmp_path, "de"))
+
+
+@LEFT_OPEN
+def test_numbers_that_fill_a_chunk_of_csv_stay_texts(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", "en,de", *(["a,b"] * 10_000), "1999,1_999")  # the second chunk is a number alone
+    assert list(read_dataset_pairs(tmp_path, "de"))[9_999:] == [("a", "b"), ("1999", "1_999")]
+
+
+@LEFT_OPEN
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("train.csv", b"\xef\xbb\xbfen,de\nGood day,Guten Tag\nDoor,T\xfcr\nYes,Ja\n"),
+        (
+            "train.jsonl",
+            b'\xef\xbb\xbf{"en": "Good day", "de": "Guten Tag"}\n{"en": "Door", "de": "T\xfcr"}\n'
+            b'{"en": "Yes", "de": "Ja"}\n',
+        ),
+    ],
+)
+def test_a_row_that_is_not_utf8_stops_with_its_number_or_is_skipped(tmp_path: Path, name: str, content: bytes) -> None:
+    put(tmp_path / name, content)
+    with pytest.raises(CorpusError, match="row 2 is not valid UTF-8"):
+        list(read_dataset_pairs(tmp_path, "de"))
+    bad = BadLines("skip")
+    assert list(read_dataset_pairs(tmp_path, "de", bad)) == [("Good day", "Guten Tag"), ("Yes", "Ja")]
+    assert bad.dropped == {"not UTF-8": 1}
 
 
 def test_the_first_format_found_is_read_and_an_absent_pair_is_none(tmp_path: Path) -> None:
@@ -295,16 +428,3 @@ def test_the_first_format_found_is_read_and_an_absent_pair_is_none(tmp_path: Pat
     put(tmp_path / "news/de-en.tsv", b"")  # columns have no names: this order is not ours
     assert find_pair_file(tmp_path, "news", "de") == tmp_path / "news/en-de.tsv.gz"
     assert find_pair_file(tmp_path, "news", "fr") is None
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # datasets leaves its CSV open
-def test_the_words_for_nothing_in_a_dataset_of_csv_are_texts(tmp_path: Path) -> None:
-    write(tmp_path / "train.csv", "en,de\nNA,nan\nnull,None\n")
-    assert list(read_dataset_pairs(tmp_path, "de")) == [("NA", "nan"), ("null", "None")]
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # datasets leaves its CSV open
-def test_dataset_rows_of_numbers_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    write(tmp_path / "train.csv", "id,de\n1,Tag\n2,Nacht\n")
-    with pytest.raises(CorpusError, match="two sides are not texts"):
-        list(read_dataset_pairs(tmp_path, "de"))

@@ -65,11 +65,12 @@ def _fetch(options: argparse.Namespace) -> None:
     if options.config is not None:
         config = load_config(options.config)
         languages = languages or config.languages
-        ensure_sources(replace(config.corpus, fetch=True), languages, options.data)
+        corpus = replace(config.corpus, fetch=True, on_bad_line=options.on_bad_line or config.corpus.on_bad_line)
+        ensure_sources(corpus, languages, options.data)
     elif not options.names or not languages:
         raise TrainingError("say what to fetch: names and --languages de,fr, or --config CONFIG")
     for name in options.names:
-        fetch_source(name, languages, options.data)
+        fetch_source(name, languages, options.data, on_bad_line=options.on_bad_line or "stop")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -82,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
     fetching.add_argument("--languages", default="", metavar="de,fr", help="besides English")
     fetching.add_argument("--data", type=Path, required=True, help="data folder to fetch into")
     fetching.add_argument("--config", type=Path, help="fetch what this training configuration reads")
+    fetching.add_argument(
+        "--on-bad-line", choices=["stop", "skip"], help="what a line that is no pair does; default: CONFIG's, or stop"
+    )
     return parser
 
 

@@ -9,10 +9,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TextIO
+from typing import cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from training.errors import CorpusError
+from training.text_files import Line, decoded_lines
 
 MAX_UNPACKED_BYTES = 64 << 30  # of all members together; the largest bitext of OPUS is near 10 GiB
 
@@ -36,9 +37,14 @@ def open_zip(path: Path, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Iterator[Zip
         raise CorpusError(f"{path} is damaged: {exc}") from exc
 
 
-def open_member(archive: ZipFile, name: str) -> TextIO:
-    """A member as UTF-8 text; lines end in \\n alone. What is not UTF-8 is read as lone surrogates."""
-    return io.TextIOWrapper(archive.open(name), encoding="utf-8-sig", errors="surrogateescape", newline="\n")
+def member_lines(archive: ZipFile, name: str) -> Iterator[Line]:
+    """The lines of a member, as `numbered_lines` gives those of a file.
+
+    Raises: CorpusError: it is UTF-16.
+    """
+    with archive.open(name) as packed:
+        member = io.BufferedReader(cast("io.RawIOBase", packed))  # a zip's own lines are slow
+        yield from decoded_lines(member, f"{archive.filename}: {name}", error=CorpusError)
 
 
 def text_members(archive: ZipFile) -> list[ZipInfo]:

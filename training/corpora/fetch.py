@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from training.corpora.archives import unpack
+from training.corpora.bad_lines import BadLine, BadLines
 from training.corpora.catalog import Source, SourceFiles, load_catalog
 from training.corpora.config import CorpusConfig
 from training.corpora.download import Patience, download
@@ -31,10 +32,10 @@ PATIENCE = Patience()
 LOCK = ".lock"  # in DIR/downloads
 UNFINISHED = ".unfinished"  # in DIR/eval, while its sets are fetched
 logger = logging.getLogger(__name__)
-READERS: dict[str, Callable[[Path, str], Iterator[Pair]]] = {
+READERS: dict[str, Callable[[Path, str, BadLines], Iterator[Pair]]] = {
     "moses": read_moses_pairs,
     "multiway": read_multiway_pairs,
-    "tmx": lambda path, code: read_tmx_pairs(path, code.partition("-")[0]),  # whatever region its tags name
+    "tmx": lambda path, code, bad: read_tmx_pairs(path, code.partition("-")[0], bad),  # whatever region its tags name
     "tsv_zip": read_zipped_tsv_pairs,
 }
 
@@ -57,9 +58,10 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
             dataset = config.sources[name].dataset
             if dataset is not None:
                 for language in lacking:
-                    _convert(read_dataset_pairs(dataset, language), data, name, language)
+                    bad = BadLines(config.on_bad_line)
+                    _convert(read_dataset_pairs(dataset, language, bad), bad, data, name, language)
             elif (files := catalog[name].files) is not None:
-                _fetch_parallel(name, files, lacking, data, PATIENCE)
+                _fetch_parallel(name, files, lacking, data, PATIENCE, config.on_bad_line)
         _fetch_all_evaluation(catalog, languages, data)
 
 
@@ -82,9 +84,12 @@ def _lacking(
     return {name: missing for name, missing in lacking.items() if missing}
 
 
-def fetch_source(name: str, languages: list[str], data: Path, *, patience: Patience = PATIENCE) -> None:
+def fetch_source(
+    name: str, languages: list[str], data: Path, *, patience: Patience = PATIENCE, on_bad_line: BadLine = "stop"
+) -> None:
     """Fetch a source of the catalogue in these languages, but those that are there.
 
+    Args:   on_bad_line: a line that is not a pair ends the fetch, or is left out.
     Raises: FetchError: it is not in the catalogue, cannot be downloaded, or lacks one of the languages.
     """
     source = load_catalog().get(name)
@@ -99,7 +104,7 @@ def fetch_source(name: str, languages: list[str], data: Path, *, patience: Patie
         if source.kind == "evaluation":
             _fetch_evaluation(name, source.files, languages, data, patience)
         else:
-            _fetch_parallel(name, source.files, _missing(name, languages, data), data, patience)
+            _fetch_parallel(name, source.files, _missing(name, languages, data), data, patience, on_bad_line)
 
 
 def languages_there(name: str, source: Source, data: Path) -> list[str]:
@@ -114,14 +119,17 @@ def languages_there(name: str, source: Source, data: Path) -> list[str]:
     return [language for language in source.languages if _evaluation_is_there(source.files, language, data)]
 
 
-def _fetch_parallel(name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience) -> None:
+def _fetch_parallel(
+    name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience, on_bad_line: BadLine
+) -> None:
     for language in languages:
         (url,) = files.addresses(language)
         archive = data / "downloads" / name / url.rpartition("/")[2]
         if not archive.exists():
             download(url, archive, sha256=_checksum(files, language), patience=patience)
+        bad = BadLines(on_bad_line)
         try:
-            _convert(READERS[files.format](archive, files.code(language)), data, name, language)
+            _convert(READERS[files.format](archive, files.code(language), bad), bad, data, name, language)
         except CorpusError as exc:
             archive.unlink()
             raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
@@ -171,7 +179,7 @@ def _evaluation_is_there(files: SourceFiles, language: str, data: Path) -> bool:
     return all((folder / url.rpartition("/")[2]).exists() for url in files.addresses(language))
 
 
-def _convert(pairs: Iterable[Pair], data: Path, name: str, language: str) -> None:
+def _convert(pairs: Iterable[Pair], bad: BadLines, data: Path, name: str, language: str) -> None:
     """Write pairs as `english<TAB>other` lines, the same bytes for the same pairs; a pair with an empty side is none.
 
     Raises: CorpusError: there is no pair.
@@ -193,6 +201,8 @@ def _convert(pairs: Iterable[Pair], data: Path, name: str, language: str) -> Non
     except BaseException:
         partial(path).unlink(missing_ok=True)
         raise
+    if left_out := bad.dropped.total():
+        logger.warning("%s: %d lines in %s are left out: they are no pairs", name, left_out, language)
     logger.info("%s: %s is ready", name, path)
 
 

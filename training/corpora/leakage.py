@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from training.corpora.tsv import is_utf8, open_text
 from training.errors import LeakageError
 from training.files import files_under
+from training.text_files import text_lines
 
 NEAR_WORDS = 6  # the same bag of so many words or more is the same sentence reordered
 UNREAD = {".csv", ".json", ".xml"}  # text, but not a field a line
@@ -91,13 +91,17 @@ def _fields(paths: Iterable[Path]) -> Iterator[str]:
                 f"{path} has no layout that is read (docs/evaluation.md), so leakage cannot be ruled out"
             )
         try:
-            with open_text(path) as file:
-                for number, line in enumerate(file, start=1):
-                    if not is_utf8(line):
-                        raise ValueError(f"line {number} is not valid UTF-8")
-                    yield from _strings(json.loads(line)) if ".jsonl" in path.suffixes else line.split("\t")
-        except (ValueError, EOFError, OSError) as exc:  # not UTF-8, not JSON, not gzip
-            raise LeakageError(f"{path} cannot be read as text, so leakage cannot be ruled out: {exc}") from exc
+            for number, line in text_lines(path, error=ValueError):
+                yield from _in_json(line, f"{path} line {number}") if ".jsonl" in path.suffixes else line.split("\t")
+        except ValueError as exc:
+            raise LeakageError(f"{exc}, so leakage cannot be ruled out") from exc
+
+
+def _in_json(line: str, where: str) -> Iterator[str]:
+    try:
+        yield from _strings(json.loads(line))
+    except json.JSONDecodeError as exc:
+        raise ValueError(f"{where} is not JSON ({exc})") from exc
 
 
 def _strings(value: Any) -> Iterator[str]:

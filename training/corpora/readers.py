@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from training.corpora.bad_lines import BadLine, BadLines
 from training.corpora.hub import read_dataset_pairs
 from training.corpora.moses import read_moses_pairs
 from training.corpora.tmx import read_tmx_pairs
-from training.corpora.tsv import BadLine, Pair, read_tsv_pairs
+from training.corpora.tsv import Pair, read_tsv_pairs
 from training.errors import CorpusError
 from training.files import files_under
 
@@ -40,15 +41,18 @@ def read_pairs(
 ) -> Iterator[Pair]:
     """Pairs of what `find_pair_file` found; sides may be empty but in a TSV.
 
-    Args:   on_bad_line, dropped: as `read_tsv_pairs` and `read_moses_pairs`; other formats have no lines to be wrong.
-    Raises: CorpusError: names the file and what is wrong.
+    Args:
+        on_bad_line: a line (a row, a unit) that is not two texts, or not UTF-8, stops the run, or is left out.
+        dropped: counts those left out, by reason.
+    Raises: CorpusError: names the file, the line and what is wrong.
     """
+    bad = BadLines(on_bad_line, Counter() if dropped is None else dropped)
     if path.is_dir():
-        return read_dataset_pairs(path, language)
+        return read_dataset_pairs(path, language, bad)
     if ".tsv" in path.suffixes:
-        return read_tsv_pairs(path, on_bad_line=on_bad_line, dropped=dropped)
+        return read_tsv_pairs(path, bad)
     if ".tmx" in path.suffixes:
-        return read_tmx_pairs(path, language)
+        return read_tmx_pairs(path, language, bad)
     if path.suffix == ".zip":
-        return read_moses_pairs(path, language, on_bad_line=on_bad_line, dropped=dropped)
+        return read_moses_pairs(path, language, bad)
     raise CorpusError(f"{path} is of no format that is read: {', '.join(SUFFIXES[:-1])} or a folder")

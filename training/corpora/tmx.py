@@ -4,36 +4,47 @@ file declares itself, which can grow without bound, are refused.
 
 from __future__ import annotations
 
+import codecs
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from gzip import GzipFile
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn, Protocol
 from xml.parsers import expat
 
 from training.corpora.archives import open_zip, text_members
+from training.corpora.bad_lines import STOP, BadLines
 from training.corpora.tsv import Pair
 from training.errors import CorpusError
+from training.text_files import MARK, MARKED_UTF8, is_utf16
 
 CHUNK_BYTES = 1 << 20
+ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)""")
 CODES = ("bpt", "ept", "it", "ph", "ut")  # hold the formatting of a document, not its text
 TAGS = {"zh_Hant": ("zh-hant", "zh-tw", "zh-hk"), "nb": ("nb", "no")}  # our code: others of the same language
 
 
-def read_tmx_pairs(path: Path, language: str) -> Iterator[Pair]:
+def read_tmx_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
     """Pairs of a `.tmx`, `.tmx.gz` or `.tmx.zip`: of each unit the first English and the first other variant.
 
-    Args:   language: any tag that begins with it counts: `pt` takes `pt-BR`.
-    Raises: CorpusError: it is not XML, declares entities, or has no unit in both languages.
+    Args:
+        language: any tag that begins with it counts: `pt` takes `pt-BR`.
+        bad: is told of a unit that is not UTF-8, in files that are said to be.
+    Raises: CorpusError: it is not XML, declares entities, has no unit in both languages, or `bad` stops at a unit.
     """
     units = _Units(language)
     found = False
     try:
         with _open(path) as file:
-            while chunk := file.read(CHUNK_BYTES):
+            for chunk in _with_marks(iter(partial(file.read, CHUNK_BYTES), b"")):
                 units.parser.Parse(chunk)
-                found = found or bool(units.pairs)
+                found = found or bool(units.pairs or units.bad_lines)
+                for line in units.bad_lines:
+                    bad.not_utf8(f"{path}: the unit that ends in line {line}")
                 yield from units.take()
         units.parser.Parse(b"", True)
     except (expat.ExpatError, zlib.error, EOFError, OSError) as exc:
@@ -61,6 +72,7 @@ class _Units:
 
     def __init__(self, language: str) -> None:
         self.pairs: list[Pair] = []
+        self.bad_lines: list[int] = []  # in which units end that are not UTF-8
         self.tags: set[str] = set()
         self._wanted = TAGS.get(language, (_plain(language),))
         self._unit: dict[str, str] = {}  # "en" and "other" -> text
@@ -77,7 +89,7 @@ class _Units:
 
     def take(self) -> list[Pair]:
         """The pairs since the last call."""
-        taken, self.pairs = self.pairs, []
+        taken, self.pairs, self.bad_lines = self.pairs, [], []
         return taken
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
@@ -98,7 +110,11 @@ class _Units:
                 self._unit.setdefault(self._side, "".join(self._text).strip())
             self._text = None
         elif name == "tu" and len(self._unit) == 2:
-            self.pairs.append((self._unit["en"], self._unit["other"]))
+            english, other = self._unit["en"], self._unit["other"]
+            if MARK in english or MARK in other:
+                self.bad_lines.append(self.parser.CurrentLineNumber)
+            else:
+                self.pairs.append((english, other))
         elif name in CODES:
             self._codes -= 1
 
@@ -108,6 +124,19 @@ class _Units:
 
     def _refuse(self, name: str, *_: object) -> NoReturn:
         raise _EntityError(name)
+
+
+def _with_marks(chunks: Iterator[bytes]) -> Iterator[bytes | str]:
+    """A file in UTF-8 with a mark in place of bytes that are not, which else would end the reading.
+
+    What names another encoding is left to expat, as it is.
+    """
+    first = next(chunks, b"")
+    named = ENCODING.match(first.removeprefix(codecs.BOM_UTF8))
+    if is_utf16(first) or b"\0" in first[:4] or (named and named[1].lower() not in (b"utf-8", b"utf8")):
+        yield from chain([first], chunks)
+        return
+    yield from codecs.iterdecode(chain([first], chunks), MARKED_UTF8)
 
 
 @contextmanager
