@@ -8,6 +8,7 @@ from pathlib import Path
 
 from export.errors import BadRequest
 from export.gate import StsPair
+from training.text_files import text_lines
 
 
 def read_sts(path: Path) -> tuple[StsPair, ...]:
@@ -16,11 +17,10 @@ def read_sts(path: Path) -> tuple[StsPair, ...]:
     Raises: BadRequest: the file cannot be read, a line is malformed (names it), or the scores cannot be ranked.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise BadRequest(f"{path} cannot be read as UTF-8 text (--sts)") from exc
-    lines = text.removesuffix("\n").split("\n")  # and at nothing else that a sentence may hold
-    pairs = tuple(_pair(line, where=f"{path}:{number}") for number, line in enumerate(lines, start=1))
+        lines = list(text_lines(path, error=ValueError))
+    except ValueError as exc:
+        raise BadRequest(f"{exc} (--sts)") from exc
+    pairs = tuple(_pair(line, where=f"{path}:{number}") for number, line in lines)
     check_rankable(pairs, where=str(path))
     return pairs
 

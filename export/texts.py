@@ -4,6 +4,7 @@
 from pathlib import Path
 
 from export.errors import BadRequest
+from training.text_files import text_lines
 
 PARITY_TEXTS: dict[str, tuple[str, ...]] = {
     "ar": ("رجل يعزف على الغيتار.", "تفتح المكتبة أبوابها في الساعة التاسعة."),
@@ -27,14 +28,14 @@ PARITY_TEXTS: dict[str, tuple[str, ...]] = {
 
 
 def read_texts(path: Path) -> tuple[str, ...]:
-    """One text a line; empty lines are left out.
+    """One text a line; empty lines are left out. Only a line feed ends one.
 
-    Raises: BadRequest: the file cannot be read, or has no text.
+    Raises: BadRequest: the file cannot be read, a line is not UTF-8 (names it), or there is no text.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise BadRequest(f"{path} cannot be read as UTF-8 text (--calibration)") from exc
+        lines = [line.rstrip("\r") for _, line in text_lines(path, error=ValueError)]
+    except ValueError as exc:
+        raise BadRequest(f"{exc} (--calibration)") from exc
     texts = tuple(line for line in lines if line.strip())
     if not texts:
         raise BadRequest(f"{path} has no text (--calibration)")

@@ -21,10 +21,10 @@ def read_yaml(path: Path) -> Any:
     Raises: ConfigError: the file is missing or not YAML.
     """
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        return yaml.safe_load(path.read_bytes())  # YAML knows its encodings by their marks
     except FileNotFoundError as exc:
         raise ConfigError(f"there is no configuration file {path}") from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+    except yaml.YAMLError as exc:
         raise ConfigError(f"{path} is not YAML: {exc}") from exc
 
 

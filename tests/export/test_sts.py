@@ -1,9 +1,11 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from export.errors import BadRequest
 from export.sts import read_sts
+from export.texts import read_texts
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -34,6 +36,22 @@ def test_scores_that_cannot_be_ranked_are_refused(tmp_path: Path) -> None:
     path.write_text("5.0\ta\tb\n5.0\tc\td\n", encoding="utf-8")
     with pytest.raises(BadRequest, match="2 pairs without two different scores"):
         read_sts(path)
+
+
+@pytest.mark.parametrize("read", [read_sts, read_texts])
+def test_what_is_not_utf8_is_named_by_its_line(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes(b"5.0\ta\tb\n1.0\tT\xfcr\td\n")
+    with pytest.raises(BadRequest, match=r"pairs.tsv line 2 is not valid UTF-8"):
+        read(path)
+    path.write_text("5.0\ta\tb\n", encoding="utf-16")
+    with pytest.raises(BadRequest, match=r"pairs.tsv is UTF-16 by its byte-order mark; save it as UTF-8"):
+        read(path)
+
+
+def test_a_calibration_text_ends_at_a_line_feed_only(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_bytes("one\u2028text\r\n\nanother\x0ctext".encode())
+    assert read_texts(tmp_path / "texts.txt") == ("one\u2028text", "another\x0ctext")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

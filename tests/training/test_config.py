@@ -138,6 +138,16 @@ def test_a_missing_file_and_broken_yaml_are_one_sentence(tmp_path: Path) -> None
         load_config(broken)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_configuration_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(CONFIGS[0].read_text(encoding="utf-8"), encoding=encoding)
+    assert load_config(path) == load_config(CONFIGS[0])
+    path.write_bytes(b"name: T\xfcr\n")
+    with pytest.raises(ConfigError, match=r"run\.yaml is not YAML: unacceptable character #x00fc"):
+        load_config(path)
+
+
 def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
     from dataclasses import asdict
 

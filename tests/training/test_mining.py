@@ -132,7 +132,7 @@ def test_buccs_layout_is_read_by_id_and_mined(tmp_path: Path) -> None:
     [
         ("gold", ["de-1\ten-9"], "line 1 names an id that is not in its text"),
         ("gold", ["de-1"], "line 1 has 1 columns; the layout is left id<TAB>right id"),
-        ("de", ["de-1\ta", "de-1\tb"], "line 2 has an id that an earlier line has"),
+        ("de", ["de-1\ta", "de-1\tb"], "line 2 has the id de-1 of line 1"),
     ],
 )
 def test_a_malformed_mining_task_is_one_sentence(tmp_path: Path, file: str, lines: list[str], complaint: str) -> None:

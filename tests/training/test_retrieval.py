@@ -119,6 +119,7 @@ def test_a_folder_of_neither_layout_holds_no_set(tmp_path: Path) -> None:
             "line 1 has 1 columns; the layout is id<TAB>text or id<TAB>language<TAB>text",
         ),
         (write_bipar, "qrels.tsv", "q1\tp1\thigh", "line 1 has a score that is not a number"),
+        (write_bipar, "qrels.tsv", "q1\tp1\t1\nq2\tp1\nq1\tp1\t0", "line 3 has the query and passage q1, p1 of line 1"),
         (write_bipar, "qrels.tsv", "q9\tp1", "judges 1 queries that .*queries.tsv does not have"),
         (write_bipar, "qrels.tsv", "q1\tp9", "judges no passage of .*passages.tsv"),
         (write_beir, "queries.jsonl", '{"_id": 1}', "line 1 lacks one of them; the layout is a JSON object with"),

@@ -103,7 +103,15 @@ def test_input_without_gold_or_with_fewer_scores_is_refused(tmp_path: Path) -> N
         read()
 
 
-@pytest.mark.parametrize(("content", "complaint"), [(b"", "is empty"), (b"\xff\xfe", "cannot be read to its end")])
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "is empty"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (b"5\tone\ttwo\n4\tT\xfcr\tdoor\n", r"en-de\.tsv line 2 is not valid UTF-8"),
+        ("5\tone\ttwo\n".encode("utf-16"), r"en-de\.tsv is UTF-16 by its byte-order mark; save it as UTF-8"),
+    ],
+)
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
     path = tmp_path / "en-de.tsv"
     path.write_bytes(content)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import os
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from training.errors import EvaluationError
+from training.text_files import text_lines
 
 T = TypeVar("T")
 
@@ -36,14 +35,9 @@ def folders_under(root: Path) -> list[Path]:
 def read_lines(path: Path) -> list[str]:
     """All lines without their ends. Only a line feed ends one: U+2028 and the like are text.
 
-    Raises: EvaluationError: the file is empty, not UTF-8, or a damaged gzip.
+    Raises: EvaluationError: the file is empty or a damaged gzip, or a line is not UTF-8: names it.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as handle:
-            lines = [line.rstrip("\r\n") for line in handle]
-    except (UnicodeDecodeError, zlib.error, EOFError, OSError) as exc:
-        raise EvaluationError(f"{path} cannot be read to its end: {exc}") from exc
+    lines = [line.rstrip("\r") for _, line in text_lines(path, error=EvaluationError)]
     if not lines:
         raise EvaluationError(f"{path} is empty")
     return lines
@@ -86,6 +80,18 @@ def parse_lines(path: Path, parse: Callable[[str], T], layout: str) -> list[T]:
         except ValueError as exc:
             raise EvaluationError(f"{path} line {number} {exc}; the layout is {layout}") from exc
     return values
+
+
+def check_unique(path: Path, ids: Sequence[object], what: str) -> None:
+    """Every line has an id of its own.
+
+    Args:   ids: of each line of the file, None: the line has none.
+    Raises: EvaluationError: names the file, the id and both lines.
+    """
+    lines: dict[object, int] = {}
+    for number, id_ in enumerate(ids, start=1):
+        if id_ is not None and (first := lines.setdefault(id_, number)) != number:
+            raise EvaluationError(f"{path} line {number} has the {what} {id_} of line {first}; each may be there once")
 
 
 def split_columns(line: str, layout: str) -> list[str]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from service.bulk.margin import NEIGHBOURS, Margins, Mined, Neighbours, mine, ratio_margins
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext
-from training.evaluation.lines import LANGUAGE, find_file, read_rows
+from training.evaluation.lines import LANGUAGE, check_unique, find_file, read_rows
 from training.evaluation.vectors import Encode, nearest
 
 GOLD = re.compile(rf"(?P<stem>(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE})\.\w+)\.gold(\.gz)?")
@@ -145,9 +145,6 @@ def evaluate_mining(
 
 def _read_texts(path: Path) -> dict[str, str]:
     """id -> text, in the order of the file."""
-    texts: dict[str, str] = {}
-    for number, (identity, text) in enumerate(read_rows(path, "id<TAB>text"), start=1):
-        if identity in texts:
-            raise EvaluationError(f"{path} line {number} has an id that an earlier line has")
-        texts[identity] = text
-    return texts
+    rows = read_rows(path, "id<TAB>text")
+    check_unique(path, [identity for identity, _ in rows], "id")
+    return {row[0]: row[1] for row in rows}

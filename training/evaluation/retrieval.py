@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from training.errors import EvaluationError
-from training.evaluation.lines import find_file, parse_lines, parse_score, read_json_lines, split_columns
+from training.evaluation.lines import check_unique, find_file, parse_lines, parse_score, read_json_lines, split_columns
 from training.evaluation.ranking import accuracy_at, average_precision_at, ndcg_at, reciprocal_rank_at
 from training.evaluation.vectors import Encode, nearest
 
@@ -115,20 +115,17 @@ def _read_jsonl(path: Path) -> dict[str, str]:
 
 
 def _unique(path: Path, rows: list[tuple[str, str]]) -> dict[str, str]:
-    """id -> text. Every line is a row, so a row's place is its line's."""
-    lines: dict[str, int] = {}
-    for number, (name, _) in enumerate(rows, start=1):
-        if (first := lines.setdefault(name, number)) != number:
-            raise EvaluationError(f"{path} line {number} has the id {name} of line {first}; give each line its own id")
+    check_unique(path, [id_ for id_, _ in rows], "id")
     return dict(rows)
 
 
 def _read_qrels(path: Path) -> Qrels:
+    judgements = parse_lines(path, _judgement, "query<TAB>passage or query<TAB>passage<TAB>grade")
+    judged = [judgement and f"{judgement[0]}, {judgement[1]}" for judgement in judgements]
+    check_unique(path, judged, "query and passage")
     qrels: Qrels = {}
-    for judgement in parse_lines(path, _judgement, "query<TAB>passage or query<TAB>passage<TAB>grade"):
-        if judgement:
-            query, passage, grade = judgement
-            qrels.setdefault(query, {})[passage] = grade
+    for query, passage, grade in filter(None, judgements):
+        qrels.setdefault(query, {})[passage] = grade
     return qrels
 
 
