@@ -82,7 +82,7 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class
     found = max(exc.errors(), key=lambda error: len(error["loc"]))  # the deepest: most telling in a union
     if found["type"] == "json_invalid":
-        return error_response(request.url.path, MalformedBody("the body is not valid JSON"))
+        return error_response(request.url.path, MalformedBody(f"the body is {found['ctx']['error']}"))
     place, message = _place(found["loc"]), str(found["msg"]).removeprefix("Value error, ")
     if place:
         message = f"{place}: {message}"

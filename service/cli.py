@@ -86,10 +86,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _speak_utf8() -> None:
-    """Texts and JSON are UTF-8 whatever the locale, or PYTHONIOENCODING, says: another encoding lacks most letters."""
-    for stream in (sys.stdin, sys.stdout):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8-sig" if stream is sys.stdin else "utf-8", errors="strict")
+    """Texts and JSON are UTF-8 whatever the locale, or PYTHONIOENCODING, says: another encoding lacks most letters.
+
+    What is read and is not UTF-8 becomes lone surrogates, as in arguments: the line can be named.
+    """
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="strict")
 
 
 def _end_on_signals(*, is_server: bool) -> None:

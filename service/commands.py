@@ -5,7 +5,7 @@ import dataclasses
 import gc
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -25,6 +25,7 @@ MALLOC_ARENAS = 2  # each keeps its own peak; see "Memory" in docs/service.md
 # How long a worker that comes back from the model may wait for the event loop to let it have the interpreter. Python's
 # own 5 ms is a pass or two.
 SWITCH_INTERVAL_S = 0.0002
+UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # as bytes that are not UTF-8 are read
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +77,8 @@ def embed(options: argparse.Namespace, settings: Settings) -> None:
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     prompt = encoder.prompts.chosen(options.prompt_name)
-    for number, text in enumerate(_texts_of(options.texts), start=1):
-        _print_json(encoder.encode(prompt + _readable(text, f"text {number}", settings)).vector)
+    for name, text in _texts_of(options.texts):
+        _print_json(encoder.encode(prompt + _readable(text, name, settings)).vector)
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
@@ -112,15 +113,19 @@ def info(_: argparse.Namespace, settings: Settings) -> None:
     _print_json(facts, option=orjson.OPT_INDENT_2)
 
 
-def _texts_of(given: list[str]) -> Iterable[str]:
-    return given or (line.rstrip("\r\n") for line in _standard_input() if line.strip())
+def _texts_of(given: list[str]) -> Iterator[tuple[str, str]]:
+    """Each text with its name for a complaint: those given, else the lines of standard input that have any.
 
-
-def _standard_input() -> Iterator[str]:
-    try:
-        yield from sys.stdin
-    except UnicodeDecodeError as exc:
-        raise InvalidInput("standard input is not valid UTF-8") from exc
+    Raises: InvalidInput: standard input is UTF-16.
+    """
+    if given:
+        yield from ((f"text {number}", text) for number, text in enumerate(given, start=1))
+        return
+    for number, line in enumerate(sys.stdin, start=1):
+        if number == 1 and line.startswith(UTF16_MARKS):
+            raise InvalidInput("standard input is UTF-16 by its byte-order mark; crosslet reads UTF-8")
+        if line.strip():
+            yield f"standard input line {number}", line.rstrip("\r\n")
 
 
 def _readable(text: str, name: str, settings: Settings) -> str:

@@ -19,11 +19,14 @@ class JsonRequest(Request):
 
         Raises: json.JSONDecodeError: it is not JSON.
         """
+        body = await self.body()
         try:
-            return loads(await self.body())
+            return loads(body)
         except orjson.JSONDecodeError as exc:
+            encoding = json.detect_encoding(body)
+            fault = "not valid JSON" if encoding.startswith("utf-8") else f"in {encoding[:6].upper()}; JSON is UTF-8"
             # Without the text: the framework would carry it along in its own error.
-            raise json.JSONDecodeError("invalid JSON", "", 0) from exc
+            raise json.JSONDecodeError(fault, "", 0) from exc
 
 
 class JsonRoute(APIRoute):

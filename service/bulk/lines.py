@@ -3,6 +3,7 @@
 A blank line has no text and is passed over; numbers count it.
 """
 
+import codecs
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +13,35 @@ import orjson
 
 from service.errors import InvalidInput, StartError
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = codecs.BOM_UTF8
 MAX_LINE_BYTES = 16 * 2**20  # of a file that is not what it is taken for, the whole may be one line
 
 
+def check_not_utf16(start: bytes) -> None:
+    """Raises: InvalidInput: a file begins with the byte-order mark of UTF-16, or of UTF-32 in Intel's order."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InvalidInput("is UTF-16 by its byte-order mark; save it as UTF-8")
+
+
+def is_utf8(raw: bytes) -> bool:
+    """Whether bytes are text."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """Each line with its number, from 1; None: it is longer than MAX_LINE_BYTES."""
+    """Each line with its number, from 1; None: it is longer than MAX_LINE_BYTES.
+
+    Raises: InvalidInput: the file is UTF-16.
+    """
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
+        if number == 1:
+            check_not_utf16(line)
         if len(line) <= MAX_LINE_BYTES:
             yield number, line
             continue
@@ -38,7 +59,8 @@ class Lines:
     def __init__(self, path: Path) -> None:
         """Find where the lines are.
 
-        Raises: StartError: the file cannot be read, or is not a plain file.  InvalidInput: a line is too long.
+        Raises: StartError: the file cannot be read, or is not a plain file.  InvalidInput: a line is too long, or the
+            file is UTF-16.
         """
         self.path = path
         self._is_json = path.suffix == ".jsonl"
@@ -49,11 +71,17 @@ class Lines:
         except OSError as exc:
             raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
         self._numbers, self._starts, self._sizes = array("q"), array("q"), array("q")
+        try:
+            self._find_lines()
+        except InvalidInput as exc:
+            self._file.close()
+            raise InvalidInput(f"{path} {exc}") from exc
+
+    def _find_lines(self) -> None:
         start = 0
         for number, line in numbered_lines(self._file):
             if line is None:
-                self._file.close()
-                raise InvalidInput(f"{path} line {number} has more than {MAX_LINE_BYTES} bytes")
+                raise InvalidInput(f"line {number} has more than {MAX_LINE_BYTES} bytes")
             if line.removeprefix(BYTE_ORDER_MARK if number == 1 else b"").strip():
                 self._numbers.append(number)
                 self._starts.append(start)
@@ -89,7 +117,8 @@ class Lines:
             line = line.removeprefix(BYTE_ORDER_MARK)
         where = f"{self.path} line {number}"
         try:
-            text = orjson.loads(line)["text"] if self._is_json else line.decode()
+            decoded = line.decode()
+            text = orjson.loads(decoded)["text"] if self._is_json else decoded
         except UnicodeDecodeError as exc:
             raise InvalidInput(f"{where} is not valid UTF-8") from exc
         except (orjson.JSONDecodeError, KeyError, TypeError) as exc:

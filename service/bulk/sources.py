@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from service.bulk.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, numbered_lines
+from service.bulk.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, check_not_utf16, is_utf8, numbered_lines
 from service.bulk.records import Record
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
@@ -90,7 +90,7 @@ def _jsonl(file: BinaryIO) -> Iterator[Record]:
         try:
             fields = loads(text)
         except orjson.JSONDecodeError:
-            yield Record(line, read, {}, "is not valid JSON")
+            yield Record(line, read, {}, "is not valid JSON" if is_utf8(text) else "is not valid UTF-8")
             continue
         if isinstance(fields, dict):
             yield Record(line, read, fields)
@@ -105,6 +105,7 @@ def _csv(file: BinaryIO) -> Iterator[Record]:
     text = io.TextIOWrapper(io.BufferedReader(counted), "utf-8-sig", errors="surrogateescape", newline="")
     reader = csv.reader(text, strict=True)  # else an open quote takes in all that follows, without a word
     header = next(_rows(reader), [])
+    check_not_utf16("".join(header[:1]).encode(errors="surrogateescape"))
     if isinstance(header, str):
         raise InvalidInput(f"line 1 {header}")
     _check_columns(header)

@@ -156,12 +156,19 @@ def test_invalid_embed_requests_are_422_and_name_the_field(client: TestClient, b
         b'{"inputs": "\\ud800"}',
         b'{"inputs": "\xff"}',
         b'{"inputs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        '{"inputs": "a"}'.encode("utf-16"),
     ],
 )
 def test_a_body_that_is_not_json_is_a_client_error(client: TestClient, content: bytes) -> None:
     response = client.post("/embed", content=content, headers={"content-type": "application/json"})
     assert_refused(response, 400 if content else 422, "Validation")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-16"])
+def test_a_body_in_another_encoding_than_utf8_is_told_so(client: TestClient, encoding: str, content_type: str) -> None:
+    content = '{"inputs": "a"}'.encode(encoding)
+    response = client.post("/embed", content=content, headers={"content-type": content_type})
+    assert_refused(response, 400, "Validation", f"the body is in {encoding[:6].upper()}; JSON is UTF-8")
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

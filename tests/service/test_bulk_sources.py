@@ -69,11 +69,19 @@ def test_every_line_that_is_no_document_has_its_number_and_a_reason(tmp_path: Pa
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"id": "1", "text": "a"}\n\n{nope\n[1]\n{"id": "2", "text": "\xff"}\n{"id": "3", "text": "b"}')
     faults = {record.line: record.fault for record in records_of(file)}
-    assert faults == {1: None, 3: "is not valid JSON", 4: "is not a JSON object", 5: "is not valid JSON", 6: None}
+    assert faults == {1: None, 3: "is not valid JSON", 4: "is not a JSON object", 5: "is not valid UTF-8", 6: None}
     file = tmp_path / "a.csv"
     file.write_bytes(b"id,text\n1,a\n2\n3,\xff\n4,d\n")
     faults = {record.line: record.fault for record in records_of(file)}
     assert faults == {2: None, 3: "has 1 columns; the header has 2", 4: "is not valid UTF-8", 5: None}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize(("name", "content"), [("a.csv", "id,text\n1,a\n"), ("a.jsonl", '{"id": "1", "text": "a"}\n')])
+def test_a_file_in_utf16_is_one_sentence(tmp_path: Path, name: str, content: str, encoding: str) -> None:
+    (tmp_path / name).write_bytes((content if encoding == "utf-16" else f"\ufeff{content}").encode(encoding))
+    with pytest.raises(InvalidInput, match=r"^is UTF-16 by its byte-order mark; save it as UTF-8$"):
+        records_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("limit", [100, 16 * 2**20])

@@ -54,7 +54,23 @@ def test_bytes_that_are_no_utf_8_are_one_sentence(
     assert capsys.readouterr().err == "crosslet: text 1 is not valid UTF-8\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"))
     assert cli.main(["embed"]) == 2
-    assert capsys.readouterr().err == "crosslet: standard input is not valid UTF-8\n"
+    assert capsys.readouterr().err == "crosslet: standard input line 1 is not valid UTF-8\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"\xef\xbb\xbf\nhallo\n\n\xff\n", "standard input line 4 is not valid UTF-8"),
+        ("hallo\n".encode("utf-16"), "standard input is UTF-16 by its byte-order mark; crosslet reads UTF-8"),
+        (b"hallo\n" + b"a" * 200_000, "standard input line 2 has 200000 characters; the limit is 100000"),
+    ],
+)
+def test_a_line_of_standard_input_that_is_no_text_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: bytes, complaint: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+    assert cli.main(["embed"]) == 2
+    assert capsys.readouterr().err.startswith(f"crosslet: {complaint}")
 
 
 @pytest.mark.parametrize(
