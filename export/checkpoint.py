@@ -79,7 +79,6 @@ def read_checkpoint(
     model.max_seq_length = record.max_length
     _leave_out_positions(model, record.max_length)
     tokenizer = _plain_tokenizer(folder, model)
-    _check_vocabulary(folder, model, tokenizer)
     check_configuration(folder, model, tokenizer, record.max_length)
     return Checkpoint(model, tokenizer, record)
 
@@ -153,18 +152,6 @@ def _first_position(config: Any) -> int:
 ROBERTA_FAMILY = ("roberta", "xlm-roberta", "camembert", "mpnet")  # their positions start after the padding id
 CUT_FAMILIES = ("bert", "distilbert", *ROBERTA_FAMILY)  # whose positions are known; others keep their whole table
 TRACED_TOKENS = 16  # of the text that optimum traces a graph with
-
-
-def _check_vocabulary(folder: Path, model: SentenceTransformer, tokenizer: tokenizers.Tokenizer) -> None:
-    """Every token has an embedding; one beyond the table would fail when a text has it."""
-    words = _body(model).get_input_embeddings()
-    rows = int(getattr(words, "table", words).num_embeddings)  # of a bottleneck, or whole
-    token, index = max(tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
-    if index >= rows:
-        raise BadCheckpoint(
-            f"{folder}: token {token!r} has id {index}, but there are {rows} word embeddings; call "
-            "resize_token_embeddings and train the new ones, or leave the token out"
-        )
 
 
 def _plain_tokenizer(folder: Path, model: SentenceTransformer) -> tokenizers.Tokenizer:

@@ -34,6 +34,7 @@ from service.artifact import (
     load_parity,
     verify_files,
 )
+from training.loading import load_body
 
 SPECIAL_TOKENS = {  # as BERT and as SentencePiece's users write them
     "pad_token": ("[PAD]", "<pad>"),
@@ -86,7 +87,7 @@ def restore(artifact: Path, out: Path) -> None:
         stage = Path(scratch) / "new"
         body.save_pretrained(stage)
         tokenizer.save_pretrained(stage)
-        modules: list[nn.Module] = [Transformer(str(stage), max_seq_length=manifest.max_length)]
+        modules: list[nn.Module] = [load_body(stage, Transformer, max_length=manifest.max_length)]
         modules.append(Pooling(body.config.hidden_size, pooling_mode="mean"))
         modules += [Normalize()] if head is None else [head, Normalize()]
         restored = SentenceTransformer(

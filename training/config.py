@@ -73,6 +73,7 @@ class RunConfig:
     corpus: CorpusConfig
     teacher: str = "sentence-transformers/all-MiniLM-L6-v2"
     base: str | None = None  # the encoder that the assistant starts from: folder or hub name; null: the teacher's
+    trust_remote_code: bool = False  # run the code that the folder of teacher or base brings
     stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
     assistant: StageConfig = field(default_factory=StageConfig)
     bottleneck: StageConfig = field(default_factory=StageConfig)

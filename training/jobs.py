@@ -35,7 +35,6 @@ from training.stages.start import assistant_from_base, check_left_out, check_shr
 from training.stages.student import student_objective
 from training.stages.words import check_word_teacher, token_limit
 from training.summary import write_summary
-from training.teacher import load_teacher
 from training.tokenizer import balanced_sentences, train_tokenizer, wrap_tokenizer
 from training.tokens import build_token_store
 from training.word_links import build_word_links
@@ -78,7 +77,7 @@ def tokenize(run: Run, folder: Path) -> None:
 
 def link_words(run: Run, folder: Path) -> None:
     """Which tokens of a pair's two sides stand for each other."""
-    teacher = load_teacher(run.config.teacher, device=torch.device("cpu"))
+    teacher = run.load_teacher(torch.device("cpu"))
     check_word_teacher(teacher)
     other, english = (Tokenizer.from_str(one.backend_tokenizer.to_str()) for one in (run.tokenizer, teacher.tokenizer))
     for tokenizer, max_length in ((other, run.config.student.max_length), (english, token_limit(teacher))):
@@ -89,7 +88,7 @@ def link_words(run: Run, folder: Path) -> None:
 
 def start(run: Run, folder: Path) -> None:
     """The assistant before training: the base's body and head; for a new vocabulary, word embeddings by regression."""
-    base, teacher = run.load_base(), load_teacher(run.config.teacher, device=torch.device("cpu"))
+    base, teacher = run.load_base(), run.load_teacher(torch.device("cpu"))
     check_shrinkable(base[0].auto_model.config, run.config)
     check_left_out(base, teacher, run.config.stages)
     table_VH = base[0].auto_model.get_input_embeddings().weight.detach()

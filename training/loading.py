@@ -1,97 +1,120 @@
-"""Loads sentence-transformers folders whole, and runs no code of theirs. Knows modules and weights, not their use.
+"""Loads sentence-transformers models whole, and runs no code of theirs. Knows modules and weights, not their use.
 
-transformers fills what a checkpoint lacks with random numbers, and sentence-transformers imports what `modules.json`
-names from the folder itself. Both are refused here.
+transformers fills what a checkpoint lacks with random numbers, and says so only in its log. That is refused here.
 """
 
 from __future__ import annotations
 
-import json
-from copy import deepcopy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
+from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel
-from transformers.utils import cached_file
+from sentence_transformers.base.modules.transformer import set_temporary_class_attrs
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
 
 from training.errors import LoadError
+from training.foreign_code import check_code
 
-MODULES_FILE = "modules.json"
-KNOWN_MODULES = "sentence_transformers."  # the package whose classes may be modules
-OWN_MODULE = "training.sentence.CrossletTransformer"  # looked for in the folder first: no Python file may be there
-# Heads that are not used, and buffers that older versions wrote.
-OPTIONAL = ("pooler.",)
-BUFFERS = ("position_ids", "token_type_ids")
+# A folder's own files may ask otherwise: what is given here goes first.
+STRICT = {
+    "output_loading_info": True,
+    "weights_only": True,  # pickled weights run no code
+    "ignore_mismatched_sizes": True,  # transformers would raise, and name the tensor without its layer
+}
+POOLER = "pooler."
+BUFFERS = ("position_ids", "token_type_ids")  # that older versions wrote
+
+Body = TypeVar("Body", bound=Transformer)
 
 
-def load_sentence_transformer(path: str, *, trust_remote_code: bool = False, **options: Any) -> SentenceTransformer:
+class Loaded(NamedTuple):
+    """A module with a transformer, and what transformers reports of its tensors."""
+
+    module: Transformer
+    found: dict[str, Any]
+
+
+def load_sentence_transformer(name: str, *, trust_remote_code: bool = False, **options: Any) -> SentenceTransformer:
     """A model from a folder or the hub, every weight of its body from there.
 
-    Args: trust_remote_code: run the Python files beside the weights; their classes are then not checked.
-          options: of `SentenceTransformer`.
-    Raises: LoadError: a module is of an unknown class, a tensor of the body is missing, unexpected or of another
-                shape, or the model cannot be loaded at all.
+    Args: trust_remote_code: run the code that the folder asks for.  options: of `SentenceTransformer`.
+    Raises: LoadError: a class is unknown, a tensor of the body is missing, unexpected or of another shape, a token has
+                no embedding, or the model cannot be loaded at all.
     """
     try:
         if not trust_remote_code:
-            _check_modules(path)
-        model = SentenceTransformer(path, trust_remote_code=trust_remote_code, **options)
-        if not trust_remote_code:
-            _check_weights(model, path)
+            name, revision = checked_source(name)
+            options["revision"] = revision
+        with _reports() as reports:
+            model = SentenceTransformer(name, trust_remote_code=trust_remote_code, **options)
+        for loaded in reports:
+            _check_weights(loaded)
+            _check_vocabulary(loaded.module)
     except LoadError:
         raise
     except Exception as exc:  # transformers, safetensors and json raise errors without a common base
-        raise LoadError(_mismatch(path) if "size mismatch" in str(exc) else _reason(exc)) from exc
+        raise LoadError(_reason(exc)) from exc
     return model
 
 
-def _check_modules(path: str) -> None:
-    for module in _modules(path):
-        _check_class(module.get("type"), path)
-    if Path(path).is_dir():  # modules that hold others name these in files of their own
-        for file in Path(path).rglob("*config.json"):
-            config = json.loads(file.read_text(encoding="utf-8-sig"))
-            types = config.get("types") if isinstance(config, dict) else None
-            for name in types.values() if isinstance(types, dict) else ():
-                _check_class(name, path)
+def load_body(folder: Path, kind: type[Body], *, max_length: int) -> Body:
+    """The first module of a folder of ours that has no `modules.json` yet.
+
+    Raises: LoadError: its weights are not those of its configuration.
+    """
+    with _reports() as reports:
+        body: Body = kind(str(folder), max_seq_length=max_length)
+    for loaded in reports:
+        _check_weights(loaded)
+    return body
 
 
-def _check_class(name: object, path: str) -> None:
-    is_own = name == OWN_MODULE and not any(Path(path).rglob("*.py"))
-    if not (is_own or (isinstance(name, str) and name.startswith(KNOWN_MODULES))):
-        raise LoadError(
-            f"its module {name} is no class of sentence-transformers; code of a model folder runs only with "
-            "--trust-remote-code"
-        )
+def checked_source(name: str) -> tuple[str, str | None]:
+    """What to load, once the classes that it names are known: a folder, or of the hub the very commit looked at.
+
+    Returns: the folder or the hub's name, and the commit.
+    Raises: LoadError: a class is unknown.  OSError, ValueError: the hub does not give it.
+    """
+    if Path(name).is_dir():
+        check_code(Path(name))
+        return name, None
+    if "/" not in name and name.lower() not in ORIGINAL_TRANSFORMER_MODELS:
+        name = f"{SentenceTransformer.default_huggingface_organization}/{name}"
+    folder = Path(snapshot_download(name, allow_patterns="*.json"))
+    check_code(folder)
+    return name, folder.name
 
 
-def _modules(path: str) -> list[dict[str, Any]]:
-    file = cached_file(
-        path,
-        MODULES_FILE,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-        _raise_exceptions_for_gated_repo=False,
-    )
-    modules = json.loads(Path(file).read_text(encoding="utf-8-sig")) if file else []
-    if not (isinstance(modules, list) and all(isinstance(module, dict) for module in modules)):
-        raise LoadError(f"its {MODULES_FILE} is no list of modules")
-    return modules
+@contextmanager
+def _reports() -> Iterator[list[Loaded]]:
+    """What is loaded meanwhile: sentence-transformers throws the reports away, wherever it loads a transformer."""
+    reports: list[Loaded] = []
+    load = Transformer._load_model
+
+    def load_and_report(module: Transformer, *args: Any, **options: Any) -> Any:
+        body, found = load(module, *args, **options | STRICT)
+        reports.append(Loaded(module, found))
+        return body
+
+    with set_temporary_class_attrs(Transformer, _load_model=load_and_report):
+        yield reports
 
 
-def _check_weights(model: SentenceTransformer, path: str) -> None:
-    """Read the body's weights again, with the report that sentence-transformers throws away."""
-    body = getattr(model[0], "auto_model", None)
-    if body is None:
-        return
-    _, found = type(body).from_pretrained(
-        path, config=deepcopy(body.config), subfolder=_subfolder(path), output_loading_info=True
-    )
-    parts = tuple(f"{name}." for name, _ in body.named_children() if name != "pooler")
+def _check_weights(loaded: Loaded) -> None:
+    body, found = loaded.module.auto_model, loaded.found
+    optional = () if _reads_pooler(loaded.module) else (POOLER,)
+    parts = tuple(f"{name}." for name, _ in body.named_children() if f"{name}." not in optional)
     prefix = f"{body.base_model_prefix}."
-    missing = [name for name in sorted(found["missing_keys"]) if not name.startswith(OPTIONAL)]
-    unexpected = [
+    mismatched = sorted(found["mismatched_keys"])
+    if mismatched:
+        shape = tuple(body.state_dict()[mismatched[0]].shape)
+        raise LoadError(f"its tensor {mismatched[0]} is not of the shape {shape} that its configuration says")
+    missing = [name for name in sorted(found["missing_keys"]) if not name.startswith(optional)]
+    unexpected = [  # of the body: heads of another task lie beside it
         name
         for name in sorted(found["unexpected_keys"])
         if name.removeprefix(prefix).startswith(parts) and not name.endswith(BUFFERS)
@@ -101,18 +124,22 @@ def _check_weights(model: SentenceTransformer, path: str) -> None:
             raise LoadError(f"its checkpoint {what} {len(names)} tensors of the body, the first {names[0]}")
 
 
-def _subfolder(path: str) -> str:
-    """Where the body is: the first module's."""
-    return next((str(module.get("path", "")) for module in _modules(path)), "")
+def _reads_pooler(module: Transformer) -> bool:
+    return any(mode.get("method_output_name") == "pooler_output" for mode in module.modality_config.values())
 
 
-def _mismatch(path: str) -> str:
-    """The first tensor that has another shape than the configuration says; torch names it without its layer."""
-    _, found = AutoModel.from_pretrained(
-        path, subfolder=_subfolder(path), output_loading_info=True, ignore_mismatched_sizes=True
-    )
-    names = sorted(map(str, found["mismatched_keys"])) or ["beside the body"]
-    return f"its tensor {names[0]} has another shape than its configuration says"
+def _check_vocabulary(module: Transformer) -> None:
+    """Every token has an embedding; one beyond the table would fail when a text has it."""
+    words = module.auto_model.get_input_embeddings()
+    rows = getattr(getattr(words, "table", words), "num_embeddings", None)  # of a bottleneck, or whole
+    if rows is None or module.tokenizer is None:
+        return
+    token, index = max(module.tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if index >= rows:
+        raise LoadError(
+            f"its token {token!r} has id {index}, but there are {rows} word embeddings; call "
+            "resize_token_embeddings and train the new ones, or leave the token out"
+        )
 
 
 def _reason(exc: Exception) -> str:

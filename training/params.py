@@ -11,6 +11,7 @@ from transformers import AutoConfig, PretrainedConfig
 
 from training.config import RunConfig, load_config
 from training.errors import ConfigError, TrainingError
+from training.loading import checked_source
 from training.model import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts, shape_of
 from training.stages.start import check_shrinkable
 from training.teacher import packaged_folder
@@ -28,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         config = load_config(options.config)
-        print(table(sizes(config, base_shape(options.base or config.base or config.teacher))))
+        name = options.base or config.base or config.teacher
+        shape = base_shape(name, trust_remote_code=config.trust_remote_code)
+        print(table(sizes(config, shape)))
     except (TrainingError, OSError) as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2
@@ -38,13 +41,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def base_shape(name: str) -> PretrainedConfig:
+def base_shape(name: str, *, trust_remote_code: bool = False) -> PretrainedConfig:
     """The configuration of an encoder in a folder, an installed package or on the hub; no weights are read.
 
-    Raises: ConfigError: none of the three has it.
+    Raises: ConfigError: none of the three has it.  LoadError: it is of a class that only its own code knows.
     """
+    path, revision = str(packaged_folder(name) or name), None
     try:
-        return AutoConfig.from_pretrained(str(packaged_folder(name) or name))
+        if not trust_remote_code:
+            path, revision = checked_source(path)
+        return AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as exc:
         raise ConfigError(f"base {name!r} is neither a folder nor a model that the hub gave: {exc}") from exc
 

@@ -89,7 +89,7 @@ class Run:
         Raises: ConfigError: it has no transformer, or no tokenizer of which new ones can be made.
         """
         name = self.config.base or self.config.teacher
-        base = load_teacher(name, device=torch.device("cpu"))
+        base = self._load(name, torch.device("cpu"))
         if not hasattr(base[0], "auto_model"):
             raise ConfigError(f"base {name} has no transformer to start from; name another one")
         if not base.tokenizer.is_fast:
@@ -97,6 +97,13 @@ class Run:
         if base.tokenizer.pad_token_id is None:
             raise ConfigError(f"base {name} has a tokenizer without a padding token")
         return base
+
+    def load_teacher(self, device: torch.device) -> SentenceTransformer:
+        """The frozen teacher."""
+        return self._load(self.config.teacher, device)
+
+    def _load(self, name: str, device: torch.device) -> SentenceTransformer:
+        return load_teacher(name, device=device, trust_remote_code=self.config.trust_remote_code)
 
     def load(self, step: str) -> SentenceEncoder:
         """The encoder that a step left, dropout off: runs are short, and noise only slows them."""
@@ -148,7 +155,7 @@ class Run:
         def texts() -> Iterator[str]:
             return (self.corpus.texts[int(index)] for index in english)
 
-        teacher = load_teacher(self.config.teacher, device=self.device)
+        teacher = self.load_teacher(self.device)
         dim = int(teacher.get_embedding_dimension() or 0)
         on_main_process(lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english)))
         store = EmbeddingStore(folder, dim=dim)
@@ -160,7 +167,7 @@ class Run:
         """What the word loss needs, where a stage has it."""
         if config.word_weight is None:
             return None
-        teacher = load_teacher(self.config.teacher, device=self.device)
+        teacher = self.load_teacher(self.device)
         links = WordLinks.load(self.out / "links")
         return WordTeacher(teacher, self.corpus, links, config.max_length, config.word_weight)
 

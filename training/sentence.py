@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
-from training.loading import load_sentence_transformer
+from training.loading import load_body, load_sentence_transformer
 from training.model import CrossletEncoder, mean_pool
 
 
@@ -62,7 +62,7 @@ def save_sentence_encoder(
     """Write a folder that `SentenceTransformer(folder)` loads where crosslet's training extra is installed."""
     model.encoder.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    transformer = CrossletTransformer(str(folder), max_seq_length=max_length)
+    transformer = load_body(folder, CrossletTransformer, max_length=max_length)
     hidden_size = int(model.encoder.config.hidden_size)
     modules: list[nn.Module] = [transformer, Pooling(hidden_size, pooling_mode="mean")]
     if model.head is not None:
