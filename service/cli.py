@@ -55,6 +55,7 @@ GROUPS = {"index": "load, export and check the local documents"}  # of subcomman
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; gives the exit status: 0, or 2 after one sentence on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     _speak_utf8()
     _end_on_signals(is_server=arguments[:1] == ["serve"])
     plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_GROUP)}
@@ -67,9 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _refused("stopped")
         return run(arguments[1:])
     there = [name for name, plugin in plugins.items() if find_spec(plugin.module.partition(".")[0])]
-    options = _parser(there).parse_args(arguments)
     try:
-        SUBCOMMANDS[options.command].run(options, _settings(options.model))
+        _run(_parsed(_parser(there), arguments))
         sys.stdout.flush()
     except CrossletError as exc:
         return _refused(str(exc))
@@ -78,11 +78,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has left, as `head` does
         give_up_standard_output()
     except OSError as exc:
-        if exc.errno != errno.ENOSPC:
+        if exc.errno not in {errno.ENOSPC, errno.EBADF}:
             return _refused(f"{exc.filename} cannot be used ({exc.strerror})" if exc.filename else str(exc))
         give_up_standard_output()
         return _refused(f"standard output cannot be written to its end ({exc.strerror})")
     return 0
+
+
+def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """The options; a help that was asked for is written to its end here, as an answer is."""
+    try:
+        return parser.parse_args(arguments)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+
+
+def _run(options: argparse.Namespace) -> None:
+    SUBCOMMANDS[options.command].run(options, _settings(options.model))
+
+
+def _open_closed_streams() -> None:
+    """Where a standard stream is closed (`>&-`): nothing comes in, an error goes nowhere, an output is refused.
+
+    Else the next file or socket would get its number, and what a library says on standard error.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):  # 1: read-only, so that writing fails
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def _speak_utf8() -> None:

@@ -112,6 +112,44 @@ def test_output_is_utf_8_in_any_locale(tiny_model: Path, tmp_path: Path) -> None
     assert np.array_equal(np.asarray(json.loads(read.stdout), np.float32), encoder.encode(text).vector)
 
 
+@pytest.mark.parametrize("arguments", [["info"], ["embed", "hallo"], ["--help"]])
+def test_a_closed_output_is_one_sentence(arguments: list[str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == "crosslet: standard output cannot be written to its end (Bad file descriptor)\n"
+
+
+def test_a_closed_input_is_empty_and_a_closed_error_is_nowhere() -> None:
+    closed_input = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *COMMAND, "embed"], capture_output=True, check=True
+    )
+    assert (closed_input.stdout, closed_input.stderr) == (b"", b"")
+    closed_error = ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "embed", ""]
+    assert subprocess.run(closed_error, capture_output=True, check=False).returncode == 2
+
+
+def test_no_file_of_a_command_gets_the_number_of_a_closed_stream(tmp_path: Path) -> None:
+    """What a native library says on standard error would be written into it."""
+    script = """
+import os
+from service import cli
+from service.subcommands import Subcommand
+def report(*_):
+    with open("report", "w") as file:
+        file.write(f"{file.fileno()} {[os.readlink(f'/proc/self/fd/{number}') for number in (0, 1, 2)]}")
+cli.SUBCOMMANDS["info"] = Subcommand(report, "says which number its file has")
+cli.main(["info"])
+"""
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", script]
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(root)}, check=True)
+    number, _, streams = (tmp_path / "report").read_text().partition(" ")
+    assert int(number) > 2
+    assert streams == str(["/dev/null"] * 3)
+
+
 def test_search_reads_the_local_store_even_while_a_service_has_it(
     capsys: pytest.CaptureFixture[str], tiny_model: Path
 ) -> None:
