@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,10 +16,12 @@ from types import FrameType
 from pydantic import ValidationError
 
 from service import commands
+from service.address_space import WORKING_BYTES, check_start
 from service.bulk.output import give_up_standard_output
 from service.errors import CrossletError, StartError
 from service.index_commands import INDEX_SUBCOMMANDS
 from service.settings import Settings
+from service.start_trial import Use, try_start
 from service.subcommands import Subcommand, json_object, positive, prompt_argument
 from service.text_commands import TEXT_SUBCOMMANDS
 from service.version import VERSION
@@ -42,9 +45,9 @@ def _query(parser: argparse.ArgumentParser) -> None:
 
 
 SUBCOMMANDS = {
-    "serve": Subcommand(commands.serve, "answer over HTTP"),
-    "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts),
-    "search": Subcommand(commands.search, "search the documents, without a server", _query),
+    "serve": Subcommand(commands.serve, "answer over HTTP", use=Use.SERVE),
+    "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts, Use.EMBED),
+    "search": Subcommand(commands.search, "search the documents, without a server", _query, Use.DOCUMENTS),
     "info": Subcommand(commands.info, "print what the model is"),
     **INDEX_SUBCOMMANDS,
     **TEXT_SUBCOMMANDS,
@@ -75,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refused(str(exc))
     except KeyboardInterrupt:
         return _refused("stopped")
+    except MemoryError:
+        return _refused("there is not enough memory for this command; see `ulimit -v`")
     except BrokenPipeError:  # the reader has left, as `head` does
         give_up_standard_output()
     except OSError as exc:
@@ -95,7 +100,12 @@ def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.N
 
 
 def _run(options: argparse.Namespace) -> None:
-    SUBCOMMANDS[options.command].run(options, _settings(options.model))
+    subcommand = SUBCOMMANDS[options.command]
+    settings = _settings(options.model)
+    if subcommand.use is not None:
+        load = partial(try_start, settings, subcommand.use)
+        check_start(load, room_bytes=settings.working_bytes if subcommand.use is Use.SERVE else WORKING_BYTES)
+    subcommand.run(options, settings)
 
 
 def _open_closed_streams() -> None:

@@ -14,6 +14,7 @@ import orjson
 from service.errors import InvalidInput, StartError, StoreError
 from service.index.milvus_address import EMBEDDED
 from service.settings import Settings
+from service.start_trial import Use
 from service.subcommands import Subcommand, out_argument
 
 if TYPE_CHECKING:
@@ -202,12 +203,14 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 INDEX_SUBCOMMANDS = {
-    "index build": Subcommand(build, "load documents from a file, those that changed", _build_arguments),
-    "index re-embed": Subcommand(re_embed, "make the documents over for another model (--model)", _engine_argument),
+    "index build": Subcommand(build, "load documents from a file, those that changed", _build_arguments, Use.DOCUMENTS),
+    "index re-embed": Subcommand(
+        re_embed, "make the documents over for another model (--model)", _engine_argument, Use.DOCUMENTS
+    ),
     "index export": Subcommand(export, "write every document as a line of JSON", _export_arguments),
     "index stats": Subcommand(stats, "print what the document store holds"),
     "index verify": Subcommand(verify, "check the document store"),
-    "index repair": Subcommand(repair, "make damaged vectors anew", _engine_argument),
+    "index repair": Subcommand(repair, "make damaged vectors anew", _engine_argument, Use.DOCUMENTS),
     "index compact": Subcommand(compact, "give back the room of deleted documents"),
 }
 

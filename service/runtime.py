@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from service.address_space import check_documents
 from service.artifact import Manifest
 from service.cache import VectorCache
 from service.cpus import usable_cpus
@@ -189,7 +190,12 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     pass_bytes = _pass_bytes(encoder) if settings.memory_budget else 0  # it takes a tenth of a second
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     memory = MemoryBudget(settings.memory_budget, dim=manifest.dim, release=partial(_release, cache, encoder))
-    collection = load_collection(settings, manifest, check_memory=memory.check_documents)
+
+    def check_memory(growth_bytes: int) -> None:
+        memory.check_documents(growth_bytes)
+        check_documents(growth_bytes, room_bytes=settings.working_bytes)
+
+    collection = load_collection(settings, manifest, check_memory=check_memory)
     logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
     pool = EncoderPool(
         encoder.encode,

@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from service.address_space import WORKING_BYTES
 from service.errors import StartError
 from service.index.milvus_address import EMBEDDED
 
@@ -171,6 +172,11 @@ class Settings(BaseSettings):
                 f"CROSSLET_METRICS_PORT is {self.port}, the port of all else (CROSSLET_PORT); choose another, or 0"
             )
         return self
+
+    @property
+    def working_bytes(self) -> int:
+        """What requests may take together: their bodies, answers, the cache, and what no setting bounds."""
+        return WORKING_BYTES + self.max_inflight_bytes + self.max_unread_bytes + self.cache_bytes
 
     @property
     def documents_path(self) -> Path:

@@ -10,6 +10,7 @@ import orjson
 
 from service.json_parsing import loads
 from service.settings import Settings
+from service.start_trial import Use
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Subcommand:
     run: Callable[[argparse.Namespace, Settings], None]
     help: str
     arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    use: Use | None = None  # of the model; None: it is not loaded
 
 
 def positive(text: str) -> int:

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from service.settings import Settings
+from service.start_trial import Use
 from service.subcommands import Subcommand, finite, out_argument, positive, prompt_argument
 
 NEIGHBOURS = 4  # k of the paper, and of LASER's scripts
@@ -75,6 +76,8 @@ def _dedup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 TEXT_SUBCOMMANDS = {
-    "mine": Subcommand(mine, "find the translations between two texts, a sentence a line", _mine_arguments),
-    "dedup": Subcommand(dedup, "find lines that say the same, in whatever language", _dedup_arguments),
+    "mine": Subcommand(
+        mine, "find the translations between two texts, a sentence a line", _mine_arguments, Use.DOCUMENTS
+    ),
+    "dedup": Subcommand(dedup, "find lines that say the same, in whatever language", _dedup_arguments, Use.DOCUMENTS),
 }
