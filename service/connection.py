@@ -7,13 +7,13 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.descriptors import ConnectionLimit
+from service.descriptors import AWAITED, ConnectionLimit
 
 MAX_HEAD_BYTES = 64 * 1024  # a URL and headers; what the system gives at once, 256 KiB at most, is read all the same
 MAX_WAITING_REQUESTS = 256  # sent on one connection before the answers to those before them
 HEAD_TIMEOUT_S = 30.0  # until the first request, or the end of a head that has begun
 REST_TIMEOUT_S = 30.0  # until the end of a body whose request is answered already: it is refused, and thrown away
-REFUSED_TIMEOUT_S = 1.0  # for the request of a connection too many: an answer before it may be lost on its way
+REFUSED_TIMEOUT_S = 1.0  # for the request of a connection too many
 READ_TIMEOUT_S = 60.0  # for a client to read of its answers, as the system tells: a megabyte or so at a time
 REFUSAL = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\n%bcontent-length: %d\r\n\r\n%b"
 
@@ -46,7 +46,7 @@ class Connection(HttpToolsProtocol):
         excess = len(self.connections) - self._limit.most if self._limit is not None else 0
         if excess <= 0:
             self._wait(HEAD_TIMEOUT_S)
-        elif self._limit is not None and excess <= 2 * self._limit.backlog:  # more are answered at once
+        elif excess <= AWAITED:  # more are answered at once
             self._is_too_many = True
             self._patience = self.loop.call_later(REFUSED_TIMEOUT_S, self._refuse_too_many)
         else:

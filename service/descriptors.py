@@ -11,9 +11,9 @@ from pathlib import Path
 
 from service.errors import StartError
 
-RESERVE = 32  # descriptors that the store, its snapshots, the log and refused connections may want
+RESERVE = 32  # descriptors that the store, its snapshots and the log may want
 MOST = 2**20  # descriptors to ask for where there is no hard limit: what Linux grants by default
-BACKLOG = 2048  # connections that the system holds until they are taken
+AWAITED = 16  # refused connections whose requests are awaited: an answer before the request may be lost on its way
 LOG_INTERVAL_S = 60.0
 
 logger = logging.getLogger(__name__)
@@ -34,10 +34,9 @@ def raise_limit() -> None:
 class ConnectionLimit:
     """A ceiling on open connections, and the count of those refused at it."""
 
-    def __init__(self, *, most: int, backlog: int, count: Callable[[], None]) -> None:
-        """most: connections open at once.  backlog: of the listening socket.  count: called for each refused one."""
+    def __init__(self, *, most: int, count: Callable[[], None]) -> None:
+        """most: connections open at once.  count: called for each refused one."""
         self.most = most
-        self.backlog = backlog
         self._count = count
         self._logged_at_s = float("-inf")
         self._unlogged = 0
@@ -57,16 +56,15 @@ class ConnectionLimit:
 def connection_limit(count: Callable[[], None]) -> ConnectionLimit:
     """What the descriptors allow that are free now, when all that a start opens is open.
 
-    Connections are taken in turns of up to a backlog. Beside the most there is room for two turns whose requests are
-    awaited, to be refused, and for one more.
+    uvloop takes one connection a turn of its loop, so each is counted before the next.
     Raises: StartError: there are too few for one connection.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         limit = MOST
     files = len(list(Path("/proc/self/fd").iterdir()))
-    free = limit - files - RESERVE
-    if free < 4:
-        raise StartError(f"the process may open {limit} files; the service needs {files + RESERVE + 4} (ulimit -n)")
-    backlog = min(BACKLOG, max(1, free // 12))
-    return ConnectionLimit(most=free - 3 * backlog, backlog=backlog, count=count)
+    most = limit - files - RESERVE - AWAITED
+    if most < 1:
+        wanted = files + RESERVE + AWAITED + 1
+        raise StartError(f"the process may open {limit} files; the service needs {wanted} (ulimit -n)")
+    return ConnectionLimit(most=most, count=count)

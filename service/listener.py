@@ -7,6 +7,7 @@ import socket
 from service.errors import StartError
 
 METRICS_PORT = "CROSSLET_METRICS_PORT"
+BACKLOG = 2048  # connections that the system holds until they are taken; fewer, and clients of a burst wait a minute
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +30,11 @@ def bound_socket(host: str, port: int, *, setting: str = "CROSSLET_PORT") -> soc
     return listener
 
 
-def listen(listener: socket.socket, backlog: int, *, setting: str = "CROSSLET_PORT", page: str = "docs") -> None:
-    """Open the port: two processes may be bound to it, only one can listen, and uvloop would not say so.
-
-    backlog: connections that the system holds until they are taken.
-    """
+def listen(listener: socket.socket, *, setting: str = "CROSSLET_PORT", page: str = "docs") -> None:
+    """Open the port: two processes may be bound to it, only one can listen, and uvloop would not say so."""
     host, port = listener.getsockname()[:2]
     try:
-        listener.listen(backlog)
+        listener.listen(BACKLOG)
     except OSError as exc:
         raise StartError(f"port {port} is in use ({setting})") from exc
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -61,14 +61,13 @@ def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.so
         sockets.append(metrics_listener)
     limit = connection_limit(runtime.metrics.refused_connections.inc)
     settle()
-    listen(listener, limit.backlog)
+    listen(listener)
     if metrics_listener is not None:
-        listen(metrics_listener, limit.backlog, setting=METRICS_PORT, page="metrics")
+        listen(metrics_listener, setting=METRICS_PORT, page="metrics")
     config = uvicorn.Config(
         app,
         loop="uvloop",
         http=partial(Connection, limit=limit),  # type: ignore[arg-type]  # called, never subclassed
-        backlog=limit.backlog,
         ws="none",
         lifespan="on",
         log_config=None,  # uvicorn's records go to the root logger, as JSON
