@@ -40,6 +40,10 @@ curl -s localhost:8080/embed -H 'content-type: application/json' -d '{{"inputs":
 With onnxruntime and tokenizers alone, in this folder:
 
 ```python
+import os
+
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before it is loaded: ONNX Runtime reports by itself
+
 import numpy as np
 import onnxruntime
 import tokenizers

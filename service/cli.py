@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import io
 import os
 import signal
 import sys
@@ -21,6 +20,7 @@ from service.bulk.output import give_up_standard_output
 from service.errors import CrossletError, StartError
 from service.index_commands import INDEX_SUBCOMMANDS
 from service.settings import Settings
+from service.standard_streams import open_closed_streams, speak_utf8
 from service.start_trial import Use, try_start
 from service.subcommands import Subcommand, json_object, positive, prompt_argument
 from service.text_commands import TEXT_SUBCOMMANDS
@@ -58,8 +58,8 @@ GROUPS = {"index": "load, export and check the local documents"}  # of subcomman
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; gives the exit status: 0, or 2 after one sentence on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    _open_closed_streams()
-    _speak_utf8()
+    open_closed_streams()
+    speak_utf8()
     _end_on_signals(is_server=arguments[:1] == ["serve"])
     plugins = {plugin.name: plugin for plugin in entry_points(group=PLUGIN_GROUP)}
     if arguments and arguments[0] in plugins:
@@ -106,32 +106,6 @@ def _run(options: argparse.Namespace) -> None:
         load = partial(try_start, settings, subcommand.use)
         check_start(load, room_bytes=settings.working_bytes if subcommand.use is Use.SERVE else WORKING_BYTES)
     subcommand.run(options, settings)
-
-
-def _open_closed_streams() -> None:
-    """Where a standard stream is closed (`>&-`): nothing comes in, an error goes nowhere, an output is refused.
-
-    Else the next file or socket would get its number, and what a library says on standard error.
-    """
-    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):  # 1: read-only, so that writing fails
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, mode)  # the lowest number that is free
-    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
-
-
-def _speak_utf8() -> None:
-    """Texts and JSON are UTF-8 whatever the locale, or PYTHONIOENCODING, says: another encoding lacks most letters.
-
-    What is read and is not UTF-8 becomes lone surrogates, as in arguments: the line can be named.
-    """
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="strict")
 
 
 def _end_on_signals(*, is_server: bool) -> None:

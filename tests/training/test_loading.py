@@ -24,14 +24,17 @@ from training.loading import load_sentence_transformer
 from training.params import base_shape
 from training.parsing import build
 from training.run import Run
-from training.sentence import load_sentence_encoder
+from training.sentence import CrossletTransformer, load_sentence_encoder
 from training.teacher import load_teacher, packaged_folder
 
-POOLING = """
+
+def pooling_code(folder: Path) -> str:
+    """A module that leaves a file in the folder when it is run; transformers runs a copy of it elsewhere."""
+    return f"""
 from pathlib import Path
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-Path(__file__).with_name("ran").touch()
+Path({str(folder / "ran")!r}).touch()
 
 class MyPooling(Pooling):
     pass
@@ -135,7 +138,7 @@ def test_a_masked_language_model_is_a_whole_base(folder: Path) -> None:
 
 def test_code_of_a_folder_runs_only_when_it_is_trusted(folder: Path) -> None:
     change(folder / "modules.json", lambda modules: modules[1].update(type="custom_pool.MyPooling"))
-    (folder / "custom_pool.py").write_text(POOLING)
+    (folder / "custom_pool.py").write_text(pooling_code(folder))
     named = r"its modules\.json names custom_pool\.MyPooling, which is no class of .*--trust-remote-code"
     with pytest.raises(BadCheckpoint, match=named):
         read_checkpoint(folder, name="a", languages=("en",))
@@ -143,9 +146,10 @@ def test_code_of_a_folder_runs_only_when_it_is_trusted(folder: Path) -> None:
         load_model(str(folder))
     with pytest.raises(ConfigError, match=named):
         load_teacher(str(folder), device=torch.device("cpu"))
-    assert not list(folder.rglob("ran"))
+    assert not (folder / "ran").exists()
     model = load_teacher(str(folder), device=torch.device("cpu"), trust_remote_code=True)
     assert type(model[1]).__name__ == "MyPooling"
+    assert (folder / "ran").exists()  # so the other tests would see it
 
 
 def test_trusted_code_does_not_excuse_missing_weights(folder: Path) -> None:
@@ -222,10 +226,10 @@ def as_kernel(folder: Path) -> None:
 )
 def test_code_is_refused_wherever_a_folder_names_it(ask: Callable[[Path], None], named: str, folder: Path) -> None:
     ask(folder)
-    (folder / "custom_pool.py").write_text(POOLING)
+    (folder / "custom_pool.py").write_text(pooling_code(folder))
     with pytest.raises(LoadError, match=named):
         load_sentence_transformer(str(folder), device="cpu")
-    assert not list(folder.rglob("ran"))
+    assert not (folder / "ran").exists()
 
 
 def test_the_size_of_a_base_with_code_of_its_own_is_not_guessed(folder: Path) -> None:
@@ -328,7 +332,7 @@ def test_a_token_without_an_embedding_is_refused_of_teachers_and_bases(folder: P
 
 def test_a_run_trusts_code_where_its_configuration_says_so(folder: Path, tmp_path: Path) -> None:
     change(folder / "modules.json", lambda modules: modules[1].update(type="custom_pool.MyPooling"))
-    (folder / "custom_pool.py").write_text(POOLING)
+    (folder / "custom_pool.py").write_text(pooling_code(folder))
     values = {"name": "x", "languages": ["de"], "corpus": {}, "teacher": str(folder)}
     run = Run(build(RunConfig, values, where="test"), tmp_path, tmp_path)
     for load in (run.load_base, lambda: run.load_teacher(torch.device("cpu"))):
@@ -337,3 +341,14 @@ def test_a_run_trusts_code_where_its_configuration_says_so(folder: Path, tmp_pat
     trusting = Run(build(RunConfig, {**values, "trust_remote_code": True}, where="test"), tmp_path, tmp_path)
     assert type(trusting.load_base()[1]).__name__ == "MyPooling"
     assert type(trusting.load_teacher(torch.device("cpu"))[1]).__name__ == "MyPooling"
+
+
+@pytest.mark.parametrize("file", ["training.sentence.py", "training/sentence.py"])
+def test_a_file_under_the_name_of_our_own_module_does_not_run(file: str, folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "training.sentence.CrossletTransformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text(pooling_code(folder))
+    assert type(load_sentence_transformer(str(folder), device="cpu")[0]) is CrossletTransformer
+    assert not (folder / "ran").exists()
