@@ -171,6 +171,7 @@ def test_a_bad_checkpoint_is_one_sentence(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().err == message
 
 
+@pytest.mark.slow
 def test_another_process_gives_the_same_fingerprint(student: Path, student_artifact: Path, tmp_path: Path) -> None:
     out = tmp_path / "again"
     command = [sys.executable, "-m", "export", "--checkpoint", str(student), "--out", str(out), "--precision", "fp32"]
@@ -178,6 +179,7 @@ def test_another_process_gives_the_same_fingerprint(student: Path, student_artif
     assert load_manifest(out).fingerprint == load_manifest(student_artifact).fingerprint
 
 
+@pytest.mark.slow
 def test_the_same_checkpoint_gives_the_same_int8_fingerprint(minilm_artifact: Path, tmp_path: Path) -> None:
     arguments = ["--checkpoint", str(MINILM), "--out", str(tmp_path / "again"), "--name", "x", "--languages", "en"]
     assert main(arguments) == 0

@@ -57,6 +57,7 @@ def test_int8_with_fixed_steps_is_restored_but_for_what_it_rounded(tmp_path: Pat
     assert torch.cosine_similarity(words[1000:1100], (table @ projection.T)[1000:1100]).min() > 0.98
 
 
+@pytest.mark.slow
 def test_training_goes_on_where_the_bundled_model_is(tmp_path: Path) -> None:
     assert main([str(DEFAULT), "--out", str(tmp_path / "out")]) == 0
     restored = SentenceTransformer(str(tmp_path / "out"), device="cpu")

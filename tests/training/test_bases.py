@@ -99,6 +99,7 @@ def letters(text: str) -> str:
     return re.sub("[^a-z]", "", text.lower())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_teaches_words(family: str, families: dict[str, Path], data: Path, tmp_path: Path) -> None:
     stage = ContrastiveConfig(pairs=64, batch_size=16, learning_rate=1e-3, word_weight=1.0)

@@ -28,6 +28,7 @@ def run_python(code: str, *arguments: str, endpoint: str, cache: Path) -> subpro
     )
 
 
+@pytest.mark.slow
 def test_a_base_is_downloaded_from_the_hub_by_name(tmp_path: Path) -> None:
     tokenizer = wordpiece(["der mann spielt", "a man plays the guitar"])
     folder = save_base(tmp_path / "base", BertConfig(**SIZES), tokenizer, BertTokenizerFast)

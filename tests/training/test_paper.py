@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import pytest
 import yaml
 from sentence_transformers import SentenceTransformer
 from transformers import RobertaConfig, RobertaTokenizerFast, XLMRobertaConfig, XLMRobertaTokenizerFast
@@ -20,6 +21,7 @@ PAPER = Path(__file__).parents[2] / "training/configs/paper-xlmr-b128-ru3.yaml"
 SHAPE = {**SIZES, "hidden_size": 144, "max_position_embeddings": 130}
 
 
+@pytest.mark.slow
 def test_the_papers_configuration_runs_every_stage(tmp_path: Path) -> None:
     data = write_data_folder(tmp_path / "data", pairs_per_language=60)
     sentences = data / "parallel/sentences"

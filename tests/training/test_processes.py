@@ -50,6 +50,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str
     return one, two, {name: model.state_dict() for name, model in train_stages(one).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["assistant", "bottleneck", "student", "contrastive"])
 def test_two_processes_give_the_losses_and_weights_of_one(runs: tuple, stage: str) -> None:
     one, two, weights = runs
@@ -67,6 +68,7 @@ def test_two_processes_give_the_losses_and_weights_of_one(runs: tuple, stage: st
         torch.testing.assert_close(first[name], expected, atol=1e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@pytest.mark.slow
 def test_dev_scores_come_from_the_main_process_alone(runs: tuple) -> None:
     one, two, _ = runs
     assert (one / "contrastive/dev.jsonl").read_text() == (two / "contrastive/dev.jsonl").read_text()
