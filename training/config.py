@@ -30,6 +30,7 @@ class TokenizerConfig:
     # new, pruned: how many times its share of the sentences a language has, repeated where it has too few
     language_weights: dict[str, float] = field(default_factory=dict)
     lowercase: bool = True  # new
+    mono: list[str] = field(default_factory=list)  # pruned: folders of `mono`/ whose text counts beside the corpus's
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,22 @@ class LexicalConfig:
 
 
 @dataclass(frozen=True)
+class LabelConfig:
+    """What of the teacher's embeddings, and of others beside it, the label of a text is made (`training.labels`)."""
+
+    beside: list[str] = field(default_factory=list)  # more teachers, as `teacher` is named
+    centred: bool = False  # each teacher's embeddings less their mean
+    dim: int | None = None  # kept of all teachers' numbers; None: all of them
+
+
+@dataclass(frozen=True)
 class StudentConfig:
     """What is compressed, and how far."""
 
     bottleneck_size: int | None = 128  # B; null: the assistant's own V x H table
     bottleneck_start: Literal["svd", "random"] = "svd"  # weighted SVD of the assistant's table, or the paper's
     unit_layers: int = 3  # M
+    layers: list[int] | None = None  # which M of the assistant's, from 0 on; null: the first
     recurrences: int = 2  # K; 1: no recurrence
     max_length: int = 128  # tokens, specials included
 
@@ -73,6 +84,8 @@ class RunConfig:
     corpus: CorpusConfig
     teacher: str = "sentence-transformers/all-MiniLM-L6-v2"
     base: str | None = None  # the encoder that the assistant starts from: folder or hub name; null: the teacher's
+    labels: LabelConfig = LabelConfig()
+    head: Literal["base", "fitted"] = "base"  # the base's own, or random where it has none; by ridge regression
     trust_remote_code: bool = False  # run the code that the folder of teacher or base brings
     stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
     assistant: StageConfig = field(default_factory=StageConfig)
@@ -85,6 +98,16 @@ class RunConfig:
     evaluation: EvaluationConfig = EvaluationConfig()
     seed: int = 1
     checkpoint_minutes: float = 3.0
+
+    @property
+    def teachers(self) -> list[str]:
+        """All of them, in the order of the labels' parts."""
+        return [self.teacher, *self.labels.beside]
+
+    @property
+    def has_label_space(self) -> bool:
+        """Whether labels are other than the teacher's embeddings."""
+        return self.labels != LabelConfig()
 
     @property
     def scored_languages(self) -> list[str]:
@@ -137,6 +160,8 @@ def check(config: RunConfig, *, where: str) -> None:
         "tokenizer.vocab_size": (config.tokenizer.vocab_size, 10),
         "tokenizer.alphabet": (config.tokenizer.alphabet, 1),
         "tokenizer.sentences": (config.tokenizer.sentences, 1),
+        "labels.dim": (1 if config.labels.dim is None else config.labels.dim, 1),
+        "student.layers (the lowest)": (min(config.student.layers or [0]), 0),
         "contrastive.mcl_weight": (config.contrastive.mcl_weight, 0),
         "evaluation.sts_rows": (2 if config.evaluation.sts_rows is None else config.evaluation.sts_rows, 2),
         "evaluation.tatoeba_rows": (1 if config.evaluation.tatoeba_rows is None else config.evaluation.tatoeba_rows, 1),
@@ -146,6 +171,12 @@ def check(config: RunConfig, *, where: str) -> None:
     for key, (value, least) in at_least.items():
         if value < least:
             raise ConfigError(f"{where}: {key} is {value}; it must be at least {least}")
+    layers = config.student.layers
+    if layers is not None and (len(layers) != config.student.unit_layers or sorted(set(layers)) != layers):
+        raise ConfigError(
+            f"{where}: student.layers is {layers}; it must be {config.student.unit_layers} (student.unit_layers) "
+            "numbers, each above the one before"
+        )
     english = config.tokenizer.english_share
     if english is not None and not 0 <= english < 1:
         raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")

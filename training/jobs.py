@@ -8,23 +8,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer  # type: ignore[import-untyped]
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from training.batches import BatchStream, Plan, length_bucketed
+from training.batches import BatchStream, FixedPlan, Plan, length_bucketed
 from training.config import Stage
 from training.corpora.mix import build_corpus
+from training.corpora.mono import mono_texts
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.files import write_json_atomically
 from training.invisible import drop_invisible
+from training.labels import LabelSpace, linear_fit
 from training.lexical import bag_matrix, base_bags, prior_embeddings, solve_ridge
 from training.loop import Objective, train
 from training.model import compile_layers
 from training.processes import is_main_process, on_main_process
 from training.pruning import count_pieces, prune_tokenizer
 from training.rounding import train_with_rounded_words
-from training.run import CHECKPOINT, Run
+from training.run import CHECKPOINT, LABEL_SPACE, Run
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
@@ -40,6 +42,8 @@ from training.tokens import build_token_store
 from training.word_links import build_word_links
 
 KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: the base's id of each piece
+FITTED_PAIRS = 6_000
+HEAD_RIDGE = 0.01
 ALIGNMENT_PAIRS = 4_096  # on which stage 2's error is measured before and after
 
 
@@ -61,7 +65,8 @@ def make_tokenizer(run: Run, folder: Path) -> None:
         whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
         sentences = balanced_sentences(run.corpus, config, seed=run.config.seed, sources=run.config.corpus.texts)
         drop_invisible(whole)
-        counts_V = count_pieces(whole, sentences)
+        mono = mono_texts(run.data, config.mono, run.config.languages)
+        counts_V = count_pieces(whole, [*sentences, *mono])
         pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size)
         np.save(folder / KEPT_IDS, kept_ids)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
@@ -88,9 +93,9 @@ def link_words(run: Run, folder: Path) -> None:
 
 def start(run: Run, folder: Path) -> None:
     """The assistant before training: the base's body and head; for a new vocabulary, word embeddings by regression."""
-    base, teacher = run.load_base(), run.load_teacher(torch.device("cpu"))
+    base, (dim, normalized) = run.load_base(), run.label_shape
     check_shrinkable(base[0].auto_model.config, run.config)
-    check_left_out(base, teacher, run.config.stages)
+    check_left_out(base, dim, run.config.stages)
     table_VH = base[0].auto_model.get_input_embeddings().weight.detach()
     embeddings_VH: Tensor | None = None
     if run.config.tokenizer.kind == "new":
@@ -98,7 +103,46 @@ def start(run: Run, folder: Path) -> None:
     elif run.config.tokenizer.kind == "pruned":
         embeddings_VH = table_VH[torch.from_numpy(np.load(run.out / "tokenizer" / KEPT_IDS))]
     pad_id = int(run.tokenizer.pad_token_id)
-    run.save(assistant_from_base(base, teacher, embeddings_VH, pad_id=pad_id, seed=run.config.seed), folder)
+    assistant = assistant_from_base(
+        base, embeddings_VH, dim=dim, normalized=normalized, pad_id=pad_id, seed=run.config.seed
+    )
+    if run.config.has_label_space:
+        sample = run.corpus.english[sample_pairs(run)].astype(np.int64)
+        vectors = run.sample_embeddings(sample)
+        space = LabelSpace.fit(vectors, dim=dim, centred=run.config.labels.centred)
+        if run.config.head == "base":
+            space = space.turned_to(vectors, encoded(run, assistant, sample))
+        space.save(folder / LABEL_SPACE)
+    if run.config.head == "fitted":
+        fit_head(run, assistant)
+    run.save(assistant, folder)
+
+
+def sample_pairs(run: Run) -> NDArray[np.int64]:
+    """The first pairs that the teacher teaches: what labels and heads are fitted on."""
+    stage: Stage = "assistant" if "assistant" in run.config.stages else "contrastive"
+    return run.stage_plan(stage).round(0)[:FITTED_PAIRS]
+
+
+def encoded(run: Run, model: SentenceEncoder, texts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Embeddings of texts of the corpus: (N, D)."""
+    encode = TextEncoder(model, run.tokenizer, max_length=run.config.student.max_length, bf16=True)
+    return encode([run.corpus.texts[int(index)] for index in texts])
+
+
+def fit_head(run: Run, model: SentenceEncoder) -> None:
+    """Give a model the linear map by which its pooled states are nearest to the labels: ridge regression, both sides.
+
+    Not in the paper, whose head is a random one where the widths differ, and none where they agree.
+    """
+    pairs = sample_pairs(run)
+    labels = run.teacher_labels(FixedPlan(pairs))
+    label_ND = labels.vectors[labels.row_of_text[run.corpus.english[pairs]]]
+    pooling = SentenceEncoder(model.encoder, None, normalized=False)
+    sides = np.concatenate([run.corpus.english[pairs], run.corpus.other[pairs]]).astype(np.int64)
+    weight_DH, bias_D = linear_fit(encoded(run, pooling, sides), np.tile(label_ND, (2, 1)), ridge=HEAD_RIDGE)
+    model.head = nn.Linear(weight_DH.shape[1], len(weight_DH))
+    model.head.load_state_dict({"weight": torch.from_numpy(weight_DH), "bias": torch.from_numpy(bias_D)})
 
 
 def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
@@ -132,7 +176,10 @@ def shrink(run: Run, folder: Path) -> None:
     """The student before training."""
     assistant = run.load(run.assistant)
     frequency_V = run.tokens.counts(assistant.encoder.config.vocab_size)
-    run.save(student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed), folder)
+    student = student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed)
+    if run.config.head == "fitted":
+        fit_head(run, student)
+    run.save(student, folder)
 
 
 def align_bottleneck(run: Run, folder: Path) -> None:

@@ -8,7 +8,8 @@ One class serves the assistant (no bottleneck, no recurrence) and the student (b
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -161,10 +162,16 @@ def compile_layers(encoder: CrossletEncoder) -> None:
         layer.compile(dynamic=True)
 
 
-def copy_body(source: CrossletEncoder, target: CrossletEncoder) -> None:
-    """Initialise `target` from `source`: its first M layers and everything else but the word embeddings."""
+def copy_body(source: CrossletEncoder, target: CrossletEncoder, layers: Sequence[int] | None = None) -> None:
+    """Initialise `target` from `source`: M of its layers and everything else but the word embeddings.
+
+    Args: layers: which, in order; None: the first.
+    """
+    new_number = None if layers is None else {old: new for new, old in enumerate(layers)}
     state = {
-        name: tensor for name, tensor in source.state_dict().items() if not name.startswith("body.embeddings.word_")
+        name: tensor
+        for old_name, tensor in source.state_dict().items()
+        if not old_name.startswith("body.embeddings.word_") and (name := _renumbered(old_name, new_number))
     }
     wanted = target.state_dict().keys()
     kept = {name: tensor for name, tensor in state.items() if name in wanted}
@@ -172,6 +179,15 @@ def copy_body(source: CrossletEncoder, target: CrossletEncoder) -> None:
     unexplained = [name for name in missing if not name.startswith("body.embeddings.word_embeddings")]
     if unexplained:
         raise ValueError(f"the source encoder has no {', '.join(unexplained)}")
+
+
+def _renumbered(name: str, new_number: dict[int, int] | None) -> str | None:
+    """A parameter's name where layers have other numbers; None: its layer is left out."""
+    found = re.fullmatch(r"(.*\.layer\.)(\d+)(\..*)", name)
+    if found is None or new_number is None:
+        return name
+    number = new_number.get(int(found[2]))
+    return None if number is None else f"{found[1]}{number}{found[3]}"
 
 
 def mean_pool(token_embedding_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from training.config import RunConfig, load_config
 from training.errors import ConfigError, TrainingError
 from training.loading import checked_source
 from training.model import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts, shape_of
+from training.packages import packaged_folder
 from training.stages.start import check_shrinkable
-from training.teacher import packaged_folder
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -7,6 +7,7 @@ A text made of kept pieces is cut as before: the whole vocabulary's best segment
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from training.errors import ConfigError
 
 CONTINUATION = "##"  # before a WordPiece inside a word
 COUNT_BATCH = 10_000
+EMOJI = re.compile("[\u2600-\u27bf\u2b05-\u2b55\U0001f300-\U0001faff]")  # one of them; text for training has few
 
 
 def count_pieces(tokenizer: Tokenizer, texts: list[str]) -> NDArray[np.int64]:
@@ -36,7 +38,7 @@ def count_pieces(tokenizer: Tokenizer, texts: list[str]) -> NDArray[np.int64]:
 def prune_tokenizer(
     tokenizer: Tokenizer, counts_V: NDArray[np.int64], size: int
 ) -> tuple[Tokenizer, NDArray[np.int64]]:
-    """A tokenizer of at most `size` pieces: specials, characters in use, then the most frequent pieces.
+    """A tokenizer of at most `size` pieces: specials, characters in use, emoji, then the most frequent pieces.
 
     Returns: the tokenizer, and the old id of each new one, (V',).
     Raises:  ConfigError: a kind of model that cannot be pruned, or specials and characters alone are more than `size`.
@@ -75,7 +77,7 @@ def _pieces(model: dict[str, Any]) -> list[str]:
 
 
 def _required(state: dict[str, Any], pieces: list[str], counts_V: NDArray[np.int64]) -> set[int]:
-    """Specials, and every single character of a piece in use: what rarer words fall back to."""
+    """Specials, every single character of a piece in use, which rarer words fall back to, and emoji."""
     specials = {token["id"] for token in state["added_tokens"]} | {state["model"].get("unk_id")}
     beyond = sorted(index for index in specials if index is not None and index >= len(pieces))
     if beyond:
@@ -85,7 +87,11 @@ def _required(state: dict[str, Any], pieces: list[str], counts_V: NDArray[np.int
     used = {character for index in np.flatnonzero(counts_V[: len(pieces)]) for character in pieces[index]}
     if state["model"]["type"] == "BPE":
         used |= set(ByteLevel.alphabet()) & set(pieces)
-    characters = {index for index, piece in enumerate(pieces) if piece.removeprefix(CONTINUATION) in used}
+    characters = {
+        index
+        for index, piece in enumerate(pieces)
+        if (character := piece.removeprefix(CONTINUATION)) in used or EMOJI.fullmatch(character)
+    }
     return characters | {index for index in specials if index is not None}
 
 

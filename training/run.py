@@ -10,9 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from training.arrays import map_array
+from training.batches import Plan
 from training.config import RunConfig, Stage
 from training.corpora.corpus import Corpus
 from training.corpora.plan import SamplingPlan
@@ -23,16 +26,18 @@ from training.errors import ConfigError
 from training.evaluation.dev import DevScore
 from training.evaluation.encoders import TextEncoder
 from training.files import files_under, fingerprint_files
+from training.labels import LabelSpace
 from training.processes import on_main_process
 from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 from training.stages.config import ContrastiveConfig, StageConfig
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.stages.words import WordTeacher
-from training.teacher import embed_missing, load_teacher, teacher_identity
+from training.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
 from training.tokens import TokenStore
 from training.word_links import WordLinks
 
 CHECKPOINT = "checkpoint"  # subfolder of a step that holds a sentence-transformers model
+LABEL_SPACE = "labels.npz"  # beside the start's: what labels are made by, where they are not the teacher's embeddings
 PURPOSES = {"lexical": 0, "assistant": 1, "bottleneck": 2, "student": 3, "contrastive": 4, "alignment": 20}
 
 
@@ -99,8 +104,22 @@ class Run:
         return base
 
     def load_teacher(self, device: torch.device) -> SentenceTransformer:
-        """The frozen teacher."""
+        """The frozen teacher, the first of several."""
         return self._load(self.config.teacher, device)
+
+    @cached_property
+    def label_shape(self) -> tuple[int, bool]:
+        """Numbers of a label, and whether it has unit length."""
+        teacher = self.load_teacher(torch.device("cpu"))
+        dim = int(teacher.get_embedding_dimension() or 0)
+        if not self.config.has_label_space:
+            return dim, is_normalized(teacher)
+        others = (self._load(name, torch.device("cpu")) for name in self.config.labels.beside)
+        whole = dim + sum(int(other.get_embedding_dimension() or 0) for other in others)
+        wanted = self.config.labels.dim
+        if wanted is not None and wanted > whole:
+            raise ConfigError(f"labels.dim is {wanted}; the teachers have {whole} numbers together")
+        return wanted or whole, True
 
     def _load(self, name: str, device: torch.device) -> SentenceTransformer:
         return load_teacher(name, device=device, trust_remote_code=self.config.trust_remote_code)
@@ -143,25 +162,41 @@ class Run:
         """Tensors for pairs, at a stage's length."""
         return PairEncoder(self.corpus, self.tokens, config.max_length, self.device)
 
-    def teacher_labels(self, plan: SamplingPlan) -> TeacherLabels:
+    def teacher_labels(self, plan: Plan) -> TeacherLabels:
         """h_T(s) of every pair of a plan, computed now by the main process where no earlier stage or run has."""
-        identity = teacher_identity(self.config.teacher)
-        folder = self.out / "teacher" / hashlib.sha256(identity.encode()).hexdigest()[:16]
         is_drawn = np.zeros(self.corpus.english_count, dtype=np.bool_)
         for index in range(plan.rounds):
             is_drawn[self.corpus.english[plan.round(index)]] = True
         english = np.flatnonzero(is_drawn)
+        found = [self._teacher_embeddings(name, english) for name in self.config.teachers]
+        row_of_text = np.full(self.corpus.english_count, -1, dtype=np.int64)
+        if not self.config.has_label_space:
+            ((vectors, row_of_text[english]),) = found
+            return TeacherLabels(vectors, row_of_text)
+        space, path = LabelSpace.load(self.out / "start" / LABEL_SPACE), self.out / "teacher" / "labels.npy"
+        on_main_process(lambda: space.write([own for own, _ in found], [rows for _, rows in found], path))
+        row_of_text[english] = np.arange(len(english))
+        return TeacherLabels(map_array(path).reshape(len(english), -1), row_of_text)
+
+    def sample_embeddings(self, english: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        """What each teacher says of a few English texts: (N, D_i) each."""
+        found = (self._teacher_embeddings(name, english) for name in self.config.teachers)
+        return [vectors[rows] for vectors, rows in found]
+
+    def _teacher_embeddings(
+        self, name: str, english: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """A teacher's embeddings, (N, D), and the row in them of each of these texts."""
+        folder = self.out / "teacher" / hashlib.sha256(teacher_identity(name).encode()).hexdigest()[:16]
 
         def texts() -> Iterator[str]:
             return (self.corpus.texts[int(index)] for index in english)
 
-        teacher = self.load_teacher(self.device)
+        teacher = self._load(name, self.device)
         dim = int(teacher.get_embedding_dimension() or 0)
         on_main_process(lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english)))
         store = EmbeddingStore(folder, dim=dim)
-        row_of_text = np.full(self.corpus.english_count, -1, dtype=np.int64)
-        row_of_text[english] = store.rows(texts())
-        return TeacherLabels(store.vectors(), row_of_text)
+        return store.vectors(), store.rows(texts())
 
     def word_teacher(self, config: ContrastiveConfig) -> WordTeacher | None:
         """What the word loss needs, where a stage has it."""

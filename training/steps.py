@@ -30,9 +30,9 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
             "teacher": teacher_identity(c.teacher),
         },
     ),
-    "start": (jobs.start, lambda c: {**_lexical(c), **_base(c), "teacher": teacher_identity(c.teacher)}),
+    "start": (jobs.start, lambda c: {**_lexical(c), **_base(c), **_labels(c), "teacher": teacher_identity(c.teacher)}),
     "assistant": (jobs.teach_assistant, lambda c: stage_settings(c, "assistant")),
-    "shrunk": (jobs.shrink, lambda c: asdict(c.student)),
+    "shrunk": (jobs.shrink, lambda c: _student(c)),
     "bottleneck": (jobs.align_bottleneck, lambda c: stage_settings(c, "bottleneck")),
     "student": (jobs.teach_student, lambda c: stage_settings(c, "student")),
     "contrastive": (jobs.contrast, lambda c: stage_settings(c, "contrastive")),
@@ -75,7 +75,20 @@ def _corpus(config: RunConfig) -> Settings:
 
 def _tokenizer(config: RunConfig) -> Settings:
     """What is empty does not count: a new option leaves finished runs valid."""
-    return {key: value for key, value in asdict(config.tokenizer).items() if value != {}}
+    return {key: value for key, value in asdict(config.tokenizer).items() if value not in ({}, [])}
+
+
+def _labels(config: RunConfig) -> Settings:
+    """What is as it was before there was a choice does not count."""
+    labels = {**asdict(config.labels), "beside": [teacher_identity(name) for name in config.labels.beside]}
+    return {
+        **({"labels": labels} if config.has_label_space else {}),
+        **({"head": config.head} if config.head != "base" else {}),
+    }
+
+
+def _student(config: RunConfig) -> Settings:
+    return {key: value for key, value in asdict(config.student).items() if key != "layers" or value is not None}
 
 
 def _after(run: Run, name: str) -> tuple[str, ...]:

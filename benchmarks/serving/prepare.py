@@ -28,7 +28,8 @@ from benchmarks.serving.sentences import SENTENCES
 from benchmarks.serving.texts import choose_texts, read_sentences
 from export.pipeline import ExportRequest, export_artifact
 from service.artifact import Padding
-from training.teacher import load_teacher, packaged_folder
+from training.packages import packaged_folder
+from training.teacher import load_teacher
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
 TOKENS_OUTPUT = "last_hidden_state"

@@ -61,7 +61,8 @@ def test_int8_with_fixed_steps_is_restored_but_for_what_it_rounded(tmp_path: Pat
 def test_training_goes_on_where_the_bundled_model_is(tmp_path: Path) -> None:
     assert main([str(DEFAULT), "--out", str(tmp_path / "out")]) == 0
     restored = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    assistant = assistant_from_base(restored, restored, pad_id=restored.tokenizer.pad_token_id, seed=1)
+    pad_id = int(restored.tokenizer.pad_token_id)
+    assistant = assistant_from_base(restored, dim=384, normalized=True, pad_id=pad_id, seed=1)
     frequency_V = np.ones(len(restored.tokenizer), dtype=np.int64)
     student = student_from_assistant(assistant, StudentConfig(96, unit_layers=6, recurrences=1), frequency_V, seed=1)
     texts = load_parity(DEFAULT, load_manifest(DEFAULT)).texts

@@ -51,7 +51,7 @@ def test_with_the_teachers_own_word_embeddings_the_assistant_reads_as_the_teache
     model = teacher(config, small_tokenizer, tmp_path / "teacher", dim=16)
     body = model[0].auto_model.eval()
     words_VH = body.get_input_embeddings().weight.detach()
-    assistant = assistant_from_base(model, model, words_VH, pad_id=0, seed=1).eval()
+    assistant = assistant_from_base(model, words_VH, dim=16, normalized=True, pad_id=0, seed=1).eval()
     assert assistant.head is None
     assert assistant.normalized
     input_ids = torch.tensor([[2, 9, 8, 7, 3], [2, 11, 12, 13, 3]])
@@ -65,7 +65,7 @@ def test_with_the_teachers_own_word_embeddings_the_assistant_reads_as_the_teache
 def test_a_teacher_of_another_width_gets_a_head(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     model = teacher(BERT, small_tokenizer, tmp_path / "teacher", dim=12)
     words_VH = model[0].auto_model.get_input_embeddings().weight.detach()
-    assistant = assistant_from_base(model, model, words_VH, pad_id=0, seed=1)
+    assistant = assistant_from_base(model, words_VH, dim=12, normalized=True, pad_id=0, seed=1)
     ids = torch.tensor([[2, 9, 3]])
     assert assistant(ids, torch.ones_like(ids)).shape == (1, 12)
 
@@ -77,7 +77,7 @@ def test_the_row_that_is_never_trained_is_the_tokenizers_padding_whatever_the_bo
     words_VH = model[0].auto_model.get_input_embeddings().weight
     with torch.no_grad():
         words_VH[0] = torch.randn(16)
-    assistant = assistant_from_base(model, model, pad_id=1, seed=1)
+    assistant = assistant_from_base(model, dim=16, normalized=True, pad_id=1, seed=1)
     assert torch.equal(assistant.encoder.get_input_embeddings().weight, words_VH)
     ones_V = np.ones(60, dtype=np.int64)
     student = student_from_assistant(assistant, StudentConfig(8, "random", unit_layers=2), ones_V, seed=1)
@@ -97,7 +97,7 @@ def test_a_base_with_a_linear_head_goes_on_where_it_is(
 ) -> None:
     modules = [Pooling(16, pooling_mode="mean"), linear(16, dim, bias=bias), Normalize()]
     base = model_of(BERT, small_tokenizer, tmp_path / "base", modules=modules)
-    assistant = assistant_from_base(base, base, pad_id=0, seed=1)
+    assistant = assistant_from_base(base, dim=dim, normalized=True, pad_id=0, seed=1)
     save_sentence_encoder(assistant, small_tokenizer, tmp_path / "checkpoint", max_length=24)
     texts = ["a man plays", "der hund"]
     batch = small_tokenizer(texts, padding=True, return_tensors="pt")
@@ -130,12 +130,11 @@ def test_what_the_assistant_cannot_take_over_is_left_to_stage_1_or_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     base = model_of(BERT, small_tokenizer, tmp_path / "base", modules=modules)
-    dim_12 = teacher(BERT, small_tokenizer, tmp_path / "teacher", dim=12)
     with pytest.raises(ConfigError) as refused:
-        check_left_out(base, dim_12, ["bottleneck", "contrastive"])
+        check_left_out(base, 12, ["bottleneck", "contrastive"])
     assert f"the base encoder has {left_out}, which would be lost; add assistant to stages" in str(refused.value)
     with caplog.at_level(logging.INFO, logger="training.stages.start"):
-        check_left_out(base, dim_12, ["assistant", "contrastive"])
+        check_left_out(base, 12, ["assistant", "contrastive"])
     assert caplog.messages == [f"start: left out of the base encoder: {left_out}"]
 
 
@@ -152,21 +151,21 @@ def test_prompts_and_dims_of_a_base_are_left_to_stage_1_or_refused(
 ) -> None:
     plain = model_of(BERT, small_tokenizer, tmp_path / "base", modules=[Pooling(16, pooling_mode="mean")])
     base = SentenceTransformer(modules=list(plain), device="cpu", **settings)
-    check_left_out(base, plain, ["assistant", "contrastive"])
+    check_left_out(base, 16, ["assistant", "contrastive"])
     with pytest.raises(ConfigError) as refused:
-        check_left_out(base, plain, ["bottleneck", "contrastive"])
+        check_left_out(base, 16, ["bottleneck", "contrastive"])
     assert f"the base encoder has {left_out}, which would be lost" in str(refused.value)
 
 
 def test_nothing_is_left_out_of_a_folder_of_transformers(
     small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dim_12 = teacher(BERT, small_tokenizer, tmp_path / "plain", dim=12)
+    teacher(BERT, small_tokenizer, tmp_path / "plain", dim=12)
     plain = SentenceTransformer(str(tmp_path / "plain"), device="cpu")
     with caplog.at_level(logging.INFO, logger="training.stages.start"):
-        check_left_out(plain, dim_12, [])
+        check_left_out(plain, 12, [])
     assert not caplog.messages
-    head = assistant_from_base(plain, dim_12, pad_id=0, seed=1).head
+    head = assistant_from_base(plain, dim=12, normalized=True, pad_id=0, seed=1).head
     assert head is not None
     assert head.weight.shape == (12, 16)
 

@@ -49,6 +49,10 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
+        ({"student": {"unit_layers": 3, "layers": [0, 2]}}, r"student.layers is \[0, 2\]; it must be 3"),
+        ({"student": {"unit_layers": 2, "layers": [2, 0]}}, "each above the one before"),
+        ({"student": {"unit_layers": 1, "layers": [-1]}}, r"student.layers \(the lowest\) is -1"),
+        ({"labels": {"dim": 0}}, "labels.dim is 0; it must be at least 1"),
         ({"languages": []}, r"languages \(how many\) is 0; it must be at least 1"),
         ({"languages": ["de", "de"]}, "languages lists 'de' more than once"),
         (

@@ -21,11 +21,12 @@ from training.config import RunConfig
 from training.errors import ConfigError, EvaluationError, LoadError
 from training.evaluation.encoders import load_model
 from training.loading import load_sentence_transformer
+from training.packages import packaged_folder
 from training.params import base_shape
 from training.parsing import build
 from training.run import Run
 from training.sentence import CrossletTransformer, load_sentence_encoder
-from training.teacher import load_teacher, packaged_folder
+from training.teacher import load_teacher
 
 
 def pooling_code(folder: Path) -> str:

@@ -94,6 +94,16 @@ def test_copy_body_takes_the_first_layers() -> None:
     assert all(torch.equal(copied[name], original[name]) for name in layers)
 
 
+def test_copy_body_takes_the_layers_that_are_named() -> None:
+    source, target = tiny_encoder(layers=4, seed=1), tiny_encoder(layers=2, seed=2)
+    copy_body(source, target, [1, 3])
+    copied, original = target.state_dict(), source.state_dict()
+    for new, old in ((0, 1), (1, 3)):
+        names = [name for name in copied if f".layer.{new}." in name]
+        assert names
+        assert all(torch.equal(copied[name], original[name.replace(f".{new}.", f".{old}.", 1)]) for name in names)
+
+
 def test_copy_body_refuses_a_source_with_too_few_layers() -> None:
     with pytest.raises(ValueError, match=r"layer\.1\."):
         copy_body(tiny_encoder(layers=1), tiny_encoder(layers=2))

@@ -49,6 +49,13 @@ def test_specials_come_first_and_frame_every_text(make) -> None:
         assert pruned.token_to_id(token) == whole.token_to_id(token)
 
 
+def test_emoji_stay_though_no_text_has_them() -> None:
+    whole = unigram([*LEARNT_FROM, *["it 😀 me ❤ and 👍"] * 4])
+    pruned, _ = prune_tokenizer(whole, count_pieces(whole, CORPUS), size=10_000)
+    assert {"😀", "❤", "👍"} <= pruned.get_vocab().keys()
+    assert "б" not in pruned.get_vocab()
+
+
 def test_a_budget_below_the_characters_is_refused() -> None:
     whole = wordpiece(LEARNT_FROM)
     with pytest.raises(ConfigError, match="vocab_size is 8; special tokens and the corpus's characters alone are"):

@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 from training import teacher as teacher_module
 from training.embedding_store import EmbeddingStore
 from training.errors import ConfigError
-from training.teacher import embed_missing, is_normalized, load_teacher, packaged_folder, teacher_identity
+from training.packages import packaged_folder
+from training.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
 
 
 def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(tmp_path: Path) -> None:

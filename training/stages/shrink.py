@@ -19,20 +19,24 @@ from training.svd import weighted_svd
 def student_from_assistant(
     assistant: SentenceEncoder, config: StudentConfig, token_frequency_V: NDArray[np.int64], *, seed: int
 ) -> SentenceEncoder:
-    """The assistant's first M layers applied K times; its word embeddings whole, by weighted SVD, or random.
+    """M of the assistant's layers applied K times; its word embeddings whole, by weighted SVD, or random.
 
     Args:   token_frequency_V: what the SVD weighs tokens by.  seed: of a random bottleneck.
-    Raises: ConfigError: M is more than the assistant has.
+    Raises: ConfigError: M, or the number of a layer, is more than the assistant has.
     """
     base = assistant.encoder.config.base_config()
     if config.unit_layers > base.num_hidden_layers:
         raise ConfigError(f"student.unit_layers is {config.unit_layers}; the assistant has {base.num_hidden_layers}")
+    if config.layers is not None and max(config.layers) >= base.num_hidden_layers:
+        raise ConfigError(
+            f"student.layers has {max(config.layers)}; the assistant's are 0 to {base.num_hidden_layers - 1}"
+        )
     shape = shape_of(base, num_hidden_layers=config.unit_layers)
     student_config = CrossletConfig(base=shape, bottleneck_size=config.bottleneck_size, recurrences=config.recurrences)
     student_config._attn_implementation = assistant.encoder.config._attn_implementation
     torch.manual_seed(seed)
     encoder = CrossletEncoder(student_config)
-    copy_body(assistant.encoder, encoder)
+    copy_body(assistant.encoder, encoder, config.layers)
     table_VH: Tensor = assistant.encoder.body.get_input_embeddings().weight.detach()
     words = encoder.get_input_embeddings()
     with torch.no_grad():

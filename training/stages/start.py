@@ -18,7 +18,6 @@ from training.errors import ConfigError
 from training.model import CrossletConfig, CrossletEncoder, shape_of
 from training.sentence import SentenceEncoder
 from training.stages.config import BLOCK_SIZE
-from training.teacher import is_normalized
 
 logger = logging.getLogger(__name__)
 OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # number positions from the padding id on
@@ -51,12 +50,12 @@ def check_shrinkable(body: PretrainedConfig, config: RunConfig) -> None:
             )
 
 
-def check_left_out(base: SentenceTransformer, teacher: SentenceTransformer, stages: list[Stage]) -> None:
+def check_left_out(base: SentenceTransformer, dim: int, stages: list[Stage]) -> None:
     """Whether stage 1 makes up for what the assistant cannot take over of a base.
 
     Raises: ConfigError: there is such a thing, and stage 1 is not trained.
     """
-    _, left_out = _head_and_left_out(base, _width(teacher))
+    _, left_out = _head_and_left_out(base, dim)
     names = [name for name, prompt in base.prompts.items() if prompt]
     left_out += [f"prompts ({', '.join(names)})"] if names else []
     left_out += [] if base.truncate_dim is None else [f"truncate_dim {base.truncate_dim}"]
@@ -71,16 +70,18 @@ def check_left_out(base: SentenceTransformer, teacher: SentenceTransformer, stag
 
 def assistant_from_base(
     base: SentenceTransformer,
-    teacher: SentenceTransformer,
     embeddings_VH: Tensor | None = None,
     *,
+    dim: int,
+    normalized: bool,
     pad_id: int,
     seed: int,
 ) -> SentenceEncoder:
-    """The base's body as the assistant, with its head, or a new one where H is not the teacher's width (Eq. (2)).
+    """The base's body as the assistant, with its head, or a new one where H is not the label's width (Eq. (2)).
 
     Args:
         embeddings_VH: of another vocabulary; None: the base keeps its own.
+        dim: of the label.  normalized: whether the label has unit length.
         pad_id: of the assistant's vocabulary; a family that numbers positions from it gets them moved along.
     """
     body = base[0].auto_model
@@ -97,8 +98,8 @@ def assistant_from_base(
     encoder = CrossletEncoder(CrossletConfig(base=shape_of(body.config, **changes)))
     encoder.body.load_state_dict(state)
     torch.manual_seed(seed)
-    head = _head(base, int(encoder.config.hidden_size), _width(teacher))
-    return SentenceEncoder(encoder, head, normalized=is_normalized(teacher))
+    head = _head(base, int(encoder.config.hidden_size), dim)
+    return SentenceEncoder(encoder, head, normalized=normalized)
 
 
 def _head(base: SentenceTransformer, hidden_size: int, dim: int) -> nn.Linear | None:
@@ -135,7 +136,3 @@ def _name(module: nn.Module) -> str:
     if isinstance(module, Dense):
         return f"Dense ({module.in_features} to {module.out_features}, {type(module.activation_function).__name__})"
     return type(module).__name__
-
-
-def _width(model: SentenceTransformer) -> int:
-    return int(model.get_embedding_dimension() or 0)
