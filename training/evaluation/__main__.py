@@ -12,6 +12,7 @@ from training.errors import EvaluationError
 from training.evaluation.encoders import load_model
 from training.evaluation.failures import failures_markdown
 from training.evaluation.report import markdown
+from training.evaluation.search import BUNDLED
 from training.evaluation.sets import KINDS, Choice, evaluate_folder, find_failures
 from training.files import write_json_atomically
 
@@ -58,9 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data",
         type=Path,
-        required=True,
+        default=BUNDLED,
         metavar="DIR",
-        help="folder of evaluation sets, or one that has them in DIR/eval",
+        help="folder of evaluation sets, or one that has them in DIR/eval; default: this project's own search set",
     )
     parser.add_argument(
         "--sets", type=_kinds, default=tuple(KINDS), metavar="KINDS", help=f"some of {','.join(KINDS)}; default: all"

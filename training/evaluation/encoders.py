@@ -25,8 +25,9 @@ from training.device import autocast, pick_device
 from training.errors import ConfigError, EvaluationError
 from training.evaluation.vectors import Encode
 from training.files import files_under, fingerprint_files
+from training.packages import packaged_folder
 from training.sentence import SentenceEncoder  # its module also registers crosslet checkpoints
-from training.teacher import load_teacher, packaged_folder
+from training.teacher import load_teacher
 
 BATCH = 64  # texts
 ARTIFACT_CHUNK = 64  # texts that a thread takes at once
@@ -169,6 +170,8 @@ def _behind_prompts(
 def _revision(model: SentenceTransformer, folder: Path) -> str:
     if folder.is_dir():
         return fingerprint_files(files_under(folder), relative_to=folder)
+    if not hasattr(model[0], "auto_model"):
+        return "unknown"
     return str(getattr(model[0].auto_model.config, "_commit_hash", None))
 
 

@@ -15,6 +15,7 @@ from training.evaluation.lines import folders_under
 from training.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
 from training.evaluation.report import Scores, with_average
 from training.evaluation.retrieval import evaluate_retrieval
+from training.evaluation.search import SearchSet, evaluate_search, read_search
 from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, languages_of
 from training.evaluation.vectors import Encode, each_text_once
 
@@ -137,9 +138,18 @@ def _retrieval(encoders: Encoders, folder: Path, _: Choice) -> Scores:
     return {"": evaluate_retrieval(encoders.query, folder, encode_passages=encoders.document)}
 
 
+def _search(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+    found = read_search(folder)
+    if found is None:
+        return {}
+    queries = [query for query in found.queries if choice.allows([query.language])]
+    return evaluate_search(encoders.query, encoders.document, SearchSet(found.documents, queries)) if queries else {}
+
+
 KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
     "sts": _sts,
     "bitext": _bitext,
     "mining": _mining,
     "retrieval": _retrieval,
+    "search": _search,
 }
