@@ -1,6 +1,7 @@
 """What routes ask for: the runtime, and texts turned into vectors. Knows requests and the pool; shapes no answer."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, TypeVar
@@ -19,6 +20,8 @@ from service.tokenizer import normalised_length
 
 MOST_LISTED_POSITIONS = 20
 WATCH_AFTER_S = 0.1  # whose answer comes sooner is not watched for leaving: that costs as much as it could save
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Place = Callable[[int], str]  # the position of a text -> what a message calls it
@@ -56,11 +59,13 @@ class Embedder:
         prompt: str,
         place: Place | None = None,
         truncate: bool = True,
+        skip_failed: bool = False,
         dimensions: int | None = None,
     ) -> EncodedBatch:
         """Embed texts in their order. name, place: what a message calls all of them, and one; default: name[position].
 
         Args:   prompt: goes before each text, and is read and counted with it.
+                skip_failed: texts that fail are in the batch's `failed`, unless all do.
                 dimensions: how many of each vector will be kept; refused before anything is computed.
         Raises: InvalidInput: no text, too many, an empty one, too many dimensions, token ids with a prompt.
                 TextTooLong: over the limit, or `truncate` is off.
@@ -75,10 +80,14 @@ class Embedder:
         try:
             with self._room_for(texts):
                 self._facts.texts += len(texts)
-                encoding = self._runtime.pool.encode(texts, truncate=truncate)
+                encoding = self._runtime.pool.encode(texts, truncate=truncate, skip_failed=skip_failed)
                 batch = await while_connected(self._request, encoding)
         except InputError as exc:
             raise type(exc.cause)(f"{place(exc.position)} {exc.cause}") from exc.cause.__cause__
+        if batch.failed:
+            first = next(iter(batch.failed.values()))
+            facts = {"request_id": self._facts.request_id, "failed": len(batch.failed)}
+            logger.error("texts failed", exc_info=first.__cause__, extra=facts)
         asyncio.get_running_loop().call_soon(self._account, batch)  # when the answer has left
         return batch
 

@@ -107,11 +107,24 @@ class PutDocumentsRequest(Strict):
     )
 
 
+class FailedDocument(BaseModel):
+    """A document that was not kept: the model failed on its text."""
+
+    id: str = Field(description="Its name.", examples=["de/2"])
+    error: str = Field(description="Why.", examples=["the model failed on a text of 9 tokens"])
+
+
 class PutDocumentsResponse(BaseModel):
     """Answered only once the documents are on the disk and searchable."""
 
     upserted: int = Field(description="How many documents were inserted or replaced.", examples=[1])
     revision: int = Field(description="The number of this change; it only grows.", examples=[7])
+    failed: list[FailedDocument] = Field(
+        default_factory=list,
+        description="Documents whose text the model failed on; an earlier version of them stays. Absent if there are "
+        "none; if all fail, that is an error.",
+        examples=[[{"id": "de/2", "error": "the model failed on a text of 9 tokens"}]],
+    )
 
 
 class DeleteDocumentsRequest(Strict):

@@ -5,7 +5,7 @@ B texts of a request, D dims
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,8 @@ CHARS_A_TOKEN = 4  # about
 class EncodedBatch:
     """The vectors of one request, in its order, and what they cost.
 
-    embeddings: (B, D) float32.  tokens: read by the model, over all texts, equal ones counted each.
+    embeddings: (B, D) float32, of the texts that did not fail.  failed: why the others did, by position.
+    tokens: read by the model, over all texts, equal ones counted each.
     truncated: positions of the cut texts.  queue_s: from admission to the first text's start.
     inference_s: time spent encoding, summed over the distinct texts; one shared with other requests counts in each.
     """
@@ -32,6 +33,7 @@ class EncodedBatch:
     truncated: tuple[int, ...]
     queue_s: float
     inference_s: float
+    failed: Mapping[int, ServiceError]
 
 
 class InputError(Exception):
@@ -64,14 +66,25 @@ class Work:
 
 
 class Job:
-    """The texts of one request on their way through the pool. Changed only under the pool's lock."""
+    """The texts of one request on their way through the pool. Changed only under the pool's lock.
 
-    def __init__(self, texts: Sequence[TextInput], truncate: bool, finished: Callable[[], object]) -> None:
+    skip_failed: a text that fails does not fail the others; all together fail the request.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[TextInput],
+        truncate: bool,
+        finished: Callable[[], object],
+        *,
+        skip_failed: bool = False,
+    ) -> None:
         self.texts = texts
         self.truncate = truncate
+        self.skip_failed = skip_failed
         self.finished = finished  # called once, under the pool's lock; refers to no job: jobs go without the collector
         self.results: list[Encoded | None] = [None] * len(texts)
-        self.error: Exception | None = None
+        self.failed: dict[int, ServiceError] = {}  # by position
         self.works: dict[Work, None] = {}  # the distinct texts that had no result when it was admitted
         self.to_start: deque[Work] = deque()  # those that no worker had taken, in order
         self.admitted_at = time.monotonic()
@@ -83,6 +96,14 @@ class Job:
         """The positions without a result."""
         return [position for position, result in enumerate(self.results) if result is None]
 
+    @property
+    def error(self) -> InputError | None:
+        """Why the request fails, or None."""
+        if not self.failed or (self.skip_failed and len(self.failed) < len(self.texts)):
+            return None
+        first = min(self.failed)
+        return InputError(first, self.failed[first])
+
     def begin(self, now: float) -> None:
         """Note when a worker took its first text."""
         if self.started_at is None:
@@ -92,20 +113,21 @@ class Job:
         """Note what a text of it came to."""
         self.inference_s += took_s
         if isinstance(result, ServiceError):
-            self.error = InputError(positions[0], result)
+            self.failed |= dict.fromkeys(positions, result)
             return
         for position in positions:
             self.results[position] = result
 
     def batch(self) -> EncodedBatch:
-        """The result; every text is done."""
+        """The result; every text is done, and at least one has a vector."""
         encoded = [result for result in self.results if result is not None]
         return EncodedBatch(
             embeddings=np.array([one.vector for one in encoded]),
             tokens=sum(one.tokens for one in encoded),
-            truncated=tuple(position for position, one in enumerate(encoded) if one.truncated),
+            truncated=tuple(position for position, one in enumerate(self.results) if one is not None and one.truncated),
             queue_s=0.0 if self.started_at is None else self.started_at - self.admitted_at,
             inference_s=self.inference_s,
+            failed=dict(sorted(self.failed.items())),
         )
 
 

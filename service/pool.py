@@ -24,8 +24,8 @@ class EncoderPool:
     """Worker threads over one bounded fair queue of texts.
 
     A text is encoded alone, or in a pass that keeps its vector to the bit, so that this never depends on its company.
-    Equal texts in flight are encoded once. One failing text fails the requests that have it, and no other. A short text
-    of the only request is encoded on the event loop.
+    Equal texts in flight are encoded once. One failing text fails the requests that have it, and no other, unless they
+    skip it. A short text of the only request is encoded on the event loop.
     """
 
     def __init__(
@@ -109,11 +109,15 @@ class EncoderPool:
                 return f"{self.depth} texts wait and none was finished for {idle_s:.0f} s"
         return None
 
-    async def encode(self, texts: Sequence[TextInput], *, truncate: bool = True) -> EncodedBatch:
+    async def encode(
+        self, texts: Sequence[TextInput], *, truncate: bool = True, skip_failed: bool = False
+    ) -> EncodedBatch:
         """Embed the texts of one request. A cancelled call drops those of its texts that nobody else waits for.
 
+        Args:   skip_failed: the rest of the request is embedded though some of its texts fail.
         Raises: Overloaded: the queue has no room or no time, or texts still waited after `request_timeout_s`.
-                NotReady: the pool is closing.  InputError: a text failed; the rest of the request is dropped.
+                NotReady: the pool is closing.  InputError: a text failed, with `skip_failed` all of them did; the rest
+                of the request is dropped.
         """
         loop = asyncio.get_running_loop()
         done, count, asked_at = asyncio.Event(), len(texts), time.monotonic()
@@ -121,7 +125,7 @@ class EncoderPool:
         def finished() -> None:
             self._outbox.add(loop, done.set, texts=count, since=asked_at, now=time.monotonic())
 
-        job = Job(texts, truncate, finished)
+        job = Job(texts, truncate, finished, skip_failed=skip_failed)
         if self._cache is not None:
             job.results = [self._cache.get(text, truncate=truncate) for text in texts]
         with self._lone.request():
@@ -132,8 +136,8 @@ class EncoderPool:
                 with self._wake:
                     self._learn(finished_here)
                     job.take([0], finished_here.result, took_s=finished_here.took_s)
-        if job.error is not None:
-            raise job.error
+        if (error := job.error) is not None:
+            raise error
         return job.batch()
 
     @property

@@ -38,12 +38,16 @@ def build_artifact(
     name: str = "tiny",
     prompts: Mapping[str, str] | None = None,
     default_prompt_name: str | None = None,
+    fails_on: str | None = None,
 ) -> Manifest:
-    """Write a folder that keeps the whole contract; another seed gives another fingerprint."""
+    """Write a folder that keeps the whole contract; another seed gives another fingerprint.
+
+    fails_on: a word of its own token, whose vector is not a number: the model fails on texts that have it.
+    """
     prompts = prompts or {}
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary_size = _write_tokenizer(folder / "tokenizer.json")
-    _write_graph(folder / "model.onnx", vocabulary_size=vocabulary_size, seed=seed)
+    vocabulary_size = _write_tokenizer(folder / "tokenizer.json", last_word=fails_on)
+    _write_graph(folder / "model.onnx", vocabulary_size=vocabulary_size, seed=seed, fails_on_last=fails_on is not None)
     (folder / "README.md").write_text(f"# {name}\n", encoding="utf-8")
     parity = _parity_of(folder, prompt=prompts[default_prompt_name] if default_prompt_name else "")
     (folder / "parity.json").write_text(parity.to_json(), encoding="utf-8")
@@ -96,7 +100,7 @@ def write_manifest(
     return manifest
 
 
-def _write_tokenizer(path: Path) -> int:
+def _write_tokenizer(path: Path, *, last_word: str | None) -> int:
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -107,14 +111,18 @@ def _write_tokenizer(path: Path) -> int:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
+    if last_word is not None:
+        tokenizer.add_tokens([last_word])
     tokenizer.save(str(path))
     return int(tokenizer.get_vocab_size())
 
 
-def _write_graph(path: Path, *, vocabulary_size: int, seed: int) -> None:
+def _write_graph(path: Path, *, vocabulary_size: int, seed: int, fails_on_last: bool) -> None:
     """Gather -> masked mean -> L2 norm, in opset 17."""
     weight_VD = np.random.default_rng(seed).standard_normal((vocabulary_size, DIM)).astype(np.float32)
     weight_VD[:4] *= 0.1  # special tokens say little
+    if fails_on_last:
+        weight_VD[-1] = np.nan
     nodes = [
         helper.make_node("Gather", ["weight", "input_ids"], ["token_embedding"]),
         helper.make_node("Cast", ["attention_mask"], ["mask_BL"], to=TensorProto.FLOAT),

@@ -37,3 +37,11 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     build_artifact(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def failing_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny artifact that fails on texts with the word kaputt; read-only for tests."""
+    folder = tmp_path_factory.mktemp("failing")
+    build_artifact(folder, fails_on="kaputt")
+    return folder

@@ -39,15 +39,28 @@ MAX_PAGE_CHARS = 4_000_000  # texts and metadata: as much as a body may bring
 async def put_documents(
     body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
-    """Embed and keep documents; doing it twice changes nothing more. Answered once they are on the disk."""
+    """Embed and keep documents; doing it twice changes nothing more. Answered once they are on the disk.
+
+    Where the model fails on some of the texts, the other documents are kept, and `failed` names these; an earlier
+    version of them stays. Where it fails on all, that is an error.
+    """
     _check_ids_differ(body.documents)
     await runtime.read(runtime.collection.check_room, [document.id for document in body.documents])
     texts = [document.text for document in body.documents]
     place, prompt = (lambda position: f"documents[{position}].text"), embedder.prompts.document
-    batch = await embedder.embed(texts, name="documents", prompt=prompt, place=place)
-    documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
+    batch = await embedder.embed(texts, name="documents", prompt=prompt, place=place, skip_failed=True)
+    documents = [
+        Document(document.id, document.text, document.metadata)
+        for position, document in enumerate(body.documents)
+        if position not in batch.failed
+    ]
     revision = await runtime.write(runtime.collection.put, documents, batch.embeddings)
-    return json_response({"upserted": len(documents), "revision": revision}, headers=cost_headers(batch))
+    answer: dict[str, object] = {"upserted": len(documents), "revision": revision}
+    if batch.failed:
+        answer["failed"] = [
+            {"id": body.documents[position].id, "error": str(error)} for position, error in batch.failed.items()
+        ]
+    return json_response(answer, headers=cost_headers(batch))
 
 
 @router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")

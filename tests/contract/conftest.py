@@ -5,14 +5,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-import tokenizers
 
-from tests.artifacts import build_artifact, write_manifest
+from tests.artifacts import build_artifact
 from tests.contract.live import live_service
 
 BUNDLED = Path(__file__).parents[2] / "models" / "default"
 KEY = "sesame"
-UNSPEAKABLE = "kaputt"  # a text on which the guarded service's model raises
+UNSPEAKABLE = "kaputt"  # a text on which the guarded service's model fails
 MAX_BODY_BYTES = 2000
 
 
@@ -25,13 +24,9 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="session")
 def guarded_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that raises on `UNSPEAKABLE`."""
+    """A model that fails on `UNSPEAKABLE`."""
     model = tmp_path_factory.mktemp("guarded") / "model"
-    build_artifact(model)
-    tokenizer = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
-    tokenizer.add_tokens([UNSPEAKABLE])  # an id beyond the rows of the graph's embedding matrix
-    tokenizer.save(str(model / "tokenizer.json"))
-    write_manifest(model)
+    build_artifact(model, fails_on=UNSPEAKABLE)
     return model
 
 

@@ -173,7 +173,7 @@ def test_the_clients_key_is_the_services(connect: Connect, guarded: httpx.Client
         ({"input": ["a"] * 5}, openai.UnprocessableEntityError, 422, "CROSSLET_MAX_TEXTS"),
         ({"input": "a", "dimensions": 10_000}, openai.UnprocessableEntityError, 422, "10000; the model has 16"),
         ({"input": [1, 10**6]}, openai.UnprocessableEntityError, 422, "outside the vocabulary"),
-        ({"input": UNSPEAKABLE}, openai.InternalServerError, 500, "the model failed"),
+        ({"input": UNSPEAKABLE}, openai.InternalServerError, 500, "the model gave no finite vector"),
     ],
 )
 def test_each_status_is_the_clients_own_error(

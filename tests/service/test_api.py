@@ -16,7 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from service.document_schemas import MAX_METADATA_DEPTH, DeleteDocumentsRequest, PutDocumentsRequest, SearchRequest
+from service.document_schemas import (
+    MAX_METADATA_DEPTH,
+    DeleteDocumentsRequest,
+    PutDocumentsRequest,
+    PutDocumentsResponse,
+    SearchRequest,
+)
 from service.encoder import load_encoder
 from service.index.documents import Document
 from service.openai_schemas import OpenAIEmbeddingsRequest
@@ -338,6 +344,58 @@ def test_a_document_can_be_put_found_read_replaced_and_removed(client: TestClien
     assert_refused(client.get("/documents/a"), 404, "NotFound")
     assert_refused(client.delete("/documents/a"), 404, "NotFound")
     assert found(client.post("/search", json={"query": TEXTS[1]})) == ["b"]
+
+
+def test_documents_that_the_model_fails_on_are_named_and_the_others_kept(
+    serve: Serve, failing_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = serve(model=failing_model)
+    put(client, {"id": "b", "text": TEXTS[0], "metadata": {"version": 1}})
+    texts = {"a": TEXTS[1], "b": "kaputt secret", "c": "guitar " * 50, "d": "kaputt"}
+    response = put(client, *({"id": id_, "text": text} for id_, text in texts.items()))
+    assert response.status_code == 200
+    answer = response.json()
+    assert (answer["upserted"], answer["revision"]) == (2, 2)
+    assert [one["id"] for one in answer["failed"]] == ["b", "d"]
+    assert PutDocumentsResponse.model_validate(answer).model_dump() == answer
+    assert all(one["error"].startswith("the model gave no finite vector") for one in answer["failed"])
+    assert response.headers["x-truncated"] == "1; indices=2"
+    assert client.get("/documents/b").json() == {
+        "id": "b",
+        "text": TEXTS[0],
+        "metadata": {"version": 1},
+        "revision": 1,
+    }
+    assert client.get("/documents").json()["total"] == 3
+    assert found(client.post("/search", json={"query": TEXTS[1], "top_k": 1})) == ["a"]
+    (line,) = (vars(record) for record in caplog.records if record.getMessage() == "texts failed")
+    assert line["failed"] == 2
+    assert "secret" not in response.text + str(line)
+
+
+def test_documents_that_all_fail_are_an_error_and_change_nothing(serve: Serve, failing_model: Path) -> None:
+    client = serve(model=failing_model)
+    put(client, {"id": "b", "text": TEXTS[0]})
+    for ids in ("b", "bc"):
+        response = put(client, *({"id": id_, "text": f"kaputt {id_}"} for id_ in ids))
+        assert_refused(response, 500, "Backend", "documents[0].text the model gave no finite vector")
+    assert put(client, {"id": "d", "text": TEXTS[2]}).json() == {"upserted": 1, "revision": 2}
+    assert client.get("/documents/b").json()["text"] == TEXTS[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embed", {"inputs": ["guitar", "kaputt"]}),
+        ("/similarity", {"inputs": {"source_sentence": "guitar", "sentences": ["guitar", "kaputt"]}}),
+        ("/search", {"queries": ["guitar", "kaputt"]}),
+        ("/v1/embeddings", {"input": ["guitar", "kaputt"]}),
+    ],
+)
+def test_one_text_that_the_model_fails_on_is_an_error_everywhere_else(
+    serve: Serve, failing_model: Path, path: str, body: dict[str, Any]
+) -> None:
+    assert serve(model=failing_model).post(path, json=body).status_code == 500
 
 
 @pytest.mark.parametrize("path", ["a%0A", "%FF", "%ED%A0%80"])

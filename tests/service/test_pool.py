@@ -171,6 +171,27 @@ def test_a_failing_text_fails_its_own_request_only(text: str, cause: type[Except
     asyncio.run(scenario())
 
 
+def test_a_request_that_skips_failing_texts_has_the_vectors_of_the_others_and_why() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        gate.opened.set()
+        pool = gated_pool(gate, workers=2)
+        batch = await pool.encode(["a", "bad", "bbb", "crash", "bad", "cc"], skip_failed=True)
+        assert batch.embeddings[:, 0].tolist() == [1, 3, 2]
+        assert list(batch.failed) == [1, 3, 4]
+        assert [type(error) for error in batch.failed.values()] == [InvalidInput, InferenceFailed, InvalidInput]
+        assert batch.tokens == 3
+        for texts in (["bad"], ["bad", "crash"]):
+            with pytest.raises(InputError) as caught:
+                await pool.encode(texts, skip_failed=True)
+            assert caught.value.position == 0
+        assert not (await pool.encode(["a"], skip_failed=True)).failed
+        pool.close()
+        assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
 def test_closing_finishes_what_was_admitted_and_refuses_the_rest() -> None:
     async def scenario() -> None:
         gate = Gate()

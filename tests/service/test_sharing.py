@@ -119,6 +119,21 @@ def test_a_text_that_fails_in_company_fails_alone(encoder: Watched) -> None:
     asyncio.run(scenario())
 
 
+def test_a_text_that_fails_in_company_leaves_the_rest_of_its_request_as_it_was(encoder: Watched) -> None:
+    texts = ALIKE[:20]
+    alone = np.stack([encoder.encode(text).vector for text in texts[:7] + texts[8:]])
+    encoder.poison = encoder.tokenise([texts[7]])[0].input_ids
+
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        batch = await pool.encode(texts, skip_failed=True)
+        await asyncio.to_thread(pool.close)
+        assert list(batch.failed) == [7]
+        assert batch.embeddings.tobytes() == alone.tobytes()
+
+    asyncio.run(scenario())
+
+
 def test_a_text_that_may_not_be_cut_fails_before_its_pass(encoder: Watched) -> None:
     async def scenario() -> None:
         pool = pool_of(encoder)
