@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from service.errors import InvalidInput, StartError, StoreError
+from service.errors import InferenceFailed, InvalidInput, StartError, StoreError
 from service.index.milvus_address import EMBEDDED
 from service.settings import Settings
 from service.start_trial import Use
@@ -25,10 +25,11 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
     """Load a file of documents into the store; what is there already is passed over.
 
     Raises: StartError: the model, the store or the file is refused, or the user stopped.  InvalidInput: a bad line.
+        InferenceFailed: the model failed on some documents, each named on standard error; the others are loaded.
     """
     from service.bulk.build import Build
     from service.bulk.engines import engine_of
-    from service.bulk.progress import progress
+    from service.bulk.progress import progress, tell
     from service.bulk.records import to_document
     from service.bulk.sources import format_of, open_source
     from service.encoder import choose_encoder
@@ -46,12 +47,13 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
                     bar.update(read - bar.n)
 
                 def skip(sentence: str) -> None:
-                    bar.write(f"crosslet: skipped {source.name}: {sentence}", file=sys.stderr)
+                    tell(f"skipped {source.name}: {sentence}")
 
                 work = Build(
                     collection,
                     read=functools.partial(to_document, max_text_chars=settings.max_text_chars),
                     on_bad_line=skip if options.on_bad_line == "skip" else _stop,
+                    on_failed=tell,
                     advance=advance,
                 )
                 with _interruptible(work):
@@ -61,6 +63,11 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
         finally:
             collection.close()
     sys.stderr.write(f"{outcome}\n")
+    if outcome.failed:
+        raise InferenceFailed(
+            f"{outcome.failed} documents could not be embedded; what the store had under their ids stays: "
+            "load them again with other texts"
+        )
 
 
 def export(options: argparse.Namespace, settings: Settings) -> None:
@@ -125,10 +132,11 @@ def compact(_: argparse.Namespace, settings: Settings) -> None:
 
 
 def repair(options: argparse.Namespace, settings: Settings) -> None:
-    """Make damaged vectors anew from their texts, and name the documents whose text is damaged.
+    """Make damaged vectors anew from their texts, and name the documents whose text is damaged or cannot be embedded.
 
-    Raises: StartError: the model or the store is refused, a service has it, or a text is damaged.
+    Raises: StartError: the model or the store is refused, a service has it, or a document stays damaged.
     """
+    from service.bulk.build import named
     from service.bulk.engines import engine_of
     from service.bulk.progress import progress
     from service.bulk.repair import repair as make_anew
@@ -149,28 +157,31 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
         )
     sys.stderr.write(f"{path}: {done.vectors} of {count} vectors made anew\n")
     for id_ in done.lost:
-        sys.stderr.write(f"the text or metadata of document {orjson.dumps(id_).decode()} are not what was stored\n")
-    if done.lost:
-        raise StoreError(
-            f"document store {path} has {len(done.lost)} damaged documents: put them again, or delete them"
-        )
+        sys.stderr.write(f"the text or metadata of {named(id_)} are not what was stored\n")
+    for id_, error in done.failed.items():
+        sys.stderr.write(f"{named(id_)}: {error}\n")
+    damaged = len(done.lost) + len(done.failed)
+    if damaged:
+        raise StoreError(f"document store {path} has {damaged} damaged documents: put them again, or delete them")
 
 
 def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     """Make the store over for the model at hand; a service may go on with the old one until the end.
 
     Raises: StartError: the model or the store is refused, the user stopped, or a service still has the store.
+        InferenceFailed: the model failed on some documents, each named on standard error; the old store stays.
     """
     from service.bulk.engines import engine_of
-    from service.bulk.progress import progress
+    from service.bulk.progress import progress, tell
     from service.bulk.reembed import Reembedding
     from service.bulk.store_file import open_store_file
     from service.encoder import choose_encoder
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    work = Reembedding(_local(settings), fingerprint=encoder.manifest.fingerprint, dim=encoder.manifest.dim)
+    path = _local(settings)
+    work = Reembedding(path, fingerprint=encoder.manifest.fingerprint, dim=encoder.manifest.dim, on_failed=tell)
     engine = engine_of(options.engine, encoder, settings, prompt=encoder.prompts.document)
-    with open_store_file(_local(settings)) as file:
+    with open_store_file(path) as file:
         count = file.count()
     with progress("re-embed", total=count, unit="documents") as bar:
 
@@ -183,7 +194,7 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
             raise StartError("stopped; the same command goes on") from exc
     sys.stderr.write(f"{outcome}\n")
     work.take_over(engine)
-    sys.stderr.write(f"{_local(settings)} now has the vectors of {encoder.manifest.name}\n")
+    sys.stderr.write(f"{path} now has the vectors of {encoder.manifest.name}\n")
 
 
 def _engine_argument(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,7 @@ def encode_alone(work: Work, encode: Encode, cache: VectorCache | None) -> Finis
         if cache is not None and isinstance(result, Encoded):
             cache.put(work.text, result)
     except BaseException as exc:  # a worker outlives any text, and a panic of the tokenizer
-        result = _failure(exc)
+        result = failure_of(exc)
     return Finished(work, result, time.monotonic() - started_at)
 
 
@@ -41,7 +41,7 @@ def tokenise_all(works: Sequence[Work], encoder: Encoder) -> tuple[list[Prepared
         tokenised = encoder.tokenise([work.text for work in works], [work.truncate for work in works])
     except BaseException as exc:
         if len(works) == 1:
-            return [], [Finished(works[0], _failure(exc), time.monotonic() - started_at)]
+            return [], [Finished(works[0], failure_of(exc), time.monotonic() - started_at)]
         parts = [tokenise_all([work], encoder) for work in works]
         return [one for ready, _ in parts for one in ready], [one for _, failed in parts for one in failed]
     share_s = (time.monotonic() - started_at) / max(1, len(works))
@@ -61,12 +61,13 @@ def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCa
     except BaseException as exc:
         if len(texts) > 1:
             return [finished for one in texts for finished in encode_together([one], encoder, cache)]
-        return [Finished(texts[0].work, _failure(exc), texts[0].took_s + time.monotonic() - started_at)]
+        return [Finished(texts[0].work, failure_of(exc), texts[0].took_s + time.monotonic() - started_at)]
     share_s = (time.monotonic() - started_at) / len(texts)
     return [Finished(one.work, vector, one.took_s + share_s) for one, vector in zip(texts, encoded, strict=True)]
 
 
-def _failure(exc: BaseException) -> ServiceError:
+def failure_of(exc: BaseException) -> ServiceError:
+    """What is said of a text on which something was raised: nothing of the text."""
     if isinstance(exc, ServiceError):
         return exc
     failed = InferenceFailed(f"the encoder failed ({type(exc).__name__})")

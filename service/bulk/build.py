@@ -9,6 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import orjson
+
 from service.bulk.engine import Embedded, Engine
 from service.bulk.records import Record, is_same
 from service.errors import Damaged, InferenceFailed, InvalidInput
@@ -32,13 +34,17 @@ class Keeps(Protocol):
 
 @dataclass
 class Outcome:
-    """What became of the documents so far.  truncated: new or replaced ones of which the model read only a part."""
+    """What became of the documents so far.
+
+    truncated: new or replaced ones of which the model read only a part.  failed: it gave no vector for their text.
+    """
 
     new: int = 0
     replaced: int = 0
     unchanged: int = 0
     skipped: int = 0
     truncated: int = 0
+    failed: int = 0
 
     @property
     def total(self) -> int:
@@ -48,7 +54,13 @@ class Outcome:
     def __str__(self) -> str:
         said = NUMBERS.format(**vars(self), total=self.total)
         said += f", {self.skipped} bad lines skipped" if self.skipped else ""
+        said += f", {self.failed} could not be embedded" if self.failed else ""
         return said + (f"; of {self.truncated} the model read only the beginning" if self.truncated else "")
+
+
+def named(id_: str) -> str:
+    """What a message calls a document; its id is on one line, whatever it holds."""
+    return f"document {orjson.dumps(id_).decode()}"
 
 
 @dataclass
@@ -72,7 +84,8 @@ class Build:
     """One load.
 
     read: the document of a record; raises InvalidInput where it is none.  on_bad_line: told why, with the line; raises
-    to stop.  advance: told what of the source is done.
+    to stop.  on_failed: told why a document could not be embedded, with its id; what the store has under it stays.
+    advance: told what of the source is done.
     """
 
     def __init__(
@@ -81,12 +94,14 @@ class Build:
         *,
         read: Callable[[Record], Document],
         on_bad_line: Callable[[str], None],
+        on_failed: Callable[[str], object],
         advance: Callable[[int, Outcome], None] = lambda read, outcome: None,
     ) -> None:
         self.outcome = Outcome()
         self._store = store
         self._read = read
         self._on_bad_line = on_bad_line
+        self._on_failed = on_failed
         self._advance = advance
         self._pending: deque[_Batch] = deque()  # with the engine, in order
         self._in_flight: Counter[str] = Counter()  # ids of `_pending`
@@ -94,7 +109,8 @@ class Build:
     def run(self, records: Iterable[Record], engine: Engine) -> Outcome:
         """Load every record; what the engine gives is committed batch by batch.
 
-        Raises: InvalidInput: a bad line, if `on_bad_line` says so.  StorageFull.  InferenceFailed: with the lines.
+        Raises: InvalidInput: a bad line, if `on_bad_line` says so.  StorageFull.  InferenceFailed: the engine does not
+            go on; with the lines.
         """
         with closing(engine(self._texts(records))) as vectors:
             while True:
@@ -151,14 +167,17 @@ class Build:
 
     def _write(self, embedded: Embedded) -> None:
         batch = self._pending[0]
-        stored = [self._sound(document.id) for document in batch.documents]
+        for position, error in embedded.failed.items():
+            self._on_failed(f"{named(batch.documents[position].id)}: {error}")
+        documents = embedded.kept(batch.documents)
+        stored = [self._sound(document.id) for document in documents]
         changed = [
             position
-            for position, (document, before) in enumerate(zip(batch.documents, stored, strict=True))
+            for position, (document, before) in enumerate(zip(documents, stored, strict=True))
             if before is None or not is_same(document, before)
         ]
         if changed:
-            self._store.put([batch.documents[position] for position in changed], embedded.vectors_ND[changed])
+            self._store.put([documents[position] for position in changed], embedded.vectors_ND[changed])
         self._pending.popleft()
         self._in_flight -= Counter(batch.ids)
         new = stored.count(None)
@@ -167,4 +186,5 @@ class Build:
         self.outcome.unchanged += batch.unchanged + len(stored) - len(changed)
         self.outcome.skipped += batch.skipped
         self.outcome.truncated += embedded.truncated
+        self.outcome.failed += len(embedded.failed)
         self._advance(batch.read, self.outcome)

@@ -4,26 +4,39 @@ N texts, D dims
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from service.encoder import Encoded
+from service.errors import ServiceError
+from service.passes import failure_of
 
 EncodeAll = Callable[[Sequence[str]], list[Encoded]]
+
+T = TypeVar("T")
 
 CHUNK = 64  # texts a thread takes at once: fewer hand-overs, texts of like lengths, and work for every thread
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """vectors: (N, D) float32, one a text, in order.  truncated: how many texts are longer than the model reads."""
+    """vectors: (N, D) float32, of the texts that did not fail, in order.  failed: why the others did, by position.
+
+    truncated: how many texts are longer than the model reads.
+    """
 
     vectors_ND: npt.NDArray[np.float32]
     truncated: int
+    failed: Mapping[int, str] = field(default_factory=dict)
+
+    def kept(self, given: Sequence[T]) -> list[T]:
+        """Of what was given with each text, that of the texts that have a vector."""
+        return [one for position, one in enumerate(given) if position not in self.failed]
 
 
 Vectors = Generator[Embedded, None, None]  # closing it gives up the texts that wait
@@ -33,16 +46,16 @@ Engine = Callable[[Iterable[Sequence[str]]], Vectors]  # batches of texts -> the
 def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
     """Some texts at a time on each of `workers` threads: the vectors that the service gives, to the bit.
 
-    The engine raises what reading a batch or encoding one of its texts raises; texts that wait are then given up.
+    The engine raises what reading a batch raises; texts that wait are then given up.
     """
 
     def run(batches: Iterable[Sequence[str]]) -> Vectors:
         pool = ThreadPoolExecutor(workers, thread_name_prefix="bulk")
-        ahead: deque[list[Future[list[Encoded]]]] = deque()
+        ahead: deque[list[Future[list[Encoded | ServiceError]]]] = deque()
         try:
             for texts in batches:
                 chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
-                ahead.append([pool.submit(encode_all, chunk) for chunk in chunks])
+                ahead.append([pool.submit(encode_each, encode_all, chunk) for chunk in chunks])
                 while ahead and (_is_done(ahead[0]) or _behind_the_oldest(ahead) > 2 * workers):
                     yield _joined(ahead.popleft(), dim)
             while ahead:
@@ -53,12 +66,27 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
     return run
 
 
+def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | ServiceError]:
+    """What `encode_all` makes of texts, or why there is nothing. Where it raises, each is tried alone.
+
+    Raises: MemoryError: no text is to blame for that.
+    """
+    try:
+        return list(encode_all(texts))
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as exc:  # as in `passes`: also a panic of the tokenizer
+        if len(texts) == 1:
+            return [failure_of(exc)]
+        return [one for text in texts for one in encode_each(encode_all, [text])]
+
+
 def behind_prompt(engine: Engine, prompt: str) -> Engine:
     """The same engine for texts that go behind a prompt."""
     return lambda batches: engine([prompt + text for text in texts] for texts in batches)
 
 
-def _is_done(chunks: Sequence[Future[list[Encoded]]]) -> bool:
+def _is_done(chunks: Sequence[Future[list[Encoded | ServiceError]]]) -> bool:
     return all(chunk.done() for chunk in chunks)
 
 
@@ -67,7 +95,9 @@ def _behind_the_oldest(ahead: Sequence[Sequence[object]]) -> int:
     return sum(max(1, len(chunks)) for chunks in ahead) - max(1, len(ahead[0]))
 
 
-def _joined(chunks: Sequence[Future[list[Encoded]]], dim: int) -> Embedded:
-    encoded = [one for chunk in chunks for one in chunk.result()]
+def _joined(chunks: Sequence[Future[list[Encoded | ServiceError]]], dim: int) -> Embedded:
+    found = [one for chunk in chunks for one in chunk.result()]
+    failed = {position: str(one) for position, one in enumerate(found) if isinstance(one, ServiceError)}
+    encoded = [one for one in found if isinstance(one, Encoded)]
     vectors_ND = np.stack([one.vector for one in encoded]) if encoded else np.empty((0, dim), np.float32)
-    return Embedded(vectors_ND, sum(one.truncated for one in encoded))
+    return Embedded(vectors_ND, sum(one.truncated for one in encoded), failed)

@@ -18,3 +18,8 @@ def progress(name: str, *, total: int | None, unit: str) -> Iterator["tqdm[Never
         total=total, desc=name, unit=unit, unit_scale=unit == "B", mininterval=interval_s, file=sys.stderr
     ) as bar:
         yield bar
+
+
+def tell(sentence: str) -> None:
+    """A line on standard error, above the bar if there is one."""
+    tqdm.write(f"crosslet: {sentence}", file=sys.stderr)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bulk.engine import Embedded, Engine, Vectors
+from service.bulk.engine import Embedded, Engine, Vectors, encode_each
 from service.cpus import usable_cpus
+from service.encoder import Encoded
 from service.errors import ArtifactError, CrossletError, InferenceFailed, StartError
 
 ACTOR_TEXTS = 64  # what an actor gets at once
@@ -45,12 +46,14 @@ class Embedder:
             raise ArtifactError(f"{model.folder} is model {found[:12]} on a node, and {model.fingerprint[:12]} here")
 
     def __call__(self, batch: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Vectors instead of texts, under the same positions."""
-        encoded = self._encoder.encode_all([str(text) for text in batch["text"]])
+        """Vectors instead of texts, under the same positions; zeros, and why, where a text failed."""
+        found = encode_each(self._encoder.encode_all, [str(text) for text in batch["text"]])
+        nothing_D = np.zeros(self._encoder.manifest.dim, np.float32)
         return {
             "position": batch["position"],
-            "vector": np.stack([one.vector for one in encoded]),
-            "truncated": np.array([one.truncated for one in encoded]),
+            "vector": np.stack([one.vector if isinstance(one, Encoded) else nothing_D for one in found]),
+            "truncated": np.array([isinstance(one, Encoded) and one.truncated for one in found]),
+            "error": np.array(["" if isinstance(one, Encoded) else str(one) for one in found]),
         }
 
 
@@ -101,6 +104,7 @@ def _embed(batches: Sequence[Sequence[str]], model: Model, actors: int) -> Itera
     texts = [text for batch in batches for text in batch]
     vectors_ND = np.empty((len(texts), model.dim), np.float32)
     is_done_N, is_truncated_N = np.zeros(len(texts), bool), np.zeros(len(texts), bool)
+    failed: dict[int, str] = {}
     given = start = 0
     for found in _results(texts, model, actors) if texts else [None]:
         if found is not None:
@@ -108,9 +112,12 @@ def _embed(batches: Sequence[Sequence[str]], model: Model, actors: int) -> Itera
             vectors_ND[positions] = np.stack(list(found["vector"]))
             is_truncated_N[positions] = found["truncated"]
             is_done_N[positions] = True
+            failed |= {int(one): str(error) for one, error in zip(positions, found["error"], strict=True) if error}
         while given < len(batches) and is_done_N[start : start + len(batches[given])].all():
             stop = start + len(batches[given])
-            yield Embedded(vectors_ND[start:stop], int(is_truncated_N[start:stop].sum()))
+            failed_here = {one - start: failed[one] for one in range(start, stop) if one in failed}
+            kept_ND = np.delete(vectors_ND[start:stop], list(failed_here), axis=0)
+            yield Embedded(kept_ND, int(is_truncated_N[start:stop].sum()), failed_here)
             given, start = given + 1, stop
 
 

@@ -15,7 +15,7 @@ from service.bulk.build import Build, Outcome
 from service.bulk.engine import Engine
 from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
-from service.errors import StoreError
+from service.errors import InferenceFailed, StoreError
 from service.index.access import connect, lock_for_this_process
 from service.index.base import Vectors
 from service.index.documents import Document, DocumentStore, StoredDocument
@@ -30,11 +30,15 @@ PAGE_ROWS = 1000
 class Reembedding:
     """The conversion of the store at `path` to the vectors of another model; as many runs as it takes."""
 
-    def __init__(self, path: Path, *, fingerprint: str, dim: int) -> None:
+    def __init__(
+        self, path: Path, *, fingerprint: str, dim: int, on_failed: Callable[[str], object] = lambda sentence: None
+    ) -> None:
+        """on_failed: told of each document whose text the new model fails on."""
         self._path = path
         self._next = path.with_name(NEXT)
         self._fingerprint = fingerprint
         self._dim = dim
+        self._on_failed = on_failed
 
     def copy(self, engine: Engine, *, advance: Callable[[int, Outcome], None] = lambda read, outcome: None) -> Outcome:
         """Embed what the next store lacks or has otherwise, and forget what it has too much.
@@ -42,6 +46,7 @@ class Reembedding:
         A next store that was begun for another model is thrown away.
 
         Raises: StoreError: there is no such store, it has this model's vectors already, or another run is at work.
+                InferenceFailed: the new model fails on some texts; everything else is done.
         """
         with open_store_file(self._path) as old:
             if old.fingerprint == self._fingerprint:
@@ -51,17 +56,25 @@ class Reembedding:
             try:
                 _raise_revision(store, old.revision)
                 _delete_moved(store, old)
-                work = Build(_Writer(store), read=_as_it_is, on_bad_line=_refuse, advance=advance)
+                work = Build(
+                    _Writer(store), read=_as_it_is, on_bad_line=_refuse, on_failed=self._on_failed, advance=advance
+                )
                 outcome = work.run(_records(old), engine)
                 _delete_gone(store, old)
             finally:
                 store.close()
+        if outcome.failed:
+            raise InferenceFailed(
+                f"{outcome}; document store {self._path} is as it was: delete these, or put them again with other "
+                "texts, and run the same command again"
+            )
         return outcome
 
     def take_over(self, engine: Engine) -> None:
         """Copy the last changes while nobody writes, and put the next store in the place of the old.
 
         Raises: StoreError: another process has the old store, or reads it; the next one stays.
+                InferenceFailed: as `copy`.
         """
         with open_store_file(self._path) as file:
             fingerprint, dim = file.fingerprint, file.dim

@@ -16,10 +16,14 @@ BATCH_DOCUMENTS = 64  # a transaction
 
 @dataclass
 class Repaired:
-    """What became of the damage.  lost: ids of documents whose text or metadata are damaged, and stay so."""
+    """What became of the damage.  lost: ids of documents whose text or metadata are damaged, and stay so.
+
+    failed: why the model gives no vector for the text, by the id of the document, which stays damaged.
+    """
 
     vectors: int = 0
     lost: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 def repair(
@@ -48,10 +52,13 @@ def repair(
 
             with closing(engine(texts())) as vectors:
                 for embedded in vectors:
-                    documents = pending.pop(0)
-                    with store.transaction() as transaction:
-                        transaction.upsert(documents, embedded.vectors_ND)
-                        transaction.commit()
+                    batch = pending.pop(0)
+                    done.failed |= {batch[position].id: error for position, error in embedded.failed.items()}
+                    documents = embedded.kept(batch)
+                    if documents:
+                        with store.transaction() as transaction:
+                            transaction.upsert(documents, embedded.vectors_ND)
+                            transaction.commit()
                     done.vectors += len(documents)
     finally:
         store.close()

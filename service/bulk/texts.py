@@ -11,7 +11,7 @@ from service.bulk.engine import Engine
 from service.bulk.lines import Lines
 from service.bulk.neighbours import Halves
 from service.bulk.progress import progress
-from service.errors import InvalidInput
+from service.errors import InferenceFailed, InvalidInput
 
 BATCH_TEXTS = 256
 
@@ -20,11 +20,14 @@ def embed_lines(lines: Lines, engine: Engine, *, dim: int, max_text_chars: int) 
     """(N, D) float16, a row a line that has a text: 2 x N x D bytes, all that is kept.
 
     Raises: InvalidInput: a line that is not UTF-8, or longer than `max_text_chars`.
+            InferenceFailed: the model fails on a line.
     """
     vectors_ND = np.empty((len(lines), dim), np.float16)
     stop = 0
     with progress(lines.path.name, total=len(lines), unit="lines") as bar:
         for embedded in engine(_batches(lines, max_text_chars)):
+            for position, error in embedded.failed.items():
+                raise InferenceFailed(f"{lines.path} line {lines.number(stop + position)}: {error}")
             start, stop = stop, stop + len(embedded.vectors_ND)
             vectors_ND[start:stop] = embedded.vectors_ND
             bar.update(stop - start)

@@ -9,7 +9,7 @@ import pytest
 
 from service.bulk import build as build_module
 from service.bulk.build import Build, Outcome
-from service.bulk.engine import Embedded, Vectors, threads_engine
+from service.bulk.engine import Embedded, Engine, Vectors, threads_engine
 from service.bulk.records import Record, to_document
 from service.encoder import Encoded, load_encoder
 from service.errors import InferenceFailed, InvalidInput, StorageFull
@@ -62,8 +62,8 @@ def length_engine(batches: Iterable[Sequence[str]], *, ahead: int = 3) -> Vector
         waiting += itertools.islice(batches, 1)
 
 
-def load(shelf: Shelf, given: Iterable[Record]) -> Outcome:
-    return Build(shelf, read=up_to(1000), on_bad_line=stop).run(given, length_engine)
+def load(shelf: Shelf, given: Iterable[Record], engine: Engine = length_engine) -> Outcome:
+    return Build(shelf, read=up_to(1000), on_bad_line=stop, on_failed=stop).run(given, engine)
 
 
 def test_new_replaced_and_unchanged_documents_are_told_apart() -> None:
@@ -81,7 +81,9 @@ def test_a_document_that_is_there_is_not_embedded_again() -> None:
         yield from length_engine(seen.append(texts) or texts for texts in batches)  # type: ignore[func-returns-value]
 
     load(shelf, records(("1", "a"), ("2", "bb")))
-    Build(shelf, read=up_to(9), on_bad_line=stop).run(records(("1", "a"), ("2", "bb"), ("3", "c")), engine)
+    Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop).run(
+        records(("1", "a"), ("2", "bb"), ("3", "c")), engine
+    )
     assert [text for texts in seen for text in texts] == ["c"]
 
 
@@ -110,7 +112,7 @@ def test_a_bad_line_stops_with_its_number_or_is_counted() -> None:
     with pytest.raises(InvalidInput, match=r"^line 2: is not valid JSON$"):
         load(shelf, given)
     said: list[str] = []
-    outcome = Build(shelf, read=up_to(9), on_bad_line=said.append).run(given, length_engine)
+    outcome = Build(shelf, read=up_to(9), on_bad_line=said.append, on_failed=stop).run(given, length_engine)
     assert outcome.skipped == 1
     assert said == ["line 2: is not valid JSON"]
     assert set(shelf.documents) == {"1", "3"}
@@ -126,7 +128,7 @@ def test_what_was_committed_stays_when_the_store_is_full(monkeypatch: pytest.Mon
             return super().put(documents, vectors_ND)
 
     shelf = Full()
-    work = Build(shelf, read=up_to(9), on_bad_line=stop)
+    work = Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop)
     with pytest.raises(StorageFull):
         work.run(records(*((str(n), "x") for n in range(10))), length_engine)
     assert work.outcome.new == len(shelf.documents) == 4
@@ -136,7 +138,7 @@ def test_progress_reaches_the_end_of_the_source_also_where_nothing_changed() -> 
     shelf, reached = Shelf(), []
     given = records(*((str(n), "x") for n in range(1000)))
     for _ in range(2):
-        Build(shelf, read=up_to(9), on_bad_line=stop, advance=lambda read, _: reached.append(read)).run(
+        Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop, advance=lambda read, _: reached.append(read)).run(
             given, length_engine
         )
         assert reached[-1] == 1000
@@ -181,17 +183,48 @@ def test_the_engine_reads_a_bounded_way_ahead_and_stops_with_its_reader() -> Non
     assert busy.acquire(blocking=False)
 
 
-def test_a_text_that_the_model_fails_on_is_named_by_its_lines() -> None:
+def encode_good(texts: Sequence[str]) -> list[Encoded]:
+    """A text's vector is its length; those with a "bad" fail, and all that come with them."""
+    if any("bad" in text for text in texts):
+        raise InferenceFailed("the model failed on a text of 3 tokens")
+    return [Encoded(np.full(DIM, len(text), np.float32), 1, 1) for text in texts]
+
+
+def test_a_document_that_the_model_fails_on_is_named_and_the_others_are_loaded() -> None:
+    shelf, said = Shelf(), list[str]()
+    load(shelf, records(("7", "older")))
+    work = Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=said.append)
+    texts = {str(n): "x" * (1 + n % 5) for n in range(600)} | {"7": "bad", "300": "worse bad"[:9], 'a"b': "bad"}
+    given = records(*texts.items())
+    outcome = work.run(given, threads_engine(encode_good, workers=2, dim=DIM))
+    assert outcome == Outcome(new=598, failed=3)
+    assert str(outcome) == "598 documents read: 598 new, 0 replaced, 0 unchanged, 3 could not be embedded"
+    failure = "the model failed on a text of 3 tokens"
+    assert said == [f'document "7": {failure}', f'document "300": {failure}', f'document "a\\"b": {failure}']
+    assert shelf.documents["7"].text == "older"
+    assert {id_ for id_ in texts if id_ not in shelf.documents} == {"300", 'a"b'}
+    assert all(shelf.vectors[id_][0] == len(text) for id_, text in texts.items() if "bad" not in text)
+
+
+def test_memory_that_runs_out_is_no_texts_fault() -> None:
     def encode_all(texts: Sequence[str]) -> list[Encoded]:
-        if "bad" in texts:
-            raise InferenceFailed("the model failed on a text of 3 tokens")
-        return [Encoded(np.ones(DIM, np.float32), 1, 1) for _ in texts]
+        raise MemoryError
+
+    work = Build(Shelf(), read=up_to(9), on_bad_line=stop, on_failed=stop)
+    with pytest.raises(MemoryError):
+        work.run(records(("1", "x")), threads_engine(encode_all, workers=1, dim=DIM))
+
+
+def test_an_engine_that_does_not_go_on_is_named_with_its_lines() -> None:
+    def breaking(batches: Iterable[Sequence[str]]) -> Vectors:
+        vectors = length_engine(batches)
+        yield next(vectors)
+        raise InferenceFailed("an actor failed")
 
     shelf = Shelf()
-    work = Build(shelf, read=up_to(9), on_bad_line=stop)
-    given = records(*((str(n), "x") for n in range(256)), ("300", "y"), ("301", "bad"))
-    with pytest.raises(InferenceFailed, match=r"^lines 257 to 258: the model failed on a text of 3 tokens$"):
-        work.run(given, threads_engine(encode_all, workers=1, dim=DIM))
+    given = records(*((str(n), "x") for n in range(258)))
+    with pytest.raises(InferenceFailed, match=r"^lines 257 to 258: an actor failed$"):
+        load(shelf, given, breaking)
     assert len(shelf.documents) == 256
 
 
@@ -213,4 +246,4 @@ def test_an_engine_that_fails_before_any_text_is_one_sentence() -> None:
     shelf, given = Shelf(), records(*((str(n), "x") for n in range(300)))
     load(shelf, given)
     with pytest.raises(InferenceFailed, match=r"^an actor failed$"):
-        Build(shelf, read=up_to(9), on_bad_line=stop).run(given, broken)
+        Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop).run(given, broken)

@@ -192,6 +192,24 @@ def test_a_damaged_vector_is_said_and_repaired_from_its_text(store: Path) -> Non
     assert differences(store) == "sound"
 
 
+def test_a_vector_that_the_model_fails_to_make_anew_stays_damaged_and_is_named(store: Path) -> None:
+    for row in (4, 9):
+        flip(store, VECTORS[row].tobytes())
+
+    def engine(batches: Iterable[Sequence[str]]) -> Vectors:
+        (texts,) = batches
+        yield Embedded(VECTORS[[9]], 0, {texts.index(TEXTS["d4"]): "the model failed"})
+
+    def failing(batches: Iterable[Sequence[str]]) -> Vectors:
+        assert list(batches) == [[TEXTS["d4"]]]
+        yield Embedded(VECTORS[:0], 0, {0: "the model failed"})
+
+    for one, made in ((engine, 1), (failing, 0)):
+        done = repair(store / STORE, one, fingerprint="aa", dim=DIM)
+        assert (done.vectors, done.lost, done.failed) == (made, [], {"d4": "the model failed"})
+    assert is_found_by_verify(store)
+
+
 def test_only_what_is_asked_for_must_be_sound(store: Path) -> None:
     """A damaged vector is no obstacle to an export without vectors, nor to re-embedding."""
     flip(store, VECTORS[9].tobytes())

@@ -101,6 +101,42 @@ def test_bad_lines_stop_the_build_or_are_skipped_as_told(
     assert "standard input: line 1: is not a JSON object" in crosslet(capsys, "index", "build", "-", status=2)[1]
 
 
+def test_a_text_that_the_model_fails_on_leaves_the_load_its_other_documents(
+    capsys: Capture, tmp_path: Path, failing_model: Path
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    build(capsys, path, "--model", str(failing_model))
+    rows = [DOCUMENTS[0] | {"text": "kaputt secret"}, {"id": "new", "text": "kaputt"}, {"id": "last", "text": "gut"}]
+    write_jsonl(path, rows)
+    for told in ("1 new, 0 replaced, 0 unchanged", "0 new, 0 replaced, 1 unchanged"):  # the second run tries again
+        lines = crosslet(capsys, "index", "build", path, "--model", failing_model, status=2)[1].splitlines()
+        assert [line.split(": ")[1] for line in lines if "gave no finite vector" in line] == [
+            f'document "{DOCUMENTS[0]["id"]}"',
+            'document "new"',
+        ]
+        assert lines[-2] == f"1 documents read: {told}, 2 could not be embedded"
+        assert lines[-1].startswith("crosslet: 2 documents could not be embedded; what the store had")
+        assert not [line for line in lines if "secret" in line]
+    kept = read_jsonl(crosslet(capsys, "index", "export")[0])
+    assert kept == [*DOCUMENTS, {"id": "last", "text": "gut", "metadata": {}}]
+
+
+def test_a_store_is_not_made_over_for_a_model_that_fails_on_a_document(
+    capsys: Capture, tmp_path: Path, failing_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*DOCUMENTS, {"id": "odd", "text": "kaputt"}]
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
+    error = crosslet(capsys, "index", "re-embed", "--model", failing_model, status=2)[1]
+    assert 'crosslet: document "odd": the model gave no finite vector' in error
+    assert "12 documents read: 12 new, 0 replaced, 0 unchanged, 1 could not be embedded; document store" in error
+    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 13
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", [{"id": "odd", "text": "gut"}]))  # still of the old model
+    assert "12 unchanged" in crosslet(capsys, "index", "re-embed", "--model", failing_model)[1]
+    monkeypatch.setenv("CROSSLET_MODEL", str(failing_model))
+    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 13
+    assert json.loads(crosslet(capsys, "search", "gut", "--top-k", "1")[0])["id"] == "odd"
+
+
 def test_reading_commands_work_beside_a_service_and_changing_ones_are_refused(
     capsys: Capture, tmp_path: Path, tiny_model: Path
 ) -> None:

@@ -153,6 +153,12 @@ def test_a_line_that_is_no_text_is_one_sentence(
     assert complaint in crosslet(capsys, "dedup", tmp_path / name, status=2)[1]
 
 
+def test_a_line_that_the_model_fails_on_is_named(capsys: Capture, tmp_path: Path, failing_model: Path) -> None:
+    path = write(tmp_path / "a.txt", [*(f"line {number}" for number in range(300)), "", "kaputt", "kaputt too"])
+    error = crosslet(capsys, "dedup", path, "--model", failing_model, status=2)[1]
+    assert error.splitlines()[-1].startswith(f"crosslet: {path} line 302: the model gave no finite vector")
+
+
 def test_files_that_cannot_be_compared_are_one_sentence(capsys: Capture, tmp_path: Path) -> None:
     full, empty = write(tmp_path / "a.txt", ["x"]), write(tmp_path / "b.txt", ["", " "])
     assert "b.txt has no line with a text" in crosslet(capsys, "mine", full, empty, status=2)[1]
