@@ -1,7 +1,7 @@
 """The artifact contract: one folder, one model. Knows files and hashes; knows nothing about ONNX Runtime or torch.
 
 model.onnx       inputs `input_ids`, `attention_mask` int64 (B, L); output `sentence_embedding` float32 (B, dim), norm 1
-tokenizer.json   a `tokenizers` file with its post-processor; truncation and padding are the consumer's
+tokenizer.json   a `tokenizers` file with its post-processor, no id beyond the graph's table; the consumer cuts and pads
 manifest.json    `Manifest`: what the model is, where it came from, its prompts, the sha256 of every other file
 parity.json      `ParityPack`: texts with the token ids and vectors the model must give on any machine
 README.md        the model card

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.artifact import MODEL_FILE, TOKENIZER_FILE, Manifest, ParityPack, load_manifest, load_parity, verify_files
-from service.errors import ArtifactError, InvalidInput, ParityFailed, TextTooLong
+from service.embedding_table import embedding_rows
+from service.errors import ArtifactError, InferenceFailed, InvalidInput, ParityFailed, TextTooLong
 from service.prompts import Prompts
-from service.session import Session
+from service.session import IDS_NAME, Session
 from service.tokenizer import TokenisedText, Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class Encoder:
         return self._session.run(rows, multiple=FOUR if self.mixes_lengths else 1)
 
     def _given_ids(self, ids: tuple[int, ...]) -> TokenisedText:
-        size = self._tokenizer.vocabulary_size
+        size = self._tokenizer.highest_id + 1
         unknown = next((token for token in ids if not 0 <= token < size), None)
         if unknown is not None:
             raise InvalidInput(f"has a token id outside the vocabulary of {size}")
@@ -227,8 +228,26 @@ def load_encoder(folder: Path) -> Encoder:
         raise ArtifactError(f"{folder}: {manifest.name} is a {manifest.kind}; the service embeds with a bi-encoder")
     verify_files(folder, manifest)
     tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
-    encoder = Encoder(manifest, tokenizer, Session(folder / MODEL_FILE, dim=manifest.dim))
+    session = Session(folder / MODEL_FILE, dim=manifest.dim)
+    _check_ids(folder, tokenizer, session)
+    encoder = Encoder(manifest, tokenizer, session)
     parity = load_parity(folder, manifest)
     encoder.try_sharing(parity)
     encoder.check_parity(parity, folder)
     return encoder
+
+
+def _check_ids(folder: Path, tokenizer: Tokenizer, session: Session) -> None:
+    """Refuse token ids that have no embedding: the graph would fail on them, or give vectors of no meaning."""
+    highest, rows = tokenizer.highest_id, embedding_rows(folder / MODEL_FILE, IDS_NAME)
+    found = f"{folder}: {TOKENIZER_FILE} has token ids up to {highest}"
+    way_out = "export the model again with the tokenizer that it was trained with"
+    if rows is None:
+        try:
+            session.run([[highest]])
+        except InferenceFailed as exc:
+            raise ArtifactError(f"{found}, and {MODEL_FILE} fails on that one: {way_out}") from exc
+    elif highest >= rows:
+        raise ArtifactError(
+            f"{found}, the embedding table of {MODEL_FILE} has {rows} rows, for 0 to {rows - 1}: {way_out}"
+        )

@@ -13,7 +13,8 @@ import onnxruntime
 from service.errors import ArtifactError, InferenceFailed
 from service.exactness import keep_exact
 
-INPUT_NAMES = ["attention_mask", "input_ids"]
+IDS_NAME = "input_ids"
+INPUT_NAMES = ["attention_mask", IDS_NAME]
 OUTPUT_NAME = "sentence_embedding"
 KEPT_PLACES = 256  # texts times tokens: what a larger pass took is let go, else the longest text would stay for ever
 

@@ -106,7 +106,8 @@ def _write_tokenizer(path: Path, *, last_word: str | None) -> int:
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=400, special_tokens=specials, show_progress=False)
+    # There are more to choose from, so that every build has as many, though not always the same.
+    trainer = trainers.WordPieceTrainer(vocab_size=240, special_tokens=specials, show_progress=False)
     tokenizer.train_from_iterator(TEXTS, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -8,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 
 from service import cli
 from service.encoder import load_encoder
 from service.index.documents import Document
 from service.runtime import load_collection
 from service.settings import Settings
-from tests.artifacts import TEXTS
+from tests.artifacts import TEXTS, write_manifest
 
 SEEN: list[list[str]] = []
 COMMAND = [sys.executable, "-c", "import sys; from service.cli import main; sys.exit(main())"]
@@ -191,6 +193,23 @@ def test_info_prints_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_model_option_goes_before_the_environment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.main(["info", "--model", str(tmp_path / "other")]) == 2
     assert "other does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["serve"], ["embed", "hallo"], ["search", "hallo"]])
+def test_a_model_with_token_ids_beyond_its_table_is_one_sentence(
+    arguments: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    load_collection(Settings(), load_encoder(tiny_model).manifest).close()
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "longer"))
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_tokens(["kaputt"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    write_manifest(folder)
+    command = [*COMMAND, *arguments, "--model", str(folder)]
+    done = subprocess.run(command, env=os.environ | {"CROSSLET_PORT": "0"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"crosslet: {folder}: tokenizer.json has token ids up to ")
+    assert done.stdout == ""
 
 
 def test_another_package_can_add_a_subcommand(

@@ -3,6 +3,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import tokenizers
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from service.encoder import Encoder, choose_encoder, load_encoder
 from service.errors import ArtifactError, InvalidInput, ParityFailed, TextTooLong
+from service.settings import BUNDLED_MODEL
 from tests.artifacts import DIM, MAX_LENGTH, build_artifact, write_manifest
 
 
@@ -88,6 +90,51 @@ def test_a_tokenizer_that_moved_from_its_parity_pack_is_refused(tiny_model: Path
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     write_manifest(folder)
     with pytest.raises(ArtifactError, match="other token ids"):
+        load_encoder(folder)
+
+
+def with_a_token_more(folder: Path, target: Path) -> tuple[Path, int]:
+    """A copy whose tokenizer has one id more than the graph has embeddings, and how many these are."""
+    copy = copy_of(folder, target)
+    tokenizer = tokenizers.Tokenizer.from_file(str(copy / "tokenizer.json"))
+    rows = tokenizer.get_vocab_size()
+    tokenizer.add_tokens(["kaputt"])
+    tokenizer.save(str(copy / "tokenizer.json"))
+    return copy, rows
+
+
+def test_a_token_id_without_an_embedding_is_refused_with_both_numbers(tiny_model: Path, tmp_path: Path) -> None:
+    folder, rows = with_a_token_more(tiny_model, tmp_path)
+    write_manifest(folder)
+    sentence = (
+        rf"token ids up to {rows}, .* table of model\.onnx has {rows} rows, for 0 to {rows - 1}: export the model"
+    )
+    with pytest.raises(ArtifactError, match=sentence):
+        load_encoder(folder)
+
+
+def test_a_token_id_that_a_table_of_4_bits_would_take_for_none_is_refused(tmp_path: Path) -> None:
+    """Beyond such a table no operator raises: the text would get a vector of no meaning."""
+    folder, rows = with_a_token_more(BUNDLED_MODEL, tmp_path)
+    write_manifest(folder, dim=384)
+    with pytest.raises(ArtifactError, match=f"has token ids up to {rows}, .* has {rows} rows"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_where_the_table_cannot_be_read_the_highest_id_is_tried(
+    tiny_model: Path, tmp_path: Path, is_whole: bool
+) -> None:
+    folder = copy_of(tiny_model, tmp_path) if is_whole else with_a_token_more(tiny_model, tmp_path)[0]
+    model = onnx.load(str(folder / "model.onnx"))
+    model.graph.node[0].input[1] = "same_ids"
+    model.graph.node.insert(0, onnx.helper.make_node("Identity", ["input_ids"], ["same_ids"]))
+    onnx.save(model, str(folder / "model.onnx"))
+    write_manifest(folder)
+    if is_whole:
+        load_encoder(folder)
+        return
+    with pytest.raises(ArtifactError, match=r"has token ids up to \d+, and model\.onnx fails on that one: export"):
         load_encoder(folder)
 
 

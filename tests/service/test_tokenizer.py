@@ -1,4 +1,5 @@
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_a_long_text_is_not_tokenised_beside_others(path: Path, monkeypatch: pyt
     texts = ["\ufdfa" * 400] * 2  # each is 7,200 characters when it is normalised
     tokenizer.tokenise_all(texts)
     assert alone == texts
+
+
+@pytest.mark.parametrize("missing", [range(0), range(3, 40), range(30, 900, 2), [0], range(1, 900)])
+@pytest.mark.parametrize("added", [[], ["[NEW]"]])
+def test_the_highest_id_is_found_though_ids_before_it_have_no_token(
+    tmp_path: Path, missing: Iterable[int], added: list[str]
+) -> None:
+    vocabulary = {f"word{id_}": id_ for id_ in range(1000) if id_ not in set(missing)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="word999"))
+    tokenizer.add_tokens(added)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    found = Tokenizer(tmp_path / "tokenizer.json", max_length=8).highest_id
+    assert found == max(tokenizer.get_vocab(with_added_tokens=True).values())
 
 
 def test_truncation_written_in_the_file_is_not_trusted(path: Path, tmp_path: Path) -> None:
