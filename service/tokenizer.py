@@ -12,11 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import orjson
 import tokenizers  # type: ignore[import-untyped]
 
 from service.errors import ArtifactError
 from service.memory import return_free_memory
+
+if TYPE_CHECKING:
+    from service.unigram import UnigramTokenizer
 
 LONG_TEXT_CHARS = 10_000
 MOST_UNUSED_IDS = 1000  # in a row
@@ -44,29 +49,17 @@ class TokenisedText:
     full_length: int
 
 
-class Tokenizer:
-    """One tokenizer, shared by every worker.
+class OtherTokenizer:
+    """A tokenizer.json of whatever kind, through `tokenizers`."""
 
-    It takes some hundred bytes for each character while it works, so long texts take their turn: at any time the
-    workers together tokenise one text of any length, and else only ones of at most LONG_TEXT_CHARS characters.
-    """
-
-    def __init__(self, path: Path, *, max_length: int) -> None:
-        """Load tokenizer.json.
-
-        Raises: ArtifactError: the file is not one that `tokenizers` reads.
-        """
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as exc:  # `tokenizers` raises bare Exception
-            raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({exc})") from exc
-        # The cut is made below, so that the full length is known without building the overflowing pieces.
+    def __init__(self, state: bytes) -> None:
+        """Raises: Exception: `tokenizers` cannot read it."""
+        self._tokenizer = tokenizers.Tokenizer.from_buffer(state)
+        # The cut is made by who calls, so that the full length is known without building the overflowing pieces.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers are the parallelism
-        self._closing = _closing_ids(self._tokenizer.encode("a"))
-        self.max_length = max_length
-        self._long_text = threading.Lock()
+        self.after = _closing_ids(self._tokenizer.encode("a"))
 
     @cached_property
     def highest_id(self) -> int:
@@ -80,8 +73,43 @@ class Tokenizer:
             highest = more[-1]
         return highest
 
+    def encode(self, text: str) -> list[int]:
+        """Token ids, specials included."""
+        (ids,) = self.encode_all([text])
+        return ids
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]  # it lets go of the GIL
+
     def _has(self, token: int) -> bool:
         return self._tokenizer.id_to_token(token) is not None
+
+
+class Tokenizer:
+    """One tokenizer, shared by every worker.
+
+    It takes some hundred bytes for each character while it works, so long texts take their turn: at any time the
+    workers together tokenise one text of any length, and else only ones of at most LONG_TEXT_CHARS characters.
+    """
+
+    def __init__(self, path: Path, *, max_length: int) -> None:
+        """Load tokenizer.json.
+
+        Raises: ArtifactError: the file is not one that `tokenizers` reads.
+        """
+        try:
+            self._tokenizer = _load(path)
+        except Exception as exc:  # `tokenizers` raises bare Exception
+            raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({exc})") from exc
+        return_free_memory()  # what the file was read into
+        self.max_length = max_length
+        self._long_text = threading.Lock()
+
+    @property
+    def highest_id(self) -> int:
+        """The highest token id, added tokens included."""
+        return self._tokenizer.highest_id
 
     def tokenise(self, text: str) -> TokenisedText:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
@@ -95,8 +123,7 @@ class Tokenizer:
         return tokenised
 
     def _tokenised(self, text: str) -> TokenisedText:
-        (encoding,) = self._tokenizer.encode_batch_fast([text])  # unlike `encode` it lets go of the GIL
-        return self.cut(encoding.ids)
+        return self.cut(self._tokenizer.encode(text))
 
     def tokenise_all(self, texts: Sequence[str]) -> list[TokenisedText]:
         """Token ids of each text. Together where they are short: between two of them a thread may wait for the GIL."""
@@ -104,16 +131,28 @@ class Tokenizer:
             return []
         if sum(map(normalised_length, texts)) > LONG_TEXT_CHARS:
             return [self.tokenise(text) for text in texts]
-        return [self.cut(encoding.ids) for encoding in self._tokenizer.encode_batch_fast(texts)]
+        return [self.cut(ids) for ids in self._tokenizer.encode_all(texts)]
 
     def cut(self, ids: list[int]) -> TokenisedText:
         """Ids of a text, its closing special tokens kept where it has them."""
         full_length = len(ids)
         if full_length <= self.max_length:
             return TokenisedText(ids, full_length)
-        closing = self._closing if ids[full_length - len(self._closing) :] == self._closing else []
+        closing = self._tokenizer.after
+        closing = closing if ids[full_length - len(closing) :] == closing else []
         kept = max(0, self.max_length - len(closing))
         return TokenisedText((ids[:kept] + closing)[: self.max_length], full_length)
+
+
+def _load(path: Path) -> "OtherTokenizer | UnigramTokenizer":
+    content = path.read_bytes()
+    if b'"Unigram"' in content:
+        from service.unigram import UnigramTokenizer, is_unigram  # SentencePiece is read where it is used
+
+        state = orjson.loads(content)
+        if is_unigram(state):
+            return UnigramTokenizer(state)
+    return OtherTokenizer(content)
 
 
 def _closing_ids(encoding: tokenizers.Encoding) -> list[int]:
