@@ -30,6 +30,7 @@ def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, an
     if stored != fingerprint:
         raise StoreError(
             f"document store {path} holds vectors of model {stored[:12]}, the service has "
-            f"loaded model {fingerprint[:12]}: use that model (CROSSLET_MODEL) or another folder (CROSSLET_DATA)"
+            f"loaded model {fingerprint[:12]}: use that model (CROSSLET_MODEL) or another folder "
+            "(CROSSLET_DATA), or make the store over for the model loaded with `crosslet index re-embed`"
         )
     return int(version)
