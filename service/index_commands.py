@@ -13,6 +13,7 @@ import orjson
 
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreError
 from service.index.milvus_address import EMBEDDED
+from service.index_import import import_arguments, import_documents
 from service.settings import Settings
 from service.start_trial import Use
 from service.subcommands import Subcommand, out_argument
@@ -215,6 +216,12 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 
 INDEX_SUBCOMMANDS = {
     "index build": Subcommand(build, "load documents from a file, those that changed", _build_arguments, Use.DOCUMENTS),
+    "index import": Subcommand(
+        import_documents,
+        "load documents with vectors made elsewhere by the same model",
+        import_arguments,
+        Use.DOCUMENTS,
+    ),
     "index re-embed": Subcommand(
         re_embed, "make the documents over for another model (--model)", _engine_argument, Use.DOCUMENTS
     ),

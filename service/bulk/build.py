@@ -63,6 +63,14 @@ def named(id_: str) -> str:
     return f"document {orjson.dumps(id_).decode()}"
 
 
+def sound(store: Keeps, id_: str) -> StoredDocument | None:
+    """What the store has; a document that the disk has damaged counts as none, so that it is replaced."""
+    try:
+        return store.get(id_)
+    except Damaged:
+        return None
+
+
 @dataclass
 class _Batch:
     """Documents to embed together, and what else was read up to them."""
@@ -155,22 +163,15 @@ class Build:
     def _is_there(self, document: Document) -> bool:
         if self._in_flight[document.id]:  # the store does not have yet what it will have: `_write` looks again
             return False
-        stored = self._sound(document.id)
+        stored = sound(self._store, document.id)
         return stored is not None and is_same(document, stored)
-
-    def _sound(self, id_: str) -> StoredDocument | None:
-        """What the store has; a document that the disk has damaged counts as none, so that it is replaced."""
-        try:
-            return self._store.get(id_)
-        except Damaged:
-            return None
 
     def _write(self, embedded: Embedded) -> None:
         batch = self._pending[0]
         for position, error in embedded.failed.items():
             self._on_failed(f"{named(batch.documents[position].id)}: {error}")
         documents = embedded.kept(batch.documents)
-        stored = [self._sound(document.id) for document in documents]
+        stored = [sound(self._store, document.id) for document in documents]
         changed = [
             position
             for position, (document, before) in enumerate(zip(documents, stored, strict=True))
