@@ -61,7 +61,7 @@ class OtherTokenizer:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers are the parallelism
         self.after = _closing_ids(self._tokenizer.encode("a"))
 
-    @cached_property
+    @property
     def highest_id(self) -> int:
         """The highest token id, added tokens included. A list of all would take a tenth of a second.
 
@@ -106,7 +106,7 @@ class Tokenizer:
         self.max_length = max_length
         self._long_text = threading.Lock()
 
-    @property
+    @cached_property
     def highest_id(self) -> int:
         """The highest token id, added tokens included."""
         return self._tokenizer.highest_id

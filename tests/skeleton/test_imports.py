@@ -61,7 +61,7 @@ def test_export_takes_only_the_artifact_contract_exactness_telemetry_and_the_ver
     ("package", "extras"),
     [
         ("service", ["milvus", "milvus-lite", "parquet", "ray"]),
-        ("training", ["training", "mteb"]),
+        ("training", ["training", "models", "mteb"]),
         ("export", ["training", "export"]),
     ],
 )
