@@ -12,6 +12,8 @@ from tests.artifacts import build_artifact
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and so would every process of the tests
+
 
 @pytest.fixture(scope="session", autouse=True)
 def no_settings_of_the_shell() -> Iterator[None]:
