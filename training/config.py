@@ -10,7 +10,7 @@ from typing import Literal
 from training.corpora.config import CorpusConfig
 from training.errors import ConfigError
 from training.parsing import build, read_yaml
-from training.stages.config import BLOCK_SIZE, ContrastiveConfig, StageConfig
+from training.stages.config import BLOCK_SIZE, ContrastiveConfig, StageConfig, StudentStageConfig
 
 Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
 Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
@@ -90,7 +90,7 @@ class RunConfig:
     stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
     assistant: StageConfig = field(default_factory=StageConfig)
     bottleneck: StageConfig = field(default_factory=StageConfig)
-    student_stage: StageConfig = field(default_factory=StageConfig)
+    student_stage: StudentStageConfig = field(default_factory=StudentStageConfig)
     contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)
     tokenizer: TokenizerConfig = TokenizerConfig()
     lexical: LexicalConfig = LexicalConfig()
@@ -197,11 +197,12 @@ def check(config: RunConfig, *, where: str) -> None:
         if source.max_pairs is not None and source.max_pairs < 1:
             raise ConfigError(f"{where}: corpus.sources.{name}.max_pairs is {source.max_pairs}; it must be at least 1")
         _check_above_0(f"corpus.sources.{name}.weight", source.weight, where=where)
-    for stage in (config.bottleneck, config.student_stage):
-        if stage.source_share is not None:
-            raise ConfigError(f"{where}: source_share is for assistant and contrastive; no other stage reads it")
+    if config.bottleneck.source_share is not None:
+        raise ConfigError(f"{where}: bottleneck.source_share is set; stage 2 learns from both sides of every pair")
     _check_above_0("contrastive.temperature", config.contrastive.temperature, where=where)
     _check_above_0("lexical.ridge", config.lexical.ridge, where=where)
+    if config.student_stage.token_weight is not None:
+        _check_above_0("student_stage.token_weight", config.student_stage.token_weight, where=where)
     if config.contrastive.word_weight is not None:
         _check_above_0("contrastive.word_weight", config.contrastive.word_weight, where=where)
     if config.contrastive.word_share is not None:

@@ -198,8 +198,11 @@ def align_bottleneck(run: Run, folder: Path) -> None:
 
 def teach_student(run: Run, folder: Path) -> None:
     """Stage 3."""
-    assistant, student = run.load(run.assistant), run.load(run.before("student"))
-    objective = student_objective(assistant.requires_grad_(False), student, run.pair_encoder(run.config.student_stage))
+    config = run.config.student_stage
+    assistant, student = run.load(run.assistant).requires_grad_(False), run.load(run.before("student"))
+    if config.compile:
+        compile_layers(assistant.encoder)
+    objective = student_objective(assistant, student, run.pair_encoder(config), config)
     train_and_save(run, "student", objective, run.stage_plan("student"), folder)
 
 

@@ -28,9 +28,13 @@ def token_embedding_mse(student_BLH: Tensor, target_BLH: Tensor, attention_mask_
 
     A batch without a real token gives 0.
     """
-    distance_BL = (student_BLH - target_BLH).square().sum(dim=-1)
-    mask_BL = attention_mask_BL.to(distance_BL.dtype)
-    return (distance_BL * mask_BL).sum() / mask_BL.sum().clamp_min(1)
+    return squared_distance(student_BLH, target_BLH, attention_mask_BL) / attention_mask_BL.sum().clamp_min(1)
+
+
+def squared_distance(left_BLH: Tensor, right_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
+    """Of two models' embeddings of the same tokens, summed over real tokens and H."""
+    distance_BL = (left_BLH - right_BLH).square().sum(dim=-1)
+    return (distance_BL * attention_mask_BL.to(distance_BL.dtype)).sum()
 
 
 def word_alignment(student_ND: Tensor, teacher_ND: Tensor, weight_N: Tensor) -> Tensor:

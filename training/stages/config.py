@@ -32,11 +32,18 @@ class StageConfig:
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
     bf16: bool = True  # where the hardware multiplies it; false: the stage's steps in float32 (labels, scores: bf16)
     compile: bool = False  # the layers by torch.compile: 1.2 times as fast on a CPU, half a minute to start
-    source_share: float | None = None  # stages 1 and 4: of a batch's English sides that are taught; None: all
+    source_share: float | None = None  # all but stage 2: of a batch's English sides that are taught; None: all
     round_words: bool | None = None  # word embeddings as export's 4 bits hold them, while training; None: as they are
     validate_pairs: int | None = None  # a dev score every so many pairs, and at the end; None: no dev score
     patience: int | None = None  # dev scores without a better one before the stage ends, with its best model
     keep_checkpoints: int = 1  # of a stage that runs: the newest; more can stand in for a damaged one
+
+
+@dataclass(frozen=True)
+class StudentStageConfig(StageConfig):
+    """Stage 3."""
+
+    token_weight: float | None = None  # of the distance of every token's embedding beside Eq. (4); None: none
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,12 @@ class TeacherLabels:
 class TokenEmbeddings:
     """Of texts, different ones, in groups that were padded and encoded together.
 
-    Args: texts: (U,).  groups: (B, L, H) of as many texts, one group after the other.
+    Args: texts: (U,).  groups: (B, L, H) of as many texts, one group after the other.  masks: theirs, (B, L).
     """
 
     texts: NDArray[Any]
     groups: list[Tensor]
+    masks: list[Tensor]
 
     def flat(self) -> Tensor:
         """All groups' tokens end to end, padding too: (T, H)."""
@@ -78,10 +79,10 @@ class PairEncoder:
         texts_U, place_N = np.unique(texts, return_inverse=True)
         by_length_U = np.argsort(self._lengths(texts_U), kind="stable")
         own = texts_U[by_length_U][own_share(len(texts_U))]
-        own_UD, groups = self._encode_texts(model, own if len(own) else texts_U[:1])
+        own_UD, groups, masks = self._encode_texts(model, own if len(own) else texts_U[:1])
         embedding_UD = gather_shares(own_UD[: len(own)], len(texts_U))  # no text left for this process: zero gradients
         row_N = torch.from_numpy(np.argsort(by_length_U)[place_N]).to(self.device)
-        tokens = TokenEmbeddings(own, groups if len(own) else [])
+        tokens = TokenEmbeddings(own, *((groups, masks) if len(own) else ([], [])))
         return embedding_UD[row_N[: len(english)]], embedding_UD[row_N[len(english) :]], tokens
 
     def own_token_ids(self, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
@@ -95,6 +96,11 @@ class PairEncoder:
         if not len(own):
             attention_mask_BL.zero_()
         return input_ids_BL.to(self.device), attention_mask_BL.to(self.device)
+
+    def token_count(self, pairs_B: NDArray[np.int64], sources_S: NDArray[np.int64]) -> int:
+        """Tokens of the different texts that `encode` encodes, of all processes."""
+        texts = np.unique(np.concatenate([self.corpus.english[sources_S], self.corpus.other[pairs_B]]))
+        return int(self._lengths(texts).sum())
 
     def pair_lengths(self, pairs_B: NDArray[np.int64]) -> NDArray[np.int64]:
         """Tokens of the longer side of each pair."""
@@ -113,16 +119,19 @@ class PairEncoder:
     def _lengths(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
         return np.minimum(self.tokens.lengths_of(texts), self.max_length)
 
-    def _encode_texts(self, model: SentenceEncoder, texts_U: NDArray[np.int32]) -> tuple[Tensor, list[Tensor]]:
-        """Texts sorted by length: their embeddings, (U, D), and the groups of `TokenEmbeddings`."""
-        embeddings, groups = [], []
+    def _encode_texts(
+        self, model: SentenceEncoder, texts_U: NDArray[np.int32]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Texts sorted by length: their embeddings, (U, D), and the groups and masks of `TokenEmbeddings`."""
+        embeddings, groups, masks = [], [], []
         for group in groups_of(texts_U, self.device):
             batch = self.tokens.batch(group, max_length=self.max_length)
             ids_BL, mask_BL = (tensor.to(self.device) for tensor in batch)
             hidden_BLH = model.token_embeddings(ids_BL, mask_BL)
             embeddings.append(model.pooled(hidden_BLH, mask_BL))
             groups.append(hidden_BLH)
-        return torch.cat(embeddings), groups
+            masks.append(mask_BL)
+        return torch.cat(embeddings), groups, masks
 
 
 def drawn_rows(pairs_B: NDArray[np.int64], share: float | None) -> NDArray[np.int64]:

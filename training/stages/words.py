@@ -72,11 +72,12 @@ class WordTeacher:
         """The teacher's token embeddings of English texts."""
         texts = [self.corpus.texts[int(text)] for text in english_U]
         by_length = np.argsort([len(text) for text in texts], kind="stable")
-        groups = []
+        groups, masks = [], []
         for group in groups_of(by_length, self.teacher.device):
             batch = batch_to_device(self.teacher.preprocess([texts[row] for row in group]), self.teacher.device)
             groups.append(self.teacher[0](batch)["token_embeddings"])
-        return TokenEmbeddings(english_U[by_length], groups)
+            masks.append(batch["attention_mask"])
+        return TokenEmbeddings(english_U[by_length], groups, masks)
 
 
 def token_limit(teacher: SentenceTransformer) -> int:
