@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import tokenizers  # type: ignore[import-untyped]
@@ -69,6 +70,27 @@ def write_bundle(bundle: Bundle, out: Path, *, force: bool) -> Manifest:
         verify_files(stage, manifest)
         _put(stage, out, Path(scratch) / "old")
     return manifest
+
+
+def write_copy(artifact: Path, out: Path, *, added: Mapping[str, bytes], manifest: Manifest, force: bool) -> None:
+    """Write an artifact's files, those added, and this manifest with the hashes of all: whole or not at all.
+
+    Raises: BadRequest: see `check_target`.
+    """
+    check_target(out, force=force)
+    out = out.absolute()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+        stage = Path(scratch) / "new"
+        stage.mkdir()
+        for name in manifest.files:
+            shutil.copyfile(artifact / name, stage / name)
+        for name, content in added.items():
+            (stage / name).write_bytes(content)
+        manifest = dataclasses.replace(manifest, files=describe_files(stage))
+        (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
+        verify_files(stage, load_manifest(stage))
+        _put(stage, out, Path(scratch) / "old")
 
 
 def rewrite_card(out: Path, card: str, manifest: Manifest) -> None:

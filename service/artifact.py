@@ -5,6 +5,8 @@ tokenizer.json   a `tokenizers` file with its post-processor, no id beyond the g
 manifest.json    `Manifest`: what the model is, where it came from, its prompts, the sha256 of every other file
 parity.json      `ParityPack`: texts with the token ids and vectors the model must give on any machine
 README.md        the model card
+space.NAME.npy   may be there, for each of the manifest's `spaces`: float16 (E, dim + 1), an affine map into another
+                 model's space of E dims, its bias in the last column
 """
 
 import dataclasses
@@ -52,6 +54,24 @@ class DataLicence:
 
 
 @dataclass(frozen=True)
+class Space:
+    """The space of another model, into which the artifact's vectors can be mapped.
+
+    identity: of the other model, as `training.teacher.teacher_identity` gives it.  pairs: the map was fitted to.
+    english_cosine, other_cosine: mean cosine of mapped sentences that were held out to what the other model makes of
+    the English one.
+    """
+
+    name: str
+    identity: str
+    dim: int
+    file: str
+    pairs: int
+    english_cosine: float
+    other_cosine: float
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a model is and where it came from; `manifest.json` is exactly this."""
 
@@ -77,11 +97,12 @@ class Manifest:
     prompts: Mapping[str, str] = field(default_factory=dict)  # by name: what may go before a text; empty: nothing does
     default_prompt_name: str | None = None  # of the one for texts of which nothing is said
     truncate_dim: int | None = None  # `dim`, where the model itself has more
+    spaces: tuple[Space, ...] = ()  # of other models; the fingerprint is of the own one
 
     def to_json(self) -> str:
-        """The text of manifest.json; services that know no prompts read one that has none."""
+        """The text of manifest.json; services that know no prompts or spaces read one that has none."""
         facts = dataclasses.asdict(self)
-        unset = [name for name in ("prompts", "default_prompt_name", "truncate_dim") if not facts[name]]
+        unset = [name for name in ("prompts", "default_prompt_name", "truncate_dim", "spaces") if not facts[name]]
         kept = {name: value for name, value in facts.items() if name not in unset}
         return json.dumps(kept, ensure_ascii=False, indent=2) + "\n"
 
@@ -161,6 +182,7 @@ def load_manifest(folder: Path) -> Manifest:
             f"{folder}: {MANIFEST_FILE} says truncate_dim {manifest.truncate_dim} and dim {manifest.dim}; "
             "they are the same"
         )
+    _check_spaces(folder, manifest)
     expected = fingerprint_of(
         model_sha256=manifest.files[MODEL_FILE].sha256,
         tokenizer_sha256=manifest.files[TOKENIZER_FILE].sha256,
@@ -172,6 +194,19 @@ def load_manifest(folder: Path) -> Manifest:
             f"{folder}: {MANIFEST_FILE} says fingerprint {manifest.fingerprint[:12]}, its hashes give {expected[:12]}"
         )
     return manifest
+
+
+def _check_spaces(folder: Path, manifest: Manifest) -> None:
+    names = [space.name for space in manifest.spaces]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ArtifactError(f"{folder}: {MANIFEST_FILE} has two spaces named {twice!r}; a name stands for one")
+    for space in manifest.spaces:
+        if not space.name or space.dim < 1 or space.file not in manifest.files:
+            raise ArtifactError(
+                f"{folder}: {MANIFEST_FILE} has a space {space.name!r} of dim {space.dim} in {space.file!r}; it needs "
+                "a name, at least 1 dim, and a file that is listed"
+            )
 
 
 def verify_files(folder: Path, manifest: Manifest) -> None:

@@ -17,6 +17,7 @@ from service.embedding_table import embedding_rows
 from service.errors import ArtifactError, InferenceFailed, InvalidInput, ParityFailed, TextTooLong
 from service.prompts import Prompts
 from service.session import IDS_NAME, Session
+from service.spaces import Spaces
 from service.tokenizer import TokenisedText, Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -44,14 +45,18 @@ class Encoded:
 class Encoder:
     """The tokenizer and the graph of one artifact; safe to call from many threads at once.
 
-    Texts are embedded as they are given: who calls puts one of the `prompts` before them.
+    Texts are embedded as they are given, in the artifact's own space: who calls puts one of the `prompts` before them,
+    and maps the vectors into one of the `spaces`.
     """
 
-    def __init__(self, manifest: Manifest, tokenizer: Tokenizer, session: Session) -> None:
+    def __init__(
+        self, manifest: Manifest, tokenizer: Tokenizer, session: Session, spaces: Spaces | None = None
+    ) -> None:
         self.manifest = manifest
         self.shares_passes = False
         self.mixes_lengths = False  # whether texts of unlike lengths share them
         self.prompts = Prompts.of(manifest)
+        self.spaces = spaces or Spaces()
         self._tokenizer = tokenizer
         self._session = session
 
@@ -230,7 +235,7 @@ def load_encoder(folder: Path) -> Encoder:
     tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
     session = Session(folder / MODEL_FILE, dim=manifest.dim)
     _check_ids(folder, tokenizer, session)
-    encoder = Encoder(manifest, tokenizer, session)
+    encoder = Encoder(manifest, tokenizer, session, Spaces.load(folder, manifest))
     parity = load_parity(folder, manifest)
     encoder.try_sharing(parity)
     encoder.check_parity(parity, folder)

@@ -1,0 +1,182 @@
+"""`python -m export.space ARTIFACT --model NAME --pairs FILE... --out COPY`: a copy that knows another model's space.
+
+An affine map takes the artifact's vectors to the other model's vectors of the English side, by ridge regression over
+both sides of parallel text. The graph and the fingerprint stay as they are.
+
+Shapes: N pairs, D dims of the artifact, E dims of the other model
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from export.__main__ import say, status_of
+from export.bundle import check_target, write_copy
+from export.errors import BadRequest
+from service.artifact import Manifest, Space
+from service.encoder import Encoder, load_encoder
+from service.spaces import SpaceMap
+from training.corpora.tsv import read_tsv_pairs
+from training.errors import TrainingError
+from training.labels import linear_fit
+from training.teacher import load_teacher, teacher_identity
+
+Vectors = NDArray[np.float32]
+Pair = tuple[str, str]  # English, other
+RIDGE = 0.01  # in mean squares of an input
+HELD_OUT = 20  # of so many distinct English sentences one is measured with, and not fitted to
+MAX_PAIRS = 100_000
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # part of a file's name
+CHUNK = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class SpaceRequest:
+    """What the command is asked for.  max_pairs: so many at most are used, evenly spaced over the files."""
+
+    artifact: Path
+    model: str
+    pairs: tuple[Path, ...]
+    out: Path
+    name: str
+    max_pairs: int = MAX_PAIRS
+    force: bool = False
+    trust_remote_code: bool = False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command: 0, 2 with the reason on stderr, or 130 on Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m export.space", description="Let a copy of an artifact answer in another model's vector space."
+    )
+    add = parser.add_argument
+    add("artifact", type=Path, help="artifact folder, e.g. models/default")
+    add("--model", required=True, help="sentence-transformers model: a folder, a package's or the hub's")
+    add("--pairs", type=Path, nargs="+", required=True, metavar="FILE", help="english<TAB>other, .gz or plain")
+    add("--out", type=Path, required=True, help="artifact folder to write")
+    add("--name", help="of the space in requests; default: the last part of --model")
+    add("--max-pairs", type=int, default=MAX_PAIRS, help="evenly spaced over the files; default: %(default)s")
+    add("--force", action="store_true", help="replace the artifact at --out")
+    add("--trust-remote-code", action="store_true", help="run Python files of the other model's folder")
+    options = vars(parser.parse_args(arguments))
+    options |= {"pairs": tuple(options["pairs"]), "name": options["name"] or Path(options["model"]).name}
+    return status_of(lambda: add_space(SpaceRequest(**options)))
+
+
+def add_space(request: SpaceRequest) -> Manifest:
+    """Fit the map, measure it on sentences that were held out, and write the copy.
+
+    Raises: BadRequest: an option, the other model or a file of pairs cannot be used, or there are too few pairs.
+        ArtifactError: the folder is none that can be served.
+    """
+    if not NAME.fullmatch(request.name):
+        raise BadRequest(f"{request.name!r} is no name of a space; --name has letters, digits and . _ -")
+    check_target(request.out, force=request.force)
+    encoder = load_encoder(request.artifact)
+    if request.name in encoder.spaces.maps:
+        raise BadRequest(f"{request.artifact} has a space {request.name} already; choose another --name")
+    try:
+        pairs = _read(request.pairs, request.max_pairs)
+        fitted, held_out = split(pairs)
+        if not fitted or not held_out:
+            raise BadRequest(f"{len(pairs)} pairs are too few: give {HELD_OUT} distinct English sentences or more")
+        say(f"{len(fitted)} pairs to fit, {len(held_out)} held out")
+        label_NE = _of_other(request, [english for english, _ in pairs])
+        identity = teacher_identity(request.model)
+    except TrainingError as exc:
+        raise BadRequest(str(exc)) from exc
+    labels = dict(zip([english for english, _ in pairs], label_NE, strict=True))
+    affine = fit(encoder, fitted, labels)
+    english_cosine, other_cosine = measure(encoder, SpaceMap.of(affine), held_out, labels)
+    say(f"mean cosine held out: English {english_cosine:.4f}, others {other_cosine:.4f}")
+    file = f"space.{request.name}.npy"
+    space = Space(request.name, identity, len(affine), file, len(fitted), english_cosine, other_cosine)
+    manifest = dataclasses.replace(encoder.manifest, spaces=(*encoder.manifest.spaces, space))
+    write_copy(request.artifact, request.out, added={file: _npy(affine)}, manifest=manifest, force=request.force)
+    say(f"wrote {request.out}")
+    return manifest
+
+
+def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """Pairs to fit, and to measure: all pairs of one English sentence are on the same side."""
+    number = {english: position for position, english in enumerate(dict.fromkeys(english for english, _ in pairs))}
+    is_held_out = [number[english] % HELD_OUT == HELD_OUT - 1 for english, _ in pairs]
+    fitted = [pair for pair, held_out in zip(pairs, is_held_out, strict=True) if not held_out]
+    return fitted, [pair for pair, held_out in zip(pairs, is_held_out, strict=True) if held_out]
+
+
+def fit(encoder: Encoder, pairs: Sequence[Pair], labels: dict[str, Vectors]) -> NDArray[np.float16]:
+    """The map as it is kept, (E, D + 1) float16: both sides of a pair go to the label of the English one."""
+    own = embed(encoder, [text for side in zip(*pairs, strict=True) for text in side])
+    label_NE = np.stack([labels[english] for english, _ in pairs])
+    weight_ED, bias_E = linear_fit(own, np.tile(label_NE, (2, 1)), ridge=RIDGE)
+    return np.column_stack([weight_ED, bias_E]).astype(np.float16)
+
+
+def measure(
+    encoder: Encoder, space: SpaceMap, pairs: Sequence[Pair], labels: dict[str, Vectors]
+) -> tuple[float, float]:
+    """Mean cosine to the label: of the English sides, and of the others."""
+    label_NE = np.stack([labels[english] for english, _ in pairs])
+    english, other = (
+        float(np.einsum("ne,ne->n", space(embed(encoder, list(side))), label_NE).mean())
+        for side in zip(*pairs, strict=True)
+    )
+    return round(english, 4), round(other, 4)
+
+
+def embed(encoder: Encoder, texts: Sequence[str]) -> Vectors:
+    """The vectors that the service gives, each distinct text once: (N, D)."""
+    distinct = list(dict.fromkeys(texts))
+    prompt = encoder.prompts.default
+    found: dict[str, Vectors] = {}
+    for start in range(0, len(distinct), CHUNK):
+        chunk = distinct[start : start + CHUNK]
+        vectors = encoder.encode_all([prompt + text for text in chunk])
+        found |= {text: one.vector for text, one in zip(chunk, vectors, strict=True)}
+    return np.stack([found[text] for text in texts])
+
+
+def _of_other(request: SpaceRequest, texts: Sequence[str]) -> Vectors:
+    """The other model's vectors at unit length, each distinct text once: (N, E)."""
+    model = load_teacher(request.model, device=torch.device("cpu"), trust_remote_code=request.trust_remote_code)
+    distinct = list(dict.fromkeys(texts))
+    vectors = model.encode(
+        distinct, batch_size=64, normalize_embeddings=True, convert_to_tensor=True, show_progress_bar=False
+    )
+    row = {text: position for position, text in enumerate(distinct)}
+    found_NE: Vectors = vectors.float().cpu().numpy()[[row[text] for text in texts]]
+    return found_NE
+
+
+def _read(files: Sequence[Path], most: int) -> list[Pair]:
+    pairs = [pair for path in files for pair in _pairs_of(path)]
+    if len(pairs) <= most:
+        return pairs
+    return [pairs[position] for position in np.linspace(0, len(pairs) - 1, most, dtype=np.int64)]
+
+
+def _pairs_of(path: Path) -> list[Pair]:
+    if not path.is_file():
+        raise BadRequest(f"{path} is no file (--pairs)")
+    return [(english, other) for english, other in read_tsv_pairs(path) if english.strip() and other.strip()]
+
+
+def _npy(affine: NDArray[np.float16]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, affine, allow_pickle=False)
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
