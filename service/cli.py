@@ -35,6 +35,7 @@ def _texts(parser: argparse.ArgumentParser) -> None:
         "texts", nargs="*", metavar="TEXT", help="texts; none: one a line from standard input, blank lines left out"
     )
     prompt_argument(parser)
+    parser.add_argument("--space", metavar="NAME", help="of another model, to answer in (the model's own)")
 
 
 def _query(parser: argparse.ArgumentParser) -> None:

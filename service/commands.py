@@ -71,14 +71,15 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 def embed(options: argparse.Namespace, settings: Settings) -> None:
     """Print one JSON list of numbers a text.
 
-    Raises: InvalidInput: a text is empty, too long, or not valid UTF-8, or the model has no such prompt.
+    Raises: InvalidInput: a text is empty, too long, or not valid UTF-8, or the model has no such prompt or space.
     """
     from service.encoder import choose_encoder
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    prompt = encoder.prompts.chosen(options.prompt_name)
+    prompt, space = encoder.prompts.chosen(options.prompt_name), encoder.spaces.chosen(options.space)
     for name, text in _texts_of(options.texts):
-        _print_json(encoder.encode(prompt + _readable(text, name, settings)).vector)
+        vector_D = encoder.encode(prompt + _readable(text, name, settings)).vector
+        _print_json(vector_D if space is None else space(vector_D[None])[0])
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
@@ -99,6 +100,8 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     collection = load_collection(settings, encoder.manifest, read_only=True)
     try:
         vector_D = encoder.encode(prompt + query).vector
+        if settings.space:
+            vector_D = encoder.spaces.maps[settings.space](vector_D[None])[0]
         for match in collection.search(vector_D, top_k=options.top_k, filter_=options.filter):
             document = match.document
             _print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})

@@ -29,7 +29,7 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
         InferenceFailed: the model failed on some documents, each named on standard error; the others are loaded.
     """
     from service.bulk.build import Build
-    from service.bulk.engines import engine_of
+    from service.bulk.engines import documents_engine
     from service.bulk.progress import progress, tell
     from service.bulk.records import to_document
     from service.bulk.sources import format_of, open_source
@@ -58,9 +58,7 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
                     advance=advance,
                 )
                 with _interruptible(work):
-                    outcome = work.run(
-                        source.records, engine_of(options.engine, encoder, settings, prompt=encoder.prompts.document)
-                    )
+                    outcome = work.run(source.records, documents_engine(options.engine, encoder, settings))
         finally:
             collection.close()
     sys.stderr.write(f"{outcome}\n")
@@ -138,22 +136,24 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model or the store is refused, a service has it, or a document stays damaged.
     """
     from service.bulk.build import named
-    from service.bulk.engines import engine_of
+    from service.bulk.engines import documents_engine
     from service.bulk.progress import progress
     from service.bulk.repair import repair as make_anew
     from service.bulk.store_file import open_store_file
     from service.encoder import choose_encoder
+    from service.spaces import stored_as
 
     path = _local(settings)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    stored = stored_as(encoder.manifest, settings.space)
     with open_store_file(path) as file:
         count = file.count()
     with progress("repair", total=count, unit="documents") as bar:
         done = make_anew(
             path,
-            engine_of(options.engine, encoder, settings, prompt=encoder.prompts.document),
-            fingerprint=encoder.manifest.fingerprint,
-            dim=encoder.manifest.dim,
+            documents_engine(options.engine, encoder, settings),
+            fingerprint=stored.fingerprint,
+            dim=stored.dim,
             advance=bar.update,
         )
     sys.stderr.write(f"{path}: {done.vectors} of {count} vectors made anew\n")
@@ -172,16 +172,18 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model or the store is refused, the user stopped, or a service still has the store.
         InferenceFailed: the model failed on some documents, each named on standard error; the old store stays.
     """
-    from service.bulk.engines import engine_of
+    from service.bulk.engines import documents_engine
     from service.bulk.progress import progress, tell
     from service.bulk.reembed import Reembedding
     from service.bulk.store_file import open_store_file
     from service.encoder import choose_encoder
+    from service.spaces import stored_as
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     path = _local(settings)
-    work = Reembedding(path, fingerprint=encoder.manifest.fingerprint, dim=encoder.manifest.dim, on_failed=tell)
-    engine = engine_of(options.engine, encoder, settings, prompt=encoder.prompts.document)
+    stored = stored_as(encoder.manifest, settings.space)
+    work = Reembedding(path, fingerprint=stored.fingerprint, dim=stored.dim, on_failed=tell)
+    engine = documents_engine(options.engine, encoder, settings)
     with open_store_file(path) as file:
         count = file.count()
     with progress("re-embed", total=count, unit="documents") as bar:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.schemas import GUITAR, IGNORE, InputType, Listed, PromptName, Whole
+from service.schemas import GUITAR, IGNORE, InputType, Listed, PromptName, SpaceName, Whole
 
 TokenId = Annotated[int, Field(strict=True)]
 TokenIds = Annotated[tuple[TokenId, ...], Field(fail_fast=True)]
@@ -32,6 +32,7 @@ class OpenAIEmbeddingsRequest(BaseModel):
     user: str | None = Field(None, description="Accepted and not used.", examples=["me"])
     prompt_name: PromptName = None
     input_type: InputType = None
+    space: SpaceName = None
 
 
 class OpenAIEmbedding(BaseModel):

@@ -29,6 +29,7 @@ from service.pool import EncoderPool
 from service.prompts import Prompts
 from service.readers import Readers
 from service.settings import Settings
+from service.spaces import Spaces, stored_as
 
 PASSES_MEASURED = 3
 
@@ -61,6 +62,7 @@ class Runtime:
     memory: MemoryBudget
     readers: Readers
     refused: str | None = None  # why the fallback model is served
+    spaces: Spaces = field(default_factory=Spaces)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
 
@@ -112,8 +114,10 @@ def load_collection(
     """Open what keeps the documents, as `CROSSLET_INDEX` says. read_only: a running service may have it open, too.
 
     check_memory: raises StorageFull where the process has no room for so many bytes of vectors.
-    Raises: StoreError: the store is unreadable, in use, or of another model.  StartError: Milvus cannot be used.
+    Raises: StoreError: the store is unreadable, in use, or of another model or space.  StartError: Milvus cannot be
+        used, or the model has no such space.
     """
+    manifest = stored_as(manifest, settings.space)
     if settings.index != EMBEDDED:
         return _milvus_index(settings, manifest, read_only=read_only)
     store = DocumentStore(
@@ -189,7 +193,8 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     )
     pass_bytes = _pass_bytes(encoder) if settings.memory_budget else 0  # it takes a tenth of a second
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
-    memory = MemoryBudget(settings.memory_budget, dim=manifest.dim, release=partial(_release, cache, encoder))
+    longest_dim = max([manifest.dim, *(space.dim for space in manifest.spaces)])
+    memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=partial(_release, cache, encoder))
 
     def check_memory(growth_bytes: int) -> None:
         memory.check_documents(growth_bytes)
@@ -223,4 +228,4 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     )
     threads = EMBEDDED_READERS if settings.index == EMBEDDED else REMOTE_READERS
     readers = Readers(threads, max_waiting=settings.max_queue_reads)
-    return Runtime(settings, manifest, pool, collection, metrics, memory, readers, choice.refused)
+    return Runtime(settings, manifest, pool, collection, metrics, memory, readers, choice.refused, encoder.spaces)

@@ -47,6 +47,14 @@ InputType = Annotated[
     ),
 ]
 
+SpaceName = Annotated[
+    str | None,
+    Field(
+        description="Name of another model's vector space (`spaces` in /info) to answer in; null: the model's own.",
+        examples=[None],
+    ),
+]
+
 
 def whole_example(body: JsonDict) -> ConfigDict:
     """What /docs fills in: the examples of all fields together would be no request."""
@@ -85,6 +93,7 @@ class ReadingOptions(BaseModel):
     )
     prompt_name: PromptName = None
     input_type: InputType = None
+    space: SpaceName = None
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -181,6 +190,23 @@ RootRequest = Annotated[
 ]
 
 
+class SpaceInfo(BaseModel):
+    """The vector space of another model, in which the service can answer."""
+
+    name: str = Field(description="What requests call it: `space`.", examples=["all-MiniLM-L6-v2"])
+    identity: str = Field(
+        description="The other model, and a hash or commit of its files.",
+        examples=["sentence-transformers/all-MiniLM-L6-v2#6f9a3a69"],
+    )
+    dim: int = Field(description="Length of a vector in it.", examples=[384])
+    english_cosine: float = Field(
+        description="Mean cosine of held-out English sentences to the other model's vectors.", examples=[0.9]
+    )
+    other_cosine: float = Field(
+        description="The same for their translations, to the vectors of the English sentences.", examples=[0.8]
+    )
+
+
 class Limits(BaseModel):
     """What one request may hold."""
 
@@ -232,6 +258,10 @@ class InfoResponse(BaseModel):
         description="The prompt of a text for which none is named; null: no prompt. Queries of a search and documents "
         "have the prompts named query and document (or passage) first.",
         examples=[None],
+    )
+    spaces: list[SpaceInfo] = Field(description="Vector spaces of other models, by `space` in requests.", examples=[[]])
+    document_space: str | None = Field(
+        description="The space that documents and queries are in; null: the model's own.", examples=[None]
     )
     limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
     index: IndexInfo = Field(

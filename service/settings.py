@@ -41,6 +41,10 @@ class Settings(BaseSettings):
         default="",
         description="Path under which a proxy shows the service, as /crosslet; the proxy may cut it off or not.",
     )
+    space: str = Field(
+        default="",
+        description="Space of another model (`spaces` in /info) for documents and searches; default: the model's own.",
+    )
     data: Path = Field(default=Path("data"), description="Folder of documents.sqlite3; made if missing.")
     index: str = Field(
         default=EMBEDDED,

@@ -35,13 +35,14 @@ def try_start(settings: Settings, use: Use) -> None:
         import_server()
     from service.encoder import choose_encoder
     from service.runtime import EMBEDDED_READERS, REMOTE_READERS
+    from service.spaces import stored_as
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     workers = 1 if use is Use.EMBED else settings.workers or usable_cpus()
     work: list[Callable[[], object]] = [encoder.embed_longest] * workers
     if use is not Use.EMBED:
         if settings.index == EMBEDDED:
-            work += [lambda: _index(encoder.manifest.dim)] * (EMBEDDED_READERS + WRITERS)
+            work += [lambda: _index(stored_as(encoder.manifest, settings.space).dim)] * (EMBEDDED_READERS + WRITERS)
         else:
             import service.index.milvus  # noqa: F401
 

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from service.artifact import Manifest, ParityPack, describe_files, fingerprint_of
+from service.artifact import Manifest, ParityPack, Space, describe_files, fingerprint_of, load_manifest
 from service.session import Session
 from service.tokenizer import Tokenizer as ServiceTokenizer
 
@@ -96,6 +96,16 @@ def write_manifest(
         default_prompt_name=default_prompt_name,
     )
     manifest = dataclasses.replace(manifest, **changes)  # type: ignore[arg-type]
+    (folder / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
+    return manifest
+
+
+def add_space(folder: Path, name: str, affine: np.ndarray) -> Manifest:
+    """Give an artifact a space: `affine` is (E, DIM + 1), the bias its last column."""
+    np.save(folder / f"space.{name}.npy", affine.astype(np.float16))
+    manifest = load_manifest(folder)
+    space = Space(name, f"tests/{name}#1", len(affine), f"space.{name}.npy", 8, 0.75, 0.5)
+    manifest = dataclasses.replace(manifest, files=describe_files(folder), spaces=(*manifest.spaces, space))
     (folder / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
     return manifest
 

@@ -6,7 +6,8 @@ N texts, D dims
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from service.encoder import Encoded
 from service.errors import ServiceError
 from service.passes import failure_of
+from service.spaces import SpaceMap
 
 EncodeAll = Callable[[Sequence[str]], list[Encoded]]
 
@@ -84,6 +86,17 @@ def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | S
 def behind_prompt(engine: Engine, prompt: str) -> Engine:
     """The same engine for texts that go behind a prompt."""
     return lambda batches: engine([prompt + text for text in texts] for texts in batches)
+
+
+def in_space(engine: Engine, space: SpaceMap) -> Engine:
+    """The same engine, its vectors mapped into another space."""
+
+    def run(batches: Iterable[Sequence[str]]) -> Vectors:
+        with closing(engine(batches)) as embedded:
+            for one in embedded:
+                yield replace(one, vectors_ND=space(one.vectors_ND))
+
+    return run
 
 
 def _is_done(chunks: Sequence[Future[list[Encoded | ServiceError]]]) -> bool:

@@ -1,9 +1,10 @@
 """Chooses what embeds in bulk: the threads of this process, or the actors of a Ray cluster. Knows settings."""
 
-from service.bulk.engine import Engine, behind_prompt, threads_engine
+from service.bulk.engine import Engine, behind_prompt, in_space, threads_engine
 from service.cpus import usable_cpus
 from service.encoder import Encoder
 from service.settings import Settings
+from service.spaces import stored_as
 
 ENGINES = ("threads", "ray")
 
@@ -12,6 +13,16 @@ def engine_of(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -
     """One of ENGINES, over the model of the encoder; the prompt goes before each text."""
     engine = _engine_of(name, encoder, settings)
     return behind_prompt(engine, prompt) if prompt else engine
+
+
+def documents_engine(name: str, encoder: Encoder, settings: Settings) -> Engine:
+    """One of ENGINES for documents: behind their prompt, in the space that the settings name.
+
+    Raises: ArtifactError: the model has no such space.
+    """
+    stored_as(encoder.manifest, settings.space)
+    engine, space = engine_of(name, encoder, settings, prompt=encoder.prompts.document), settings.space
+    return in_space(engine, encoder.spaces.maps[space]) if space else engine
 
 
 def _engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:

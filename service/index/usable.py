@@ -11,7 +11,7 @@ from service.index.witness import WITNESS
 def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, answered: int, migrated: bool) -> int:
     """The schema version of a store. found: its facts.  answered: the last revision that was answered for.
 
-    Raises: StoreError: it is of another schema or model, damaged, or an older copy.
+    Raises: StoreError: it is of another schema, model or space, damaged, or an older copy.
     """
     version = found.get("schema_version")
     if version is None or not is_readable(version, migrated=migrated):
@@ -30,7 +30,7 @@ def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, an
     if stored != fingerprint:
         raise StoreError(
             f"document store {path} holds vectors of model {stored[:12]}, the service has "
-            f"loaded model {fingerprint[:12]}: use that model (CROSSLET_MODEL) or another folder "
-            "(CROSSLET_DATA), or make the store over for the model loaded with `crosslet index re-embed`"
+            f"loaded model {fingerprint[:12]}: use that model and space (CROSSLET_MODEL, CROSSLET_SPACE) or another "
+            "folder (CROSSLET_DATA), or make the store over for the model loaded with `crosslet index re-embed`"
         )
     return int(version)

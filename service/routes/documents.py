@@ -48,7 +48,8 @@ async def put_documents(
     await runtime.read(runtime.collection.check_room, [document.id for document in body.documents])
     texts = [document.text for document in body.documents]
     place, prompt = (lambda position: f"documents[{position}].text"), embedder.prompts.document
-    batch = await embedder.embed(texts, name="documents", prompt=prompt, place=place, skip_failed=True)
+    space = embedder.document_space
+    batch = await embedder.embed(texts, name="documents", prompt=prompt, place=place, skip_failed=True, space=space)
     documents = [
         Document(document.id, document.text, document.metadata)
         for position, document in enumerate(body.documents)

@@ -20,6 +20,12 @@ async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     place = one_or_listed("inputs", body.inputs)
     prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
     batch = await embedder.embed(
-        texts, name="inputs", prompt=prompt, place=place, truncate=body.may_cut, dimensions=body.dimensions
+        texts,
+        name="inputs",
+        prompt=prompt,
+        place=place,
+        truncate=body.may_cut,
+        dimensions=body.dimensions,
+        space=embedder.spaces.chosen(body.space),
     )
     return array_response(cut_dimensions(batch.embeddings, body.dimensions), cost_headers(batch))

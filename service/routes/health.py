@@ -9,7 +9,7 @@ from service.answers import json_response
 from service.dependencies import RuntimeDependency
 from service.errors import NotReady
 from service.routes.described import answers
-from service.schemas import InfoResponse, Limits, StatusResponse
+from service.schemas import InfoResponse, Limits, SpaceInfo, StatusResponse
 from service.security import BEARER
 from service.strict_json import JsonRoute
 from service.version import VERSION
@@ -81,6 +81,8 @@ async def info(runtime: RuntimeDependency) -> Response:
             "auto_truncate": True,
             "prompts": manifest.prompts,
             "default_prompt_name": manifest.default_prompt_name,
+            "spaces": [{name: getattr(space, name) for name in SpaceInfo.model_fields} for space in manifest.spaces],
+            "document_space": settings.space or None,
             "limits": limits,
             "index": index,
             "version": VERSION,

@@ -55,7 +55,10 @@ async def create_embeddings(
     if not runtime.settings.token_ids and any(isinstance(one, tuple) for one in inputs):
         raise InvalidInput(IDS_REFUSED)
     prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
-    batch = await embedder.embed(inputs, name="input", prompt=prompt, place=place, dimensions=body.dimensions)
+    space = embedder.spaces.chosen(body.space)
+    batch = await embedder.embed(
+        inputs, name="input", prompt=prompt, place=place, dimensions=body.dimensions, space=space
+    )
     vectors = cut_dimensions(batch.embeddings, body.dimensions)
     encoded = _base64(vectors) if body.encoding_format == "base64" else np.ascontiguousarray(vectors)
     data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(encoded)]

@@ -32,7 +32,8 @@ async def search(
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
     prompts = embedder.prompts
     prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
-    batch = await embedder.embed(queries, name=name, prompt=prompt, place=one_or_listed(name, body.query))
+    place, space = one_or_listed(name, body.query), embedder.document_space
+    batch = await embedder.embed(queries, name=name, prompt=prompt, place=place, space=space)
     shown = Shown(
         offset=body.offset,
         min_score=body.min_score,
