@@ -33,7 +33,7 @@ async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> R
     inputs = body.inputs
     may_cut = body.parameters is None or body.parameters.may_cut
     prompt = _prompt(embedder.prompts, body.parameters)
-    space = embedder.spaces.chosen(body.parameters and body.parameters.space, place="parameters: ")
+    space = embedder.spaces.chosen(body.parameters.space if body.parameters else None, place="parameters: ")
     batch = await embedder.embed(
         _texts(inputs), name="inputs", prompt=prompt, place=partial(_place, inputs), truncate=may_cut, space=space
     )
