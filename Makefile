@@ -13,13 +13,7 @@ DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
 LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
 PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
-# `make model`: $(call exported,RUN,ARTIFACT) exports a run's last checkpoint unless the artifact is newer, and
-# $(call restored,ARTIFACT,CHECKPOINT) makes of that what the next run goes on from.
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
-exported = [ "$(2)/manifest.json" -nt "$(1)/final/checkpoint/crosslet.json" ] || \
-	$(DEV)/bin/python -m export --checkpoint "$(1)/final/checkpoint" --out "$(2)" --word-bits 4 --force
-restored = [ "$(2)/modules.json" -nt "$(1)/manifest.json" ] || \
-	{ rm -rf "$(2)" && $(DEV)/bin/python -m export.restore "$(1)" --out "$(2)"; }
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export image image-test lock
@@ -52,15 +46,10 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
 	$(TRAIN) $(ARGS)
 
-model: $(DEV)/.installed  ## train the bundled model, in three runs, and export it, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
-	$(TRAIN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)/default"
-	$(call exported,$(OUT)/default,$(OUT)/default/artifact)
-	$(call restored,$(OUT)/default/artifact,$(OUT)/default/restored)
-	$(TRAIN) --config training/configs/further.yaml --base "$(OUT)/default/restored" --data "$(DATA)" --out "$(OUT)/further"
-	$(call exported,$(OUT)/further,$(OUT)/further/artifact)
-	$(call restored,$(OUT)/further/artifact,$(OUT)/further/restored)
-	$(TRAIN) --config training/configs/new-vocabulary.yaml --base "$(OUT)/further/restored" --data "$(DATA)" --out "$(OUT)/new-vocabulary"
-	$(call exported,$(OUT)/new-vocabulary,$(OUT)/artifact)
+model: $(DEV)/.installed  ## train the bundled model and export it, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
+	$(TRAIN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)"
+	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/checkpoint/crosslet.json" ] || \
+		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --force
 
 bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)

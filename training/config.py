@@ -191,9 +191,6 @@ def check(config: RunConfig, *, where: str) -> None:
     if config.stages != in_order:
         raise ConfigError(f"{where}: stages is {config.stages}; each at most once, in order: {', '.join(STAGES)}")
     for name, source in config.corpus.sources.items():
-        unknown = [text for text in source.glosses_of or [] if text not in config.corpus.texts]
-        if unknown:
-            raise ConfigError(f"{where}: corpus.sources.{name}.glosses_of has {unknown[0]!r}, no source that is read")
         if source.max_pairs is not None and source.max_pairs < 1:
             raise ConfigError(f"{where}: corpus.sources.{name}.max_pairs is {source.max_pairs}; it must be at least 1")
         _check_above_0(f"corpus.sources.{name}.weight", source.weight, where=where)
@@ -203,12 +200,6 @@ def check(config: RunConfig, *, where: str) -> None:
     _check_above_0("lexical.ridge", config.lexical.ridge, where=where)
     if config.student_stage.token_weight is not None:
         _check_above_0("student_stage.token_weight", config.student_stage.token_weight, where=where)
-    if config.contrastive.word_weight is not None:
-        _check_above_0("contrastive.word_weight", config.contrastive.word_weight, where=where)
-    if config.contrastive.word_share is not None:
-        _check_share(f"{where}: contrastive.word_share", config.contrastive.word_share)
-        if config.contrastive.word_weight is None:
-            raise ConfigError(f"{where}: contrastive.word_share needs contrastive.word_weight")
     for name in config.stages:
         _check_stage(name, config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
 

@@ -30,16 +30,13 @@ from training.run import CHECKPOINT, LABEL_SPACE, Run
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
-from training.stages.config import StageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.shrink import student_from_assistant
 from training.stages.start import assistant_from_base, check_left_out, check_shrinkable
 from training.stages.student import student_objective
-from training.stages.words import check_word_teacher, token_limit
 from training.summary import write_summary
 from training.tokenizer import balanced_sentences, train_tokenizer, wrap_tokenizer
 from training.tokens import build_token_store
-from training.word_links import build_word_links
 
 KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: the base's id of each piece
 FITTED_PAIRS = 6_000
@@ -56,14 +53,13 @@ def make_tokenizer(run: Run, folder: Path) -> None:
     """The vocabulary: new for these languages, the base's own, or what of it the corpus uses."""
     config = run.config.tokenizer
     if config.kind == "new":
-        sources = run.config.corpus.texts
-        train_tokenizer(run.corpus, config, seed=run.config.seed, sources=sources).save(str(folder / "tokenizer.json"))
+        train_tokenizer(run.corpus, config, seed=run.config.seed).save(str(folder / "tokenizer.json"))
         tokenizer = wrap_tokenizer(folder / "tokenizer.json", max_length=run.config.student.max_length)
     else:
         tokenizer = run.load_base().tokenizer
     if config.kind == "pruned":
         whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        sentences = balanced_sentences(run.corpus, config, seed=run.config.seed, sources=run.config.corpus.texts)
+        sentences = balanced_sentences(run.corpus, config, seed=run.config.seed)
         drop_invisible(whole)
         mono = mono_texts(run.data, config.mono, run.config.languages)
         counts_V = count_pieces(whole, [*sentences, *mono])
@@ -78,17 +74,6 @@ def tokenize(run: Run, folder: Path) -> None:
     tokenizer = Tokenizer.from_file(str(run.out / "tokenizer" / "tokenizer.json"))
     pad_id = int(run.tokenizer.pad_token_id)
     build_token_store(run.corpus.texts, tokenizer, folder, max_length=run.config.student.max_length, pad_id=pad_id)
-
-
-def link_words(run: Run, folder: Path) -> None:
-    """Which tokens of a pair's two sides stand for each other."""
-    teacher = run.load_teacher(torch.device("cpu"))
-    check_word_teacher(teacher)
-    other, english = (Tokenizer.from_str(one.backend_tokenizer.to_str()) for one in (run.tokenizer, teacher.tokenizer))
-    for tokenizer, max_length in ((other, run.config.student.max_length), (english, token_limit(teacher))):
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(max_length)
-    build_word_links(run.corpus, other, english, folder, sources=run.config.contrastive.sources)
 
 
 def start(run: Run, folder: Path) -> None:
@@ -148,7 +133,7 @@ def fit_head(run: Run, model: SentenceEncoder) -> None:
 def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
     """Word embeddings of the new vocabulary, (V, H), by regression on the base's."""
     config, corpus = run.config.lexical, run.corpus
-    plan = run.plan(config.pairs, purpose="lexical", stage=StageConfig(sources=run.config.corpus.texts)).whole()
+    plan = run.plan(config.pairs, purpose="lexical").whole()
     english = np.unique(corpus.english[plan])
     texts = np.concatenate([corpus.other[plan], english])
     sources = texts if config.target == "own" else np.concatenate([corpus.english[plan], english])
@@ -210,8 +195,7 @@ def contrast(run: Run, folder: Path) -> None:
     """Stage 4, or a single stage where it is the only one."""
     config = run.config.contrastive
     student, plan = run.load(run.before("contrastive")), run.stage_plan("contrastive")
-    labels, pairs, words = run.teacher_labels(plan), run.pair_encoder(config), run.word_teacher(config)
-    objective = contrastive_objective(student, labels, pairs, config, words)
+    objective = contrastive_objective(student, run.teacher_labels(plan), run.pair_encoder(config), config)
     train_and_save(run, "contrastive", objective, plan, folder)
 
 

@@ -37,15 +37,6 @@ def squared_distance(left_BLH: Tensor, right_BLH: Tensor, attention_mask_BL: Ten
     return (distance_BL * attention_mask_BL.to(distance_BL.dtype)).sum()
 
 
-def word_alignment(student_ND: Tensor, teacher_ND: Tensor, weight_N: Tensor) -> Tensor:
-    """Weighed sum over linked words of the squared distance of their embeddings, each of unit length. Not in the paper.
-
-    After Cao, Kitaev and Klein 2020 (ICLR), "Multilingual Alignment of Contextual Word Representations"; there both
-    sides are the trained model's, and of any length.
-    """
-    return ((F.normalize(student_ND, dim=-1) - F.normalize(teacher_ND, dim=-1)).square().sum(dim=-1) * weight_N).sum()
-
-
 def cosine_matrix(left_BD: Tensor, right_ND: Tensor) -> Tensor:
     """cos(left_i, right_j): (B, N), in the inputs' own precision: bf16 steps by 0.004 near a cosine of 1."""
     with torch.autocast(left_BD.device.type, enabled=False):

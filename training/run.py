@@ -29,12 +29,10 @@ from training.files import files_under, fingerprint_files
 from training.labels import LabelSpace
 from training.processes import on_main_process
 from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
-from training.stages.config import ContrastiveConfig, StageConfig
+from training.stages.config import StageConfig
 from training.stages.pairs import PairEncoder, TeacherLabels
-from training.stages.words import WordTeacher
 from training.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
 from training.tokens import TokenStore
-from training.word_links import WordLinks
 
 CHECKPOINT = "checkpoint"  # subfolder of a step that holds a sentence-transformers model
 LABEL_SPACE = "labels.npz"  # beside the start's: what labels are made by, where they are not the teacher's embeddings
@@ -197,14 +195,6 @@ class Run:
         on_main_process(lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english)))
         store = EmbeddingStore(folder, dim=dim)
         return store.vectors(), store.rows(texts())
-
-    def word_teacher(self, config: ContrastiveConfig) -> WordTeacher | None:
-        """What the word loss needs, where a stage has it."""
-        if config.word_weight is None:
-            return None
-        teacher = self.load_teacher(self.device)
-        links = WordLinks.load(self.out / "links")
-        return WordTeacher(teacher, self.corpus, links, config.max_length, config.word_weight)
 
     def validation(self, model: SentenceEncoder) -> Callable[[], float]:
         """Scores a model in training on the dev set."""

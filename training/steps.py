@@ -22,14 +22,6 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
         lambda c: {**_tokenizer(c), **({} if c.tokenizer.kind == "new" else _base(c))},
     ),
     "tokens": (jobs.tokenize, lambda c: {"max_length": c.student.max_length}),
-    "links": (
-        jobs.link_words,
-        lambda c: {
-            "max_length": c.student.max_length,
-            "sources": c.contrastive.sources,
-            "teacher": teacher_identity(c.teacher),
-        },
-    ),
     "start": (jobs.start, lambda c: {**_lexical(c), **_base(c), **_labels(c), "teacher": teacher_identity(c.teacher)}),
     "assistant": (jobs.teach_assistant, lambda c: stage_settings(c, "assistant")),
     "shrunk": (jobs.shrink, lambda c: _student(c)),
@@ -41,8 +33,7 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
 
 def steps_of(run: Run) -> list[Step]:
     """Corpus to final; a stage that is not trained has no step, a model that is measured has one more."""
-    links = ["links"] if _has_word_loss(run.config) else []
-    names = ["corpus", "tokenizer", "tokens", *links, *run.models]
+    names = ["corpus", "tokenizer", "tokens", *run.models]
     last = run.models[-1]
     chain: list[Step] = []
     for name in names:
@@ -64,13 +55,8 @@ def stage_settings(config: RunConfig, name: Stage) -> Settings:
 
 
 def _corpus(config: RunConfig) -> Settings:
-    """With the order of sources of glosses, where it decides which of them keeps a pair; of others the data has it.
-
-    Whether what is missing may be fetched does not count, and is written as it was when it did.
-    """
-    settings = {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
-    glosses = list(config.corpus.glosses)
-    return {**settings, "order_of_glosses": glosses} if len(glosses) > 1 else settings
+    """Whether what is missing may be fetched does not count, and is written as it was when it did."""
+    return {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
 
 
 def _tokenizer(config: RunConfig) -> Settings:
@@ -93,14 +79,8 @@ def _student(config: RunConfig) -> Settings:
 
 def _after(run: Run, name: str) -> tuple[str, ...]:
     """The steps that a step reads."""
-    first = {"corpus": ("data",), "tokenizer": ("corpus",), "tokens": ("tokenizer",)}
-    first |= {"links": ("tokens",), "start": ("tokens",)}
-    links = ("links",) if name == "contrastive" and _has_word_loss(run.config) else ()
-    return first[name] if name in first else (run.before(name), *links)
-
-
-def _has_word_loss(config: RunConfig) -> bool:
-    return "contrastive" in config.stages and config.contrastive.word_weight is not None
+    first = {"corpus": ("data",), "tokenizer": ("corpus",), "tokens": ("tokenizer",), "start": ("tokens",)}
+    return first[name] if name in first else (run.before(name),)
 
 
 def _base(config: RunConfig) -> Settings:

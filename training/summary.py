@@ -41,7 +41,7 @@ def write_summary(run: Run, folder: Path) -> None:
         "pairs_seen": {stage: pairs_seen(run.out / stage) for stage in config.stages},
         "weaknesses": weaknesses(final, scores.get("start") if last != "start" else None),
         "evaluation": {**final, "averages_by_step": _averages(scores)},
-        "data": data_sources(run.corpus, config.corpus.glosses),
+        "data": data_sources(run.corpus),
         "calibration_texts": calibration_texts(run.corpus),
         "parity_texts": parity_texts(run.corpus),
         "sts_gate": sts_gate(run.data, config.languages),
@@ -85,16 +85,10 @@ def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
     return found
 
 
-def data_sources(corpus: Corpus, glosses: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Each source with its licence and how many of its pairs are in the corpus, the largest first.
-
-    Args: glosses: sources that were made, each with those it is made of.
-    """
+def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
+    """Each source with its licence and how many of its pairs are in the corpus, the largest first."""
     known = load_catalog()
     titles = {source: (entry.title, entry.licence, entry.url) for source, entry in known.items()}
-    for source, texts in glosses.items():
-        of = ", ".join(titles[text][0] if text in titles else text for text in texts)
-        titles[source] = f"glosses of {of}", "that of the text they are made of", ""
     counts = sorted(((corpus.count([source]), source) for source in corpus.sources), key=lambda item: -item[0])
     rows = [(*titles.get(source, (source, "see the source", "")), count) for count, source in counts if count]
     return [dict(zip(("source", "licence", "url", "pairs"), row, strict=True)) for row in rows]

@@ -29,7 +29,7 @@ from training.corpora.corpus import Corpus
 from training.corpora.plan import language_shares
 from training.errors import ConfigError
 from training.invisible import dropping_invisible
-from training.scripts import BEGINNINGS, JOINED, SPELLINGS
+from training.spellings import SPELLINGS
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_START = "▁"
@@ -37,9 +37,7 @@ WORD_START = "▁"
 UNSPACED_SCRIPT = r"\p{Han}\p{Hiragana}\p{Katakana}ー"
 
 
-def train_tokenizer(
-    corpus: Corpus, config: TokenizerConfig, *, seed: int, sources: list[str] | None = None
-) -> Tokenizer:
+def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> Tokenizer:
     """A BPE tokenizer of `config.vocab_size` pieces, `[CLS] x [SEP]`, trained on a balanced sample of the corpus."""
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     steps: list[normalizers.Normalizer] = [*dropping_invisible(), normalizers.NFKC()]
@@ -51,8 +49,6 @@ def train_tokenizer(
     tokenizer.normalizer = normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            *(pre_tokenizers.Split(Regex(beginning), "isolated") for beginning in BEGINNINGS),
-            pre_tokenizers.Split(Regex("|".join(JOINED)), "isolated"),
             pre_tokenizers.WhitespaceSplit(),
             pre_tokenizers.Punctuation(),
             pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always"),
@@ -67,7 +63,7 @@ def train_tokenizer(
         max_token_length=16,
         show_progress=False,
     )
-    sentences = balanced_sentences(corpus, config, seed=seed, sources=sources)
+    sentences = balanced_sentences(corpus, config, seed=seed)
     tokenizer.train_from_iterator(tqdm(sentences, desc="tokenizer", unit="sentence"), trainer)
     if (size := tokenizer.get_vocab_size()) > config.vocab_size:
         raise ConfigError(
@@ -82,19 +78,15 @@ def train_tokenizer(
     return tokenizer
 
 
-def balanced_sentences(
-    corpus: Corpus, config: TokenizerConfig, *, seed: int, sources: list[str] | None = None
-) -> list[str]:
+def balanced_sentences(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> list[str]:
     """About `config.sentences` texts, English included, spread over languages by temperature.
 
     More English (`english_share`) keeps more of its words whole, so that they start from the teacher's own embeddings;
     more of a language with little text (`language_weights`) gives it words of its own. What has a weight is repeated
     where it has fewer texts than that makes; nothing else is.
-
-    Args: sources: of these alone; None: all.
     """
     generator = np.random.default_rng(seed)
-    members = {language: corpus.texts_in(language, sources) for language in ("en", *corpus.languages)}
+    members = {language: corpus.texts_in(language) for language in ("en", *corpus.languages)}
     shares = language_shares({name: len(index) for name, index in members.items()}, config.language_exponent)
     if config.english_share is not None:
         rest = (1 - config.english_share) / (1 - shares["en"])

@@ -5,7 +5,6 @@ import pytest
 from tests.training.ablations import write_spec
 from training.ablation.grid import combinations, merge, nest, read_cells
 from training.ablation.spec import load_spec
-from training.config import load_config
 from training.errors import ConfigError
 
 SHIPPED = Path(__file__).parents[2] / "training/configs/ablation.yaml"
@@ -99,28 +98,3 @@ def test_the_shipped_spec_has_the_cells_of_the_paper() -> None:
     assert {cell.config.student.bottleneck_size for cell in cells.values()} == {64, 128}
     assert {cell.config.student.unit_layers for cell in cells.values()} == {1, 3, 6}
     assert cells["full"].config.student.unit_layers * cells["full"].config.student.recurrences == 6
-
-
-def test_the_shipped_growth_spec_differs_from_the_default_run_only_where_it_says() -> None:
-    cells = cells_of(SHIPPED.with_name("growth.yaml"))
-    short, longer = cells["40k-pairs"].config, cells["160k-pairs"].config
-    assert (short.contrastive.pairs, longer.contrastive.pairs) == (40_000, 160_000)
-    default = load_config(SHIPPED.with_name("default.yaml"))
-    for config in (short, longer):
-        assert (config.corpus, config.tokenizer, config.student) == (default.corpus, default.tokenizer, default.student)
-        assert config.contrastive.learning_rate == default.contrastive.learning_rate
-
-
-def test_the_shipped_levers_differ_from_the_default_run_each_in_one_thing() -> None:
-    cells = {name: cell.config for name, cell in cells_of(SHIPPED.with_name("levers.yaml")).items()}
-    default, short = load_config(SHIPPED.with_name("default.yaml")), cells.pop("as-it-is")
-    assert (short.corpus, short.tokenizer, short.student) == (default.corpus, default.tokenizer, default.student)
-    for config in cells.values():
-        assert (config.corpus, config.tokenizer) == (short.corpus, short.tokenizer)
-        changed = {
-            key
-            for part, other in ((config.student, short.student), (config.contrastive, short.contrastive))
-            for key in vars(part)
-            if vars(part)[key] != vars(other)[key]
-        }
-        assert len(changed) == 1 or changed == {"unit_layers", "recurrences"}

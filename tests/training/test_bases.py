@@ -1,8 +1,5 @@
 """Every family of base encoder, from a folder: what goes in unshrunk comes out as transformers has it."""
 
-import json
-import re
-from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,14 +16,12 @@ from tests.training.bases import FAMILIES, save_family
 from training.__main__ import main
 from training.config import RunConfig
 from training.corpora.readers import read_tsv_pairs
-from training.errors import ConfigError, StepMismatchError
+from training.errors import ConfigError
 from training.model import mean_pool
 from training.parsing import build
 from training.pipeline import fingerprints, run_steps
 from training.run import Run
-from training.stages.config import ContrastiveConfig
 from training.steps import steps_of
-from training.word_links import WordLinks
 
 
 @pytest.fixture(scope="module")
@@ -94,34 +89,6 @@ def test_an_unshrunk_student_gives_what_transformers_gives(
     torch.testing.assert_close(actual, pooled_by_transformers(families[family], texts[:9]), atol=1e-5, rtol=0)
 
 
-def letters(text: str) -> str:
-    """Without what vocabularies write between and before pieces."""
-    return re.sub("[^a-z]", "", text.lower())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_teaches_words(family: str, families: dict[str, Path], data: Path, tmp_path: Path) -> None:
-    stage = ContrastiveConfig(pairs=64, batch_size=16, learning_rate=1e-3, word_weight=1.0)
-    config = replace(unshrunk(families[family], "new"), stages=["contrastive"], contrastive=stage)
-    finish(config, data, tmp_path)
-    run, links = Run(config, data, tmp_path), WordLinks.load(tmp_path / "links")
-    teacher, linked = SentenceTransformer(str(families[family])).tokenizer, Counter[tuple[str, str]]()
-    for pair in range(len(run.corpus)):
-        other, english = int(run.corpus.other[pair]), run.corpus.texts[int(run.corpus.english[pair])]
-        ids = run.tokens.ids[run.tokens.offsets[other] : run.tokens.offsets[other + 1]], teacher(english)["input_ids"]
-        for first, stop, begin, end in links.of(np.array([pair]))[0].tolist():
-            word, counterpart = run.tokenizer.decode(ids[0][first:stop]), teacher.decode(ids[1][begin:end])
-            linked[letters(word), letters(counterpart)] += 1
-    for word, counterpart in [("lehrer", "teacher"), ("gitarre", "guitar"), ("kauft", "buys"), ("vende", "sells")]:
-        assert max((count, right) for (left, right), count in linked.items() if left == word)[1] == counterpart
-    steps = [json.loads(line) for line in (tmp_path / "contrastive/log.jsonl").read_text().splitlines()]
-    assert 0 < steps[-1]["words"] < 4
-    again = replace(config, contrastive=replace(stage, word_weight=2.0))
-    with pytest.raises(StepMismatchError, match="contrastive"):
-        run_steps(steps_of(Run(again, data, tmp_path)), again, tmp_path, data_fingerprint="d")
-
-
 def test_whether_text_may_be_fetched_changes_no_step(families: dict[str, Path], data: Path, tmp_path: Path) -> None:
     config = unshrunk(families["bert"], "new")
     fetching = replace(config, corpus=replace(config.corpus, fetch=True))
@@ -129,16 +96,6 @@ def test_whether_text_may_be_fetched_changes_no_step(families: dict[str, Path], 
         fingerprints(steps_of(Run(one, data, tmp_path)), one, data_fingerprint="d") for one in (config, fetching)
     )
     assert first == second
-
-
-def test_a_teacher_whose_words_are_elsewhere_is_refused_before_the_stage(
-    families: dict[str, Path], data: Path, tmp_path: Path
-) -> None:
-    teacher = with_modules(families["bert"], tmp_path / "teacher", Pooling(32, "cls"))
-    stage = ContrastiveConfig(pairs=64, word_weight=1.0)
-    config = replace(unshrunk(teacher, "kept"), base=str(families["bert"]), stages=["contrastive"], contrastive=stage)
-    with pytest.raises(ConfigError, match="word_weight needs a teacher whose sentence embedding is the mean"):
-        finish(config, data, tmp_path / "out")
 
 
 def with_modules(body: Path, folder: Path, *modules: nn.Module) -> Path:

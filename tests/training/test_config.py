@@ -90,7 +90,7 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"assistant": {"pairs": 10, "batch_tokens": 200}}, "assistant.batch_tokens is 200; it must be at least 256"),
         (
             {"bottleneck": {"pairs": 10, "source_share": 0.5}},
-            "source_share is for assistant and contrastive",
+            "bottleneck.source_share is set; stage 2 learns from both sides",
         ),
         ({"assistant": {"pairs": 10, "source_share": 0.0}}, "assistant.source_share is 0.0; it must be above 0"),
         ({"assistant": {"pairs": 10, "accumulation": 0}}, "assistant.accumulation is 0; it must be at least 1"),
@@ -107,12 +107,10 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
             "contrastive.round_words needs a student.bottleneck_size that is a multiple of 32, not 100",
         ),
         ({"assistant": {"pairs": 10, "max_length": 129}}, "assistant.max_length is 129; student.max_length allows 128"),
-        ({"contrastive": {"pairs": 10, "word_weight": 0.0}}, "contrastive.word_weight is 0.0; it must be above 0"),
         (
-            {"contrastive": {"pairs": 10, "word_weight": 1.0, "word_share": 1.5}},
-            "contrastive.word_share is 1.5; it must be above 0 and at most 1",
+            {"student_stage": {"pairs": 10, "token_weight": 0.0}},
+            "student_stage.token_weight is 0.0; it must be above 0",
         ),
-        ({"contrastive": {"pairs": 10, "word_share": 0.5}}, "contrastive.word_share needs contrastive.word_weight"),
         ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
     ],
 )
@@ -159,13 +157,3 @@ def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
     resolved = tmp_path / "resolved.yaml"
     resolved.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
     assert load_config(resolved) == config
-
-
-def test_going_on_reads_what_the_default_run_reads_and_more_glosses() -> None:
-    default, further = (load_config(FOLDER / f"{name}.yaml") for name in ("default", "further"))
-    own = {name for name in further.corpus.sources if name not in default.corpus.sources}
-    assert own == {"glosses_of_news"}
-    assert {
-        name: source for name, source in further.corpus.sources.items() if name not in own
-    } == default.corpus.sources
-    assert (further.languages, further.teacher) == (default.languages, default.teacher)

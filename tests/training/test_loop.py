@@ -13,9 +13,9 @@ from training.loop import Objective, train
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
-from training.stages.config import ContrastiveConfig, StageConfig
+from training.stages.config import ContrastiveConfig, StageConfig, StudentStageConfig
 from training.stages.contrastive import contrastive_objective
-from training.stages.pairs import PairEncoder, TeacherLabels
+from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 from training.stages.shrink import student_from_assistant
 from training.stages.student import student_objective
 from training.training_log import forget_lines_after
@@ -286,6 +286,21 @@ def test_stage_three_pulls_the_student_to_the_assistant(tmp_path: Path) -> None:
     run(objective, tmp_path, rounds=40)
     assert sum(value.item() for value in objective.losses(np.arange(40)).values()) < 0.7 * first
     assert all(torch.equal(tensor, before[name]) for name, tensor in assistant.state_dict().items())
+
+
+def test_stage_three_adds_the_squared_distance_of_every_token_when_weighed() -> None:
+    assistant, student = tiny_sentence_encoder(seed=1), tiny_sentence_encoder(seed=2)
+    config = StudentStageConfig(pairs=40, source_share=0.5, token_weight=0.25)
+    batch_B = np.arange(8)
+    losses = student_objective(assistant, student, PAIRS, config).losses(batch_B)
+    texts = np.unique(np.concatenate([CORPUS.english[batch_B[drawn_rows(batch_B, 0.5)]], CORPUS.other[batch_B]]))
+    distances = []
+    for text in texts:
+        ids_1L, mask_1L = TOKENS.batch(np.array([text]), max_length=16)
+        one, other = (model.token_embeddings(ids_1L, mask_1L)[0] for model in (assistant, student))
+        distances += (one - other).square().sum(dim=-1).tolist()
+    assert losses["tokens"].item() == pytest.approx(0.25 * np.mean(distances), rel=1e-5)
+    assert "tokens" not in student_objective(assistant, student, PAIRS).losses(batch_B)
 
 
 @pytest.mark.parametrize(

@@ -72,17 +72,6 @@ def test_the_lexical_start_that_there_was_before_it_had_a_target_stays_valid() -
     assert settings(config(lexical={"target": "own"}))["target"] == "own"
 
 
-def test_the_order_of_sources_of_glosses_makes_another_corpus_where_there_are_several() -> None:
-    _, settings = JOBS["corpus"]
-    glosses, more = {"glosses": {"glosses_of": ["news"]}}, {"more": {"glosses_of": ["news"]}}
-    found = [
-        settings(config(corpus={"sources": {"news": {}, **first, **second}}))
-        for first, second in ((glosses, more), (more, glosses), (glosses, {}))
-    ]
-    assert found[0] != found[1]
-    assert "order_of_glosses" not in found[2]
-
-
 def test_finished_steps_are_skipped(tmp_path: Path) -> None:
     work = Work()
     for _ in range(2):

@@ -12,7 +12,6 @@ from torch import Tensor
 from training.config import LexicalConfig, TokenizerConfig
 from training.corpora.corpus import Corpus
 from training.jobs import lexical_embeddings
-from training.lexical import prior_embeddings
 from training.tokenizer import train_tokenizer, wrap_tokenizer
 from training.tokens import TokenStore, build_token_store
 
@@ -36,21 +35,6 @@ def run(tmp_path: Path) -> Any:
         tokenizer=wrap_tokenizer(tmp_path / "tokenizer.json", max_length=32),
         tokens=TokenStore.load(tmp_path),
     )
-
-
-def test_a_base_of_the_same_pieces_gives_each_its_own_though_a_stem_alone_would_be_cut(tmp_path: Path) -> None:
-    """Of a script whose words are cut: what is left when an ending is off may end in one itself."""
-    pairs = np.zeros(1, dtype=np.int32)
-    words = " ".join(["компания", "компании", "компанию", "компаний"] * 3)
-    corpus = Corpus(["companies", words], 1, pairs, pairs + 1, ["ru"], ["news"], pairs, pairs)
-    train_tokenizer(corpus, TokenizerConfig(vocab_size=120), seed=1).save(str(tmp_path / "tokenizer.json"))
-    tokenizer = wrap_tokenizer(tmp_path / "tokenizer.json", max_length=32)
-    vocabulary = tokenizer.get_vocab()
-    pieces = [index for piece, index in vocabulary.items() if piece.strip("▁") and not piece.startswith("[")]
-    table_VH = torch.randn(len(vocabulary), 8, generator=torch.Generator().manual_seed(0))
-    stems = {piece for piece in vocabulary if len(tokenizer.encode(piece.strip("▁"), add_special_tokens=False)) > 1}
-    assert any(piece.startswith("▁") for piece in stems)
-    assert torch.equal(prior_embeddings(vocabulary, tokenizer, table_VH)[pieces], table_VH[pieces])
 
 
 def moved(run: Any, table_VH: Tensor) -> Tensor:

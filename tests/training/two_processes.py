@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
-from tests.training.tiny_words import tiny_word_teacher
 from training import training_log
 from training.batches import BatchStream
 from training.config import StudentConfig
@@ -17,7 +16,7 @@ from training.processes import is_main_process, join_processes, on_main_process
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
-from training.stages.config import ContrastiveConfig, StageConfig
+from training.stages.config import ContrastiveConfig, StageConfig, StudentStageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.stages.shrink import student_from_assistant
@@ -27,7 +26,9 @@ PAIRS = 41
 SETTINGS = {
     "assistant": StageConfig(pairs=1, bf16=False, learning_rate=1e-3),
     "bottleneck": StageConfig(pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True),
-    "student": StageConfig(pairs=1, bf16=False, learning_rate=1e-3, accumulation=2),
+    "student": StudentStageConfig(
+        pairs=1, bf16=False, learning_rate=1e-3, accumulation=2, source_share=0.5, token_weight=0.5
+    ),
     "contrastive": ContrastiveConfig(
         pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True, validate_pairs=20, patience=1
     ),
@@ -66,10 +67,8 @@ def train_stages(out: Path) -> dict[str, SentenceEncoder]:
     objectives: dict[str, Objective] = {
         "assistant": assistant_objective(tiny_sentence_encoder(), teacher, pairs),
         "bottleneck": bottleneck_objective(fixed, student(1), pairs),
-        "student": student_objective(fixed, student(2), pairs),
-        "contrastive": contrastive_objective(
-            student(3), teacher, pairs, SETTINGS["contrastive"], tiny_word_teacher(corpus, tokens, weight=0.5)
-        ),
+        "student": student_objective(fixed, student(2), pairs, SETTINGS["student"]),
+        "contrastive": contrastive_objective(student(3), teacher, pairs, SETTINGS["contrastive"]),
     }
     for name, objective in objectives.items():
         folder = out / name

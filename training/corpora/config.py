@@ -13,7 +13,6 @@ class SourceConfig:
     weight: float = 1.0  # how often its pairs are drawn, against other sources of the same language
     max_pairs: int | None = None  # per language; None: `CorpusConfig.max_pairs`
     dataset: str | None = None  # where it is fetched from, if not from the catalogue: a hub name of `datasets`
-    glosses_of: list[str] | None = None  # made here: the English of these sources, in languages that they lack
 
 
 @dataclass(frozen=True)
@@ -28,13 +27,3 @@ class CorpusConfig:
     max_length_ratio: float | None = 3.0  # of the longer side to the shorter; `length_ratio` says how it is counted
     check_language: bool = False  # drop a pair of which one side is surely in another language; 0.1 ms a text
     fetch: bool = False  # download what the data folder lacks of the catalogue's sources before reading it
-
-    @property
-    def texts(self) -> list[str]:
-        """The sources that are read, in order."""
-        return [name for name, source in self.sources.items() if source.glosses_of is None]
-
-    @property
-    def glosses(self) -> dict[str, list[str]]:
-        """The sources that are made, each with those whose English it glosses."""
-        return {name: source.glosses_of for name, source in self.sources.items() if source.glosses_of is not None}

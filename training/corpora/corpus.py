@@ -90,12 +90,11 @@ class Corpus:
             return np.ones(len(self), dtype=np.bool_)
         return np.isin(self.source_code, [code for code, name in enumerate(self.sources) if name in sources])
 
-    def texts_in(self, language: str, sources: list[str] | None = None) -> NDArray[np.int32]:
-        """Distinct texts in a language, `en` included, in ascending order; of these sources where any are named."""
-        is_wanted = self.is_of(sources)
+    def texts_in(self, language: str) -> NDArray[np.int32]:
+        """Distinct texts in a language, `en` included, in ascending order."""
         if language == "en":
-            return np.unique(self.english[is_wanted])
-        return np.unique(self.other[is_wanted & (self.language_code == self.languages.index(language))])
+            return np.unique(self.english)
+        return np.unique(self.other[self.language_code == self.languages.index(language)])
 
     @classmethod
     def load(cls, folder: Path) -> Corpus:

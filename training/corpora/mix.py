@@ -1,11 +1,8 @@
 """Builds one corpus from many sources: filters, caps, a report of what was dropped and why, and proof of no leak.
 
-`glosses_of` makes a source here (`training.corpora.glosses`), of each language after all of its text.
-
 Memory: a hash of each distinct text and of each pair of the language at work, 24 bytes each at most (`HashIndex`), and
 9 bytes a pair of the file at work: not more than 81 bytes for each pair that passes the filters, however long its
-text, and less where languages share their English side. The evaluation sentences come on top, and the English sentences
-that are glossed.
+text, and less where languages share their English side. The evaluation sentences come on top.
 """
 
 from __future__ import annotations
@@ -24,11 +21,9 @@ from tqdm import tqdm
 from training.corpora.config import CorpusConfig
 from training.corpora.corpus import Corpus
 from training.corpora.filters import PairFilter
-from training.corpora.glosses import GlossSource
 from training.corpora.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.readers import find_pair_file, read_pairs
 from training.corpora.report import CorpusReport
-from training.corpora.translation import MAX_PAIRS
 from training.corpora.tsv import Pair
 from training.corpora.writer import CorpusWriter
 from training.errors import CorpusError
@@ -50,27 +45,21 @@ def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Pa
     check_sources(config, languages, data)
     evaluation = EvaluationSentences.from_folder(data / "eval")
     generator = np.random.default_rng(seed)
-    glosses = {name: GlossSource.of(texts, languages, config, data) for name, texts in config.glosses.items()}
     report = CorpusReport()
     with CorpusWriter(out, languages, list(config.sources)) as writer, _progress() as progress:
         for language in languages:
             pair_filter = PairFilter(config, language, evaluation)
-            known: list[Pair] = []  # what a translator is learnt from
-            for source in (*config.texts, *config.glosses):
-                dropped = Counter[str]()
-                if source in glosses:
-                    lines = glosses[source].pairs(language, known)
-                elif path := find_pair_file(data / "parallel", source, language):
-                    lines = read_pairs(path, language, on_bad_line=config.on_bad_line, dropped=dropped)
-                else:
+            for source in config.sources:
+                path = find_pair_file(data / "parallel", source, language)
+                if path is None:
                     continue
-                report.dropped[source, language] = dropped
+                dropped = report.dropped[source, language] = Counter[str]()
+                lines = read_pairs(path, language, on_bad_line=config.on_bad_line, dropped=dropped)
                 found = _spool(lines, pair_filter, dropped, out / SPOOL, progress)
                 limit = config.sources[source].max_pairs
                 chosen = _sample(found, config.max_pairs if limit is None else limit, generator)
                 for batch in _batches(compress(_spooled(out / SPOOL), chosen)):
                     writer.add(batch, language=language, source=source)
-                    known += batch[: MAX_PAIRS - len(known)] if glosses and source not in glosses else []
                 report.kept[source, language] = int(chosen.sum())
                 dropped["over the cap"] = found - int(chosen.sum())
             if not any(report.kept[source, language] for source in config.sources):
@@ -90,11 +79,11 @@ def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> Non
     """
     found = {
         (source, language)
-        for source in config.texts
+        for source in config.sources
         for language in languages
         if find_pair_file(data / "parallel", source, language)
     }
-    for source in config.texts:
+    for source in config.sources:
         if not any((source, language) in found for language in languages):
             raise CorpusError(
                 f"source {source!r} has no en-<language>.tsv[.gz] in a language of this run under {data / 'parallel'}, "

@@ -52,6 +52,4 @@ class ContrastiveConfig(StageConfig):
 
     objective: Literal["soft", "bool", "ce", "none"] = "soft"  # Eq. (5), Eq. (8), Eq. (9), Eq. (7) alone
     mcl_weight: float = 1.0  # of the contrastive loss beside Eq. (7); the paper's sum has 1
-    word_weight: float | None = None  # of the word loss beside them, for words that stand for English ones; None: none
-    word_share: float | None = None  # of a batch's pairs, how many have it; None: all
     temperature: float = 0.05  # tau of Eq. (9)

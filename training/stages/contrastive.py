@@ -11,7 +11,6 @@ from training.losses import bool_contrastive, cross_entropy_contrastive, embeddi
 from training.sentence import SentenceEncoder
 from training.stages.config import ContrastiveConfig
 from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
-from training.stages.words import WordTeacher
 
 
 def contrastive_objective(
@@ -19,13 +18,10 @@ def contrastive_objective(
     teacher: TeacherLabels,
     pairs: PairEncoder,
     config: ContrastiveConfig,
-    words: WordTeacher | None = None,
 ) -> Objective:
     """l_CL + l_KD; the teacher's labels are its own, monolingual, source-side embeddings.
 
     With `source_share`, l_CL compares the English sides that are taught with every target of the batch.
-
-    Args: words: adds the word loss, which is not in the paper.
     """
 
     def contrast(label_BD: Tensor, source_SD: Tensor, target_BD: Tensor, rows_S: NDArray[np.int64]) -> Tensor:
@@ -37,15 +33,13 @@ def contrastive_objective(
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
         label_BD, taught_S = pairs.labels(teacher, batch_B), drawn_rows(batch_B, config.source_share)
-        source_SD, target_BD, tokens = pairs.encode_tokens(student, batch_B, sources_S=batch_B[taught_S])
+        source_SD, target_BD = pairs.encode(student, batch_B, sources_S=batch_B[taught_S])
         parts = {
             "source": embedding_mse(source_SD, label_BD[taught_S]),
             "target": embedding_mse(target_BD, label_BD),
         }
         if config.objective != "none":
             parts["contrastive"] = config.mcl_weight * contrast(label_BD, source_SD, target_BD, taught_S)
-        if words is not None:
-            parts["words"] = words.loss(student, batch_B[drawn_rows(batch_B, config.word_share)], tokens)
         return parts
 
     return Objective(student, losses)

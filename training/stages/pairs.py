@@ -37,19 +37,6 @@ class TokenEmbeddings:
     groups: list[Tensor]
     masks: list[Tensor]
 
-    def flat(self) -> Tensor:
-        """All groups' tokens end to end, padding too: (T, H)."""
-        return torch.cat([group_BLH.flatten(0, 1) for group_BLH in self.groups])
-
-    def first_rows(self, texts: NDArray[Any]) -> NDArray[np.int64]:
-        """Where the tokens of these texts begin in `flat`; -1: not among them."""
-        if not len(self.texts):
-            return np.full(len(texts), -1)
-        length_U = np.concatenate([np.full(len(group_BLH), group_BLH.shape[1]) for group_BLH in self.groups])
-        order_U = np.argsort(self.texts)
-        place_N = order_U[np.searchsorted(self.texts, texts, sorter=order_U).clip(max=len(order_U) - 1)]
-        return np.where(self.texts[place_N] == texts, (np.cumsum(length_U) - length_U)[place_N], -1)
-
 
 @dataclass(frozen=True)
 class PairEncoder:
