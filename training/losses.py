@@ -12,23 +12,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from training.stages.config import Reduction
+
 Indices = NDArray[np.int64]
 
 
-def embedding_mse(student_BD: Tensor, target_BD: Tensor) -> Tensor:
-    """Mean over the batch of ||target - student||^2: one term of Eqs. (2), (4) and (7).
+def embedding_mse(student_BD: Tensor, target_BD: Tensor, reduction: Reduction = "sum") -> Tensor:
+    """Mean over the batch of ||target - student||^2: one term of Eqs. (2), (4) and (6).
 
-    The square is summed over D, as in the paper, so two opposite unit vectors give 4 whatever D is.
+    Args: reduction: over D. "sum": the norm that the equations print; two opposite unit vectors give 4 whatever D is.
+        "mean": the mean squared error of a caption of the paper and of its authors' code, D times less.
     """
-    return (student_BD - target_BD).square().sum(dim=-1).mean()
+    return (student_BD - target_BD).square().sum(dim=-1).mean() / _divisor(student_BD, reduction)
 
 
-def token_embedding_mse(student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
-    """Eq. (3): squared distance of the embedding layers' outputs, mean over real tokens, summed over H.
+def token_embedding_mse(
+    student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor, reduction: Reduction = "sum"
+) -> Tensor:
+    """Eq. (3), token by token: squared distance of the embedding layers' outputs, mean over real tokens.
 
     A batch without a real token gives 0.
+
+    Args: reduction: over H, as in `embedding_mse`.
     """
-    return squared_distance(student_BLH, target_BLH, attention_mask_BL) / attention_mask_BL.sum().clamp_min(1)
+    total = squared_distance(student_BLH, target_BLH, attention_mask_BL) / attention_mask_BL.sum().clamp_min(1)
+    return total / _divisor(student_BLH, reduction)
 
 
 def squared_distance(left_BLH: Tensor, right_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
@@ -97,6 +105,10 @@ def cross_entropy_contrastive(
     weight_SB = cosine_matrix(_rows(teacher_source_BD, rows_S), teacher_source_BD)
     score_SB = cosine_matrix(student_source_SD, student_target_BD)
     return -(weight_SB * F.log_softmax(score_SB / temperature, dim=1)).sum(dim=1).mean()
+
+
+def _divisor(vectors_ND: Tensor, reduction: Reduction) -> int:
+    return vectors_ND.shape[-1] if reduction == "mean" else 1
 
 
 def _rows(matrix_BD: Tensor, rows_S: Indices | None) -> Tensor:

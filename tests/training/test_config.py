@@ -38,6 +38,7 @@ def test_a_missing_key_is_refused_by_name() -> None:
         ("student", {"bottleneck_size": "128"}, "must be of type int"),
         ("corpus", {"on_bad_line": "ignore"}, "must be one of stop, skip"),
         ("contrastive", {"pairs": 1, "objective": "hard"}, "must be one of soft, bool, ce, none"),
+        ("assistant", {"pairs": 1, "reduction": "max"}, "must be one of sum, mean"),
         ("assistant", [1], "must be a mapping"),
     ],
 )
@@ -90,7 +91,7 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"assistant": {"pairs": 10, "batch_tokens": 200}}, "assistant.batch_tokens is 200; it must be at least 256"),
         (
             {"bottleneck": {"pairs": 10, "source_share": 0.5}},
-            "source_share is for assistant and contrastive",
+            "bottleneck.source_share is set; stage 2 learns from both sides",
         ),
         ({"assistant": {"pairs": 10, "source_share": 0.0}}, "assistant.source_share is 0.0; it must be above 0"),
         ({"assistant": {"pairs": 10, "accumulation": 0}}, "assistant.accumulation is 0; it must be at least 1"),
@@ -159,6 +160,13 @@ def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
     resolved = tmp_path / "resolved.yaml"
     resolved.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
     assert load_config(resolved) == config
+
+
+def test_squared_errors_are_summed_but_in_the_papers_configurations() -> None:
+    for path in CONFIGS:
+        config = load_config(path)
+        found = {config.stage(name).squared_errors for name in config.stages}
+        assert found == {"mean" if path.stem.startswith("paper-") else "sum"}, path.name
 
 
 def test_going_on_reads_what_the_default_run_reads_and_more_glosses() -> None:

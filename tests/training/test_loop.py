@@ -13,7 +13,7 @@ from training.loop import Objective, train
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
-from training.stages.config import ContrastiveConfig, StageConfig
+from training.stages.config import ContrastiveConfig, StageConfig, StudentStageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.stages.shrink import student_from_assistant
@@ -305,6 +305,19 @@ def test_stage_four_trains_what_its_objective_names(tmp_path: Path, objective: s
     assert set(first) == parts
     run(stage_four, tmp_path, rounds=30)
     assert sum(lines(tmp_path)[-1][part] for part in parts) < 0.7 * sum(first.values())
+
+
+def test_the_mean_reduction_takes_every_stages_distillation_d_times_less() -> None:
+    assistant, student = tiny_sentence_encoder(), tiny_sentence_encoder(seed=1)
+    for make in (
+        lambda name: assistant_objective(assistant, teacher_labels(), PAIRS, stage(reduction=name)),
+        lambda name: bottleneck_objective(assistant, student, PAIRS, stage(reduction=name)),
+        lambda name: student_objective(assistant, student, PAIRS, StudentStageConfig(reduction=name)),
+        lambda name: contrastive_objective(student, teacher_labels(), PAIRS, ContrastiveConfig(reduction=name)),
+    ):
+        summed, mean = (make(name).losses(np.arange(8)) for name in (None, "mean"))
+        for part, value in summed.items():
+            torch.testing.assert_close(mean[part], value if part == "contrastive" else value / 16)  # D = H = 16
 
 
 def test_the_rows_of_the_teacher_follow_the_texts() -> None:

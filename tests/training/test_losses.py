@@ -35,6 +35,15 @@ def test_opposite_unit_vectors_lose_four() -> None:
     assert embedding_mse(vectors, -vectors).item() == pytest.approx(4.0, rel=1e-5)
 
 
+def test_the_mean_reduction_is_torch_s_mean_squared_error() -> None:
+    student, target = torch.randn(5, 7), torch.randn(5, 7)
+    expected = torch.nn.functional.mse_loss(student, target)
+    torch.testing.assert_close(embedding_mse(student, target, "mean"), expected)
+    tokens, labels, mask = torch.randn(2, 3, 7), torch.randn(2, 3, 7), torch.tensor([[1, 1, 0], [1, 0, 0]])
+    expected = torch.nn.functional.mse_loss(tokens[mask.bool()], labels[mask.bool()])
+    torch.testing.assert_close(token_embedding_mse(tokens, labels, mask, "mean"), expected)
+
+
 def test_token_embedding_mse_leaves_padding_out() -> None:
     student = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [9.0, 9.0]]])
     target = torch.tensor([[[0.0, 0.0], [2.0, 0.0], [0.0, 0.0]]])

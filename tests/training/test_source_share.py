@@ -7,7 +7,7 @@ import torch
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from training.losses import cosine_matrix, embedding_mse
 from training.stages.assistant import assistant_objective
-from training.stages.config import ContrastiveConfig
+from training.stages.config import ContrastiveConfig, StageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 
@@ -27,7 +27,7 @@ def test_all_english_sides_give_the_papers_loss(parts) -> None:
     source_BD, target_BD = pairs.encode(model, BATCH)
     label_BD = pairs.labels(teacher, BATCH)
     for share in (None, 1.0):
-        losses = assistant_objective(model, teacher, pairs, source_share=share).losses(BATCH)
+        losses = assistant_objective(model, teacher, pairs, StageConfig(source_share=share)).losses(BATCH)
         torch.testing.assert_close(losses["source"], embedding_mse(source_BD, label_BD))
         torch.testing.assert_close(losses["target"], embedding_mse(target_BD, label_BD))
 
@@ -35,7 +35,7 @@ def test_all_english_sides_give_the_papers_loss(parts) -> None:
 def test_a_share_stands_for_all_english_sides_and_leaves_targets_whole(parts) -> None:
     model, teacher, pairs = parts
     whole = assistant_objective(model, teacher, pairs)
-    part = assistant_objective(model, teacher, pairs, source_share=0.25)
+    part = assistant_objective(model, teacher, pairs, StageConfig(source_share=0.25))
     generator = np.random.default_rng(1)
     batches = [generator.permutation(40)[:8] for _ in range(200)]
     torch.testing.assert_close(part.losses(BATCH)["target"], whole.losses(BATCH)["target"])
@@ -47,7 +47,7 @@ def test_a_share_stands_for_all_english_sides_and_leaves_targets_whole(parts) ->
 
 def test_the_same_batch_teaches_the_same_english_sides(parts) -> None:
     model, teacher, pairs = parts
-    objective = assistant_objective(model, teacher, pairs, source_share=0.25)
+    objective = assistant_objective(model, teacher, pairs, StageConfig(source_share=0.25))
     assert objective.losses(BATCH)["source"].item() == objective.losses(BATCH)["source"].item()
 
 

@@ -11,11 +11,15 @@ from training.loop import Objective
 from training.losses import token_embedding_mse
 from training.processes import sum_over_processes
 from training.sentence import SentenceEncoder
+from training.stages.config import StageConfig
 from training.stages.pairs import PairEncoder
 
 
-def bottleneck_objective(assistant: SentenceEncoder, student: SentenceEncoder, pairs: PairEncoder) -> Objective:
+def bottleneck_objective(
+    assistant: SentenceEncoder, student: SentenceEncoder, pairs: PairEncoder, config: StageConfig | None = None
+) -> Objective:
     """Eq. (3): only the student's embedding layer trains; the loss is over its output at real tokens."""
+    config = config or StageConfig()
     student.requires_grad_(False)
     student.encoder.body.embeddings.requires_grad_(True)
 
@@ -26,7 +30,7 @@ def bottleneck_objective(assistant: SentenceEncoder, student: SentenceEncoder, p
         student_BLH = student.encoder.embed_tokens(input_ids_BL)
         own_tokens = attention_mask_BL.sum()
         share = own_tokens / sum_over_processes(own_tokens)
-        own_loss = token_embedding_mse(student_BLH, target_BLH, attention_mask_BL)
+        own_loss = token_embedding_mse(student_BLH, target_BLH, attention_mask_BL, config.squared_errors)
         return {"tokens": sum_over_processes(share * own_loss)}  # the mean over all processes' tokens
 
     return Objective(student, losses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Reduction = Literal["sum", "mean"]  # of a squared error over the dimensions of an embedding
 BLOCK_SIZE = 32  # numbers of a row that `round_words` gives a scale and a zero point, as `export.tables` has them
 
 
@@ -28,6 +29,7 @@ class StageConfig:
         None  # the model is the mean of its weights at the ends of so many last cycles; one more: and at the start
     )
     weight_decay: float = 0.0
+    reduction: Reduction | None = None  # of the squared errors of Eqs. (2), (3), (4) and (6) over D; None: sum
     max_length: int = 64  # tokens while training; at most the student's
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
     bf16: bool = True  # where the hardware multiplies it; false: the stage's steps in float32 (labels, scores: bf16)
@@ -37,6 +39,11 @@ class StageConfig:
     validate_pairs: int | None = None  # a dev score every so many pairs, and at the end; None: no dev score
     patience: int | None = None  # dev scores without a better one before the stage ends, with its best model
     keep_checkpoints: int = 1  # of a stage that runs: the newest; more can stand in for a damaged one
+
+    @property
+    def squared_errors(self) -> Reduction:
+        """How squared errors are reduced over D."""
+        return self.reduction or "sum"
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,9 @@ class StudentStageConfig(StageConfig):
 class ContrastiveConfig(StageConfig):
     """Stage 4."""
 
-    objective: Literal["soft", "bool", "ce", "none"] = "soft"  # Eq. (5), Eq. (8), Eq. (9), Eq. (7) alone
-    mcl_weight: float = 1.0  # of the contrastive loss beside Eq. (7); the paper's sum has 1
+    objective: Literal["soft", "bool", "ce", "none"] = "soft"  # Eq. (5), Eq. (8), Eq. (9), Eq. (6) alone
+    # of the contrastive loss beside Eq. (6), which weighs D times more where `reduction` is the sum; Eq. (7) has 1
+    mcl_weight: float = 1.0
     word_weight: float | None = None  # of the word loss beside them, for words that stand for English ones; None: none
     word_share: float | None = None  # of a batch's pairs, how many have it; None: all
     temperature: float = 0.05  # tau of Eq. (9)

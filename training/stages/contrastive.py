@@ -39,8 +39,8 @@ def contrastive_objective(
         label_BD, taught_S = pairs.labels(teacher, batch_B), drawn_rows(batch_B, config.source_share)
         source_SD, target_BD, tokens = pairs.encode_tokens(student, batch_B, sources_S=batch_B[taught_S])
         parts = {
-            "source": embedding_mse(source_SD, label_BD[taught_S]),
-            "target": embedding_mse(target_BD, label_BD),
+            "source": embedding_mse(source_SD, label_BD[taught_S], config.squared_errors),
+            "target": embedding_mse(target_BD, label_BD, config.squared_errors),
         }
         if config.objective != "none":
             parts["contrastive"] = config.mcl_weight * contrast(label_BD, source_SD, target_BD, taught_S)
