@@ -37,7 +37,11 @@ def test_a_missing_key_is_refused_by_name() -> None:
         ("seed", True, "must be of type int"),
         ("student", {"bottleneck_size": "128"}, "must be of type int"),
         ("corpus", {"on_bad_line": "ignore"}, "must be one of stop, skip"),
-        ("contrastive", {"pairs": 1, "objective": "hard"}, "must be one of soft, bool, ce, none"),
+        (
+            "contrastive",
+            {"pairs": 1, "objective": "hard"},
+            "must be one of soft, bool, bool_equal, ce, ce_sum, ce_hard, none",
+        ),
         ("assistant", {"pairs": 1, "reduction": "max"}, "must be one of sum, mean"),
         ("assistant", [1], "must be a mapping"),
     ],

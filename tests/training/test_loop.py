@@ -292,8 +292,9 @@ def test_stage_three_pulls_the_student_to_the_assistant(tmp_path: Path) -> None:
     ("objective", "parts"),
     [
         ("soft", {"source", "target", "contrastive"}),
-        ("bool", {"source", "target", "contrastive"}),
+        ("bool_equal", {"source", "target", "contrastive"}),
         ("ce", {"source", "target", "contrastive"}),
+        ("ce_hard", {"source", "target", "contrastive"}),
         ("none", {"source", "target"}),
     ],
 )

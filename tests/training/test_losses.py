@@ -8,6 +8,7 @@ from training.losses import (
     cosine_matrix,
     cross_entropy_contrastive,
     embedding_mse,
+    hard_cross_entropy,
     multilingual_contrastive,
     token_embedding_mse,
 )
@@ -78,6 +79,33 @@ def test_bool_loss_is_the_soft_loss_of_a_teacher_that_finds_all_unrelated() -> N
     torch.testing.assert_close(bool_contrastive(source, target), soft)
 
 
+def test_bool_as_printed_takes_a_repeated_sentence_as_positive() -> None:
+    # scores [[1, 0], [1, 0]]; both sources the same sentence, so all labels are 1: two of four cells are off by one
+    repeated = torch.tensor([[0.6, 0.8], [0.6, 0.8]])
+    assert bool_contrastive(SOURCE, TARGET, teacher_source_BD=repeated).item() == pytest.approx(2 / 4)
+    source, target = torch.randn(5, 8), torch.randn(5, 8)
+    different = bool_contrastive(source, target, teacher_source_BD=torch.randn(5, 8))
+    torch.testing.assert_close(different, bool_contrastive(source, target))
+    teacher = torch.randn(4, 8)[[2, 0, 2, 1, 2]]
+    label = torch.tensor([[float(a == b) for b in (2, 0, 2, 1, 2)] for a in (2, 0, 2, 1, 2)])
+    expected = (label - cosine_matrix(source, target)).square().mean()
+    torch.testing.assert_close(bool_contrastive(source, target, teacher_source_BD=teacher), expected)
+
+
+def test_the_printed_cross_entropy_starts_at_b_log_b() -> None:
+    alike = torch.ones(64, 4)
+    loss = cross_entropy_contrastive(torch.eye(64), alike, alike, temperature=0.05, over_anchors="sum")
+    assert loss.item() == pytest.approx(64 * math.log(64), rel=1e-5)
+    mean = cross_entropy_contrastive(torch.eye(64), alike, alike, temperature=0.05)
+    assert mean.item() == pytest.approx(math.log(64), rel=1e-5)
+
+
+def test_the_authors_cross_entropy_is_the_diagonals_share_of_each_row() -> None:
+    # rows of scores / tau are [2, 0] for both sources: the first is right, the second wrong
+    right, wrong = math.log(1 + math.exp(-2)), math.log(1 + math.exp(2))
+    assert hard_cross_entropy(SOURCE, TARGET, temperature=0.5).item() == pytest.approx((right + wrong) / 2, rel=1e-5)
+
+
 def test_cross_entropy_of_a_hand_computed_case() -> None:
     # Rows of scores / tau are [2, 0] for both sources; the teacher's cosines are [[1, 0.6], [0.6, 1]].
     teacher = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
@@ -120,6 +148,7 @@ def test_gradients_of_the_contrastive_losses_agree_with_finite_differences() -> 
     label = teacher.detach()
     assert torch.autograd.gradcheck(lambda s, t: multilingual_contrastive(label, s, t), (source, target))
     assert torch.autograd.gradcheck(bool_contrastive, (source, target))
+    assert torch.autograd.gradcheck(lambda s, t: hard_cross_entropy(s, t, temperature=0.5), (source, target))
     assert torch.autograd.gradcheck(
         lambda s, t: cross_entropy_contrastive(label, s, t, temperature=0.5), (source, target)
     )

@@ -51,7 +51,7 @@ def test_the_same_batch_teaches_the_same_english_sides(parts) -> None:
     assert objective.losses(BATCH)["source"].item() == objective.losses(BATCH)["source"].item()
 
 
-@pytest.mark.parametrize("objective", ["soft", "bool", "ce"])
+@pytest.mark.parametrize("objective", ["soft", "bool", "bool_equal", "ce", "ce_sum", "ce_hard"])
 def test_contrast_of_a_share_is_the_whole_ones_rows_of_what_is_taught(parts, objective: str) -> None:
     model, teacher, pairs = parts
     part = ContrastiveConfig(pairs=1, objective=objective, source_share=0.5)
@@ -60,10 +60,14 @@ def test_contrast_of_a_share_is_the_whole_ones_rows_of_what_is_taught(parts, obj
     source_BD, target_BD = pairs.encode(model, BATCH)
     label_BB = cosine_matrix(pairs.labels(teacher, BATCH), pairs.labels(teacher, BATCH))[taught_S]
     score_BB = cosine_matrix(source_BD, target_BD)[taught_S]
+    log_BB = torch.log_softmax(score_BB / part.temperature, dim=1)
     expected = {
         "soft": (label_BB - score_BB).square().mean(),
         "bool": (torch.eye(8)[taught_S] - score_BB).square().mean(),
-        "ce": -(label_BB * torch.log_softmax(score_BB / part.temperature, dim=1)).sum(dim=1).mean(),
+        "bool_equal": (torch.eye(8)[taught_S] - score_BB).square().mean(),  # no sentence occurs twice
+        "ce": -(label_BB * log_BB).sum(dim=1).mean(),
+        "ce_sum": -8 * (label_BB * log_BB).sum(dim=1).mean(),  # half of the anchors stand for all
+        "ce_hard": -log_BB[torch.arange(4), taught_S].mean(),
     }
     given = contrastive_objective(model, teacher, pairs, part).losses(BATCH)["contrastive"]
     torch.testing.assert_close(given, expected[objective])

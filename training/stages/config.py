@@ -6,6 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 Reduction = Literal["sum", "mean"]  # of a squared error over the dimensions of an embedding
+ObjectiveName = Literal[
+    "soft",  # Eq. (5)
+    "bool",  # Eq. (8) of the authors' code: the diagonal is positive
+    "bool_equal",  # Eq. (8) as printed: equal sentences are positive
+    "ce",  # Eq. (9), mean over anchors
+    "ce_sum",  # Eq. (9) as printed: sum over anchors; dwarfs Eq. (6)
+    "ce_hard",  # Eq. (9) of the authors' code: the diagonal as labels; their mcl_weight is 0.01
+    "none",  # Eq. (6) alone
+]
 BLOCK_SIZE = 32  # numbers of a row that `round_words` gives a scale and a zero point, as `export.tables` has them
 
 
@@ -57,7 +66,7 @@ class StudentStageConfig(StageConfig):
 class ContrastiveConfig(StageConfig):
     """Stage 4."""
 
-    objective: Literal["soft", "bool", "ce", "none"] = "soft"  # Eq. (5), Eq. (8), Eq. (9), Eq. (6) alone
+    objective: ObjectiveName = "soft"
     # of the contrastive loss beside Eq. (6), which weighs D times more where `reduction` is the sum; Eq. (7) has 1
     mcl_weight: float = 1.0
     word_weight: float | None = None  # of the word loss beside them, for words that stand for English ones; None: none
