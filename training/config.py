@@ -10,7 +10,7 @@ from typing import Literal
 from training.corpora.config import CorpusConfig
 from training.errors import ConfigError
 from training.parsing import build, read_yaml
-from training.stages.config import BLOCK_SIZE, ContrastiveConfig, StageConfig, StudentStageConfig
+from training.stages.config import BLOCK_SIZE, BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
 
 Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
 Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
@@ -89,7 +89,7 @@ class RunConfig:
     trust_remote_code: bool = False  # run the code that the folder of teacher or base brings
     stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
     assistant: StageConfig = field(default_factory=StageConfig)
-    bottleneck: StageConfig = field(default_factory=StageConfig)
+    bottleneck: BottleneckConfig = field(default_factory=BottleneckConfig)
     student_stage: StudentStageConfig = field(default_factory=StudentStageConfig)
     contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)
     tokenizer: TokenizerConfig = TokenizerConfig()

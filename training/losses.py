@@ -39,6 +39,22 @@ def token_embedding_mse(
     return total / _divisor(student_BLH, reduction)
 
 
+def pooled_embedding_mse(
+    student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor, reduction: Reduction = "sum"
+) -> Tensor:
+    """Eq. (3), of sentences: squared distance of the means over real tokens of the embedding layers' outputs.
+
+    As the paper's notation and its authors' code have it. Mean over sentences that have a real token.
+
+    Args: reduction: over H, as in `embedding_mse`.
+    """
+    mask_BL = attention_mask_BL.to(student_BLH.dtype)
+    length_B = mask_BL.sum(dim=1)
+    difference_BH = ((student_BLH - target_BLH) * mask_BL[..., None]).sum(dim=1) / length_B.clamp_min(1)[:, None]
+    total = difference_BH.square().sum() / (length_B > 0).sum().clamp_min(1)
+    return total / _divisor(student_BLH, reduction)
+
+
 def squared_distance(left_BLH: Tensor, right_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
     """Of two models' embeddings of the same tokens, summed over real tokens and H."""
     distance_BL = (left_BLH - right_BLH).square().sum(dim=-1)

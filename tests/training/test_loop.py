@@ -13,7 +13,7 @@ from training.loop import Objective, train
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
-from training.stages.config import ContrastiveConfig, StageConfig, StudentStageConfig
+from training.stages.config import BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.stages.shrink import student_from_assistant
@@ -248,16 +248,17 @@ def test_a_unit_deeper_than_the_assistant_is_refused() -> None:
         )
 
 
-def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("pooled", "part"), [(None, "tokens"), (True, "sentences")])
+def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path, pooled: bool | None, part: str) -> None:
     assistant = tiny_sentence_encoder()
     student = student_from_assistant(
         assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY, seed=0
     ).eval()
     before = state_of(student)
-    objective = bottleneck_objective(assistant, student, PAIRS)
-    first = objective.losses(np.arange(40))["tokens"].item()
+    objective = bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(pooled=pooled))
+    first = objective.losses(np.arange(40))[part].item()
     run(objective, tmp_path, rounds=10)
-    assert objective.losses(np.arange(40))["tokens"].item() < first
+    assert objective.losses(np.arange(40))[part].item() < first
     changed = {name for name, tensor in student.state_dict().items() if not torch.equal(tensor, before[name])}
     assert changed
     assert all(name.startswith("encoder.body.embeddings.") for name in changed)
@@ -312,7 +313,7 @@ def test_the_mean_reduction_takes_every_stages_distillation_d_times_less() -> No
     assistant, student = tiny_sentence_encoder(), tiny_sentence_encoder(seed=1)
     for make in (
         lambda name: assistant_objective(assistant, teacher_labels(), PAIRS, stage(reduction=name)),
-        lambda name: bottleneck_objective(assistant, student, PAIRS, stage(reduction=name)),
+        lambda name: bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(reduction=name)),
         lambda name: student_objective(assistant, student, PAIRS, StudentStageConfig(reduction=name)),
         lambda name: contrastive_objective(student, teacher_labels(), PAIRS, ContrastiveConfig(reduction=name)),
     ):

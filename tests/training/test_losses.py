@@ -10,6 +10,7 @@ from training.losses import (
     embedding_mse,
     hard_cross_entropy,
     multilingual_contrastive,
+    pooled_embedding_mse,
     token_embedding_mse,
 )
 
@@ -49,6 +50,19 @@ def test_token_embedding_mse_leaves_padding_out() -> None:
     student = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [9.0, 9.0]]])
     target = torch.tensor([[[0.0, 0.0], [2.0, 0.0], [0.0, 0.0]]])
     assert token_embedding_mse(student, target, torch.tensor([[1, 1, 0]])).item() == pytest.approx((2 + 4) / 2)
+
+
+def test_pooled_embedding_mse_compares_means_of_real_tokens() -> None:
+    # sentence 1: means (1, 0) and (0, 1); sentence 2: (2, 2) and (2, 0); the third has no token
+    student = torch.tensor(
+        [[[2.0, 0.0], [0.0, 0.0], [9.0, 9.0]], [[2.0, 2.0], [7.0, 7.0], [7.0, 7.0]], [[5.0, 5.0]] * 3]
+    )
+    target = torch.tensor(
+        [[[0.0, 2.0], [0.0, 0.0], [1.0, 1.0]], [[2.0, 0.0], [3.0, 3.0], [3.0, 3.0]], [[0.0, 0.0]] * 3]
+    )
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]])
+    assert pooled_embedding_mse(student, target, mask).item() == pytest.approx(((1 + 1) + (0 + 4)) / 2)
+    assert pooled_embedding_mse(student, target, mask, "mean").item() == pytest.approx(3 / 2)
 
 
 def test_cosine_matrix_of_a_hand_computed_case() -> None:
@@ -140,7 +154,8 @@ def test_gradients_of_the_squared_errors_agree_with_finite_differences() -> None
     assert torch.autograd.gradcheck(embedding_mse, (student, target))
     tokens, labels = (torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
-    assert torch.autograd.gradcheck(lambda left, right: token_embedding_mse(left, right, mask), (tokens, labels))
+    for loss in (token_embedding_mse, pooled_embedding_mse):
+        assert torch.autograd.gradcheck(lambda left, right, own=loss: own(left, right, mask), (tokens, labels))
 
 
 def test_gradients_of_the_contrastive_losses_agree_with_finite_differences() -> None:

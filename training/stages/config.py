@@ -56,6 +56,13 @@ class StageConfig:
 
 
 @dataclass(frozen=True)
+class BottleneckConfig(StageConfig):
+    """Stage 2."""
+
+    pooled: bool | None = None  # Eq. (3) of the embedding outputs' mean over a sentence; None: token by token
+
+
+@dataclass(frozen=True)
 class StudentStageConfig(StageConfig):
     """Stage 3."""
 
