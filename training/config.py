@@ -238,6 +238,7 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
         "learning_rate": (stage.learning_rate, 0),
         "embedding_learning_rate": (stage.embedding_learning_rate or 0, 0),
         "weight_decay": (stage.weight_decay, 0),
+        "betas (the lower)": (min(stage.betas or [0.0]), 0),
         "seed": (stage.seed or 0, 0),
         "cycles": (1 if stage.cycles is None else stage.cycles, 1),
         "average_cycles": (1 if stage.average_cycles is None else stage.average_cycles, 1),
@@ -251,6 +252,12 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
             raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
     if not 0 <= stage.warmup < 1:
         raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
+    if stage.betas is not None and (len(stage.betas) != 2 or max(stage.betas) >= 1):
+        raise ConfigError(f"{where}.betas is {stage.betas}; it must be two numbers, at least 0 and below 1")
+    if stage.bucketed is False and stage.batch_tokens is not None:
+        raise ConfigError(
+            f"{where} has batch_tokens and bucketed: false; a budget of tokens needs lengths that are alike"
+        )
     if stage.sources == []:
         raise ConfigError(f"{where}.sources is empty; leave it out for all of the corpus")
     longest = config.student.max_length

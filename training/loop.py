@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -86,6 +87,8 @@ def train(
             factor = warmup_then_linear(
                 progress.pairs, pairs, len(batches), warmup=config.warmup, cycles=config.cycles or 1
             )
+            if config.dropout:
+                _switch_dropout_on(objective.model, seed=(batches.seed, progress.step))
             losses = _accumulate(objective, step.micro_batches, device=device, bf16=config.bf16)
             sum_gradients(stage.stepper.parameters)
             norm = clip_gradients(stage.stepper.parameters)
@@ -106,8 +109,15 @@ def train(
             if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
                 stage.save(progress)
                 saved_at = time.monotonic()
+    objective.model.eval()
     if validate and config.patience is not None:
         stage.return_to_best()
+
+
+def _switch_dropout_on(model: nn.Module, *, seed: tuple[int, int]) -> None:
+    """Before each step: a dev score switches it off, and a resumed stage must drop what an uninterrupted one does."""
+    model.train()
+    torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
 
 
 @dataclass(frozen=True)

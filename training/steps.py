@@ -69,6 +69,8 @@ def _corpus(config: RunConfig) -> Settings:
     Whether what is missing may be fetched does not count, and is written as it was when it did.
     """
     settings = {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
+    if config.corpus.keep_repeats is None:  # a new option leaves finished runs valid
+        del settings["keep_repeats"]
     glosses = list(config.corpus.glosses)
     return {**settings, "order_of_glosses": glosses} if len(glosses) > 1 else settings
 

@@ -52,7 +52,13 @@ def stage(**changes: object) -> StageConfig:
 
 def stream(config: StageConfig, rounds: int) -> BatchStream:
     return BatchStream(
-        Rounds(rounds), PAIRS.pair_lengths, config.batch_size, seed=1, epoch_pairs=40, batch_tokens=config.batch_tokens
+        Rounds(rounds),
+        PAIRS.pair_lengths,
+        config.batch_size,
+        seed=1,
+        epoch_pairs=40,
+        batch_tokens=config.batch_tokens,
+        bucketed=config.bucketed is not False,
     )
 
 
@@ -104,6 +110,7 @@ def killed_at(objective: Objective, step: int) -> Objective:
         {"accumulation": 3, "sparse_embeddings": True, "weight_decay": 0.1},
         {"batch_tokens": 100, "sparse_embeddings": True},
         {"cycles": 4, "average_cycles": 5},
+        {"dropout": True, "bucketed": False, "betas": [0.9, 0.999]},
     ],
 )
 def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path: Path, settings: dict[str, object]) -> None:
@@ -137,6 +144,27 @@ def test_the_ends_of_the_last_cycles_are_averaged(tmp_path: Path) -> None:
         run(objective, tmp_path / f"averaged {count}", 3, cycles=3, average_cycles=count)
         for name, weights in averaged.state_dict().items():
             torch.testing.assert_close(weights, torch.stack([end[name] for end in ends[-count:]]).mean(dim=0))
+
+
+def test_dropout_is_on_in_every_step_and_off_for_a_dev_score_and_after(tmp_path: Path) -> None:
+    model, modes = tiny_sentence_encoder(), []
+    objective = assistant_objective(model, teacher_labels(), PAIRS)
+    whole = objective.losses(np.arange(8))["source"].item()
+
+    def losses(batch: np.ndarray) -> dict[str, torch.Tensor]:
+        modes.append(model.training)
+        return objective.losses(batch)
+
+    def validate() -> float:
+        model.eval()  # as an encoder of dev texts does
+        return 1.0
+
+    run(Objective(model, losses), tmp_path, validate=validate, validate_pairs=8, dropout=True, learning_rate=0.0,
+        embedding_learning_rate=0.0)  # fmt: skip
+    assert modes == [True] * 5
+    assert not model.training
+    assert objective.losses(np.arange(8))["source"].item() == whole
+    assert lines(tmp_path)[-1]["source"] != pytest.approx(whole, abs=1e-6)
 
 
 def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:

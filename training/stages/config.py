@@ -38,6 +38,9 @@ class StageConfig:
         None  # the model is the mean of its weights at the ends of so many last cycles; one more: and at the start
     )
     weight_decay: float = 0.0
+    betas: list[float] | None = None  # of Adam's two moments; None: 0.9 and 0.98
+    dropout: bool | None = None  # while training, as the base's configuration has it; None: off
+    bucketed: bool | None = None  # batches of pairs of similar length; false: as they are drawn; None: true
     reduction: Reduction | None = None  # of the squared errors of Eqs. (2), (3), (4) and (6) over D; None: sum
     max_length: int = 64  # tokens while training; at most the student's
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
