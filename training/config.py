@@ -13,6 +13,7 @@ from training.parsing import build, read_yaml
 from training.stages.config import BLOCK_SIZE, BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
 
 Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
+STSB_DEV = "stsb/dev"
 Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
 STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive")
 
@@ -71,6 +72,7 @@ class EvaluationConfig:
 
     steps: list[Model] = field(default_factory=lambda: ["start", "assistant", "contrastive"])
     languages: list[str] | None = None  # None: the run's
+    dev: str | None = None  # folder of DIR/eval that `validate_pairs` scores on; None: stsb/dev
     sts_rows: int | None = None  # at most so many of each STS file, evenly spaced; None: all
     tatoeba_rows: int | None = None  # the first so many lines of each Tatoeba file; None: all
 
@@ -113,6 +115,11 @@ class RunConfig:
     def scored_languages(self) -> list[str]:
         """The languages in which models are scored, on the way too."""
         return self.evaluation.languages or self.languages
+
+    @property
+    def dev_folder(self) -> str:
+        """The folder under DIR/eval that models are scored on while a stage is trained."""
+        return self.evaluation.dev or STSB_DEV
 
     @property
     def validates(self) -> bool:

@@ -206,11 +206,11 @@ class Run:
         links = WordLinks.load(self.out / "links")
         return WordTeacher(teacher, self.corpus, links, config.max_length, config.word_weight)
 
-    def validation(self, model: SentenceEncoder) -> Callable[[], float]:
-        """Scores a model in training on the dev set."""
+    def validation(self, model: SentenceEncoder) -> Callable[[], dict[str, float]]:
+        """Scores a model in training on the dev set, by language pair."""
         encode = TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
-        score = DevScore(self.data, self.config.scored_languages)
-        return lambda: score(encode)
+        score = DevScore(self.data, self.config.scored_languages, dev=self.config.dev_folder)
+        return lambda: score.by_pair(encode)
 
     def data_fingerprint(self) -> str:
         """Identity of the text that the run reads: its own sources and languages, and all evaluation sets."""

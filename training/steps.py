@@ -60,6 +60,7 @@ def stage_settings(config: RunConfig, name: Stage) -> Settings:
     del settings["keep_checkpoints"]
     if "patience" in settings:  # the dev score then chooses the weights
         settings["scored_languages"] = config.scored_languages
+        settings |= {} if config.evaluation.dev is None else {"dev": config.evaluation.dev}
     return settings
 
 
@@ -116,4 +117,5 @@ def _lexical(config: RunConfig) -> Settings:
 
 
 def _score_settings(config: RunConfig) -> Settings:
-    return {name: value for name, value in asdict(config.evaluation).items() if value is not None and name != "steps"}
+    settings = asdict(config.evaluation)
+    return {key: value for key, value in settings.items() if value is not None and key not in ("steps", "dev")}
