@@ -45,6 +45,7 @@ class BatchStream:
         batch_size: pairs in a batch, unless `batch_tokens` is set.
         batch_tokens: instead, as many pairs as fit when both sides are padded to the longest.
         epoch_pairs: pairs of the corpus that the plan draws from: what an epoch is.
+        bucketed: batches of similar length; false: of pairs as the plan has them.
     """
 
     plan: Plan
@@ -53,6 +54,7 @@ class BatchStream:
     seed: int
     epoch_pairs: int
     batch_tokens: int | None = None
+    bucketed: bool = True
 
     def __len__(self) -> int:
         """Pairs, not batches: how many batches these make is known only when the last is cut."""
@@ -70,9 +72,8 @@ class BatchStream:
     def round(self, index: int) -> list[Indices]:
         """The batches of one round."""
         pairs = self.plan.round(index)
-        return length_bucketed(
-            pairs, self.pair_lengths(pairs), self.batch_size, batch_tokens=self.batch_tokens, seed=(self.seed, index)
-        )
+        lengths = self.pair_lengths(pairs) if self.bucketed else np.ones_like(pairs)
+        return length_bucketed(pairs, lengths, self.batch_size, batch_tokens=self.batch_tokens, seed=(self.seed, index))
 
 
 def length_bucketed(

@@ -10,9 +10,10 @@ from typing import Literal
 from training.corpora.config import CorpusConfig
 from training.errors import ConfigError
 from training.parsing import build, read_yaml
-from training.stages.config import BLOCK_SIZE, ContrastiveConfig, StageConfig, StudentStageConfig
+from training.stages.config import BLOCK_SIZE, BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
 
 Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
+STSB_DEV = "stsb/dev"
 Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
 STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive")
 
@@ -71,6 +72,7 @@ class EvaluationConfig:
 
     steps: list[Model] = field(default_factory=lambda: ["start", "assistant", "contrastive"])
     languages: list[str] | None = None  # None: the run's
+    dev: str | None = None  # folder of DIR/eval that `validate_pairs` scores on; None: stsb/dev
     sts_rows: int | None = None  # at most so many of each STS file, evenly spaced; None: all
     tatoeba_rows: int | None = None  # the first so many lines of each Tatoeba file; None: all
 
@@ -89,7 +91,7 @@ class RunConfig:
     trust_remote_code: bool = False  # run the code that the folder of teacher or base brings
     stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
     assistant: StageConfig = field(default_factory=StageConfig)
-    bottleneck: StageConfig = field(default_factory=StageConfig)
+    bottleneck: BottleneckConfig = field(default_factory=BottleneckConfig)
     student_stage: StudentStageConfig = field(default_factory=StudentStageConfig)
     contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -113,6 +115,11 @@ class RunConfig:
     def scored_languages(self) -> list[str]:
         """The languages in which models are scored, on the way too."""
         return self.evaluation.languages or self.languages
+
+    @property
+    def dev_folder(self) -> str:
+        """The folder under DIR/eval that models are scored on while a stage is trained."""
+        return self.evaluation.dev or STSB_DEV
 
     @property
     def validates(self) -> bool:
@@ -229,6 +236,7 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
         "learning_rate": (stage.learning_rate, 0),
         "embedding_learning_rate": (stage.embedding_learning_rate or 0, 0),
         "weight_decay": (stage.weight_decay, 0),
+        "betas (the lower)": (min(stage.betas or [0.0]), 0),
         "seed": (stage.seed or 0, 0),
         "cycles": (1 if stage.cycles is None else stage.cycles, 1),
         "average_cycles": (1 if stage.average_cycles is None else stage.average_cycles, 1),
@@ -242,6 +250,12 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
             raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
     if not 0 <= stage.warmup < 1:
         raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
+    if stage.betas is not None and (len(stage.betas) != 2 or max(stage.betas) >= 1):
+        raise ConfigError(f"{where}.betas is {stage.betas}; it must be two numbers, at least 0 and below 1")
+    if stage.bucketed is False and stage.batch_tokens is not None:
+        raise ConfigError(
+            f"{where} has batch_tokens and bucketed: false; a budget of tokens needs lengths that are alike"
+        )
     if stage.sources == []:
         raise ConfigError(f"{where}.sources is empty; leave it out for all of the corpus")
     longest = config.student.max_length

@@ -153,7 +153,7 @@ def teach_assistant(run: Run, folder: Path) -> None:
     config = run.config.assistant
     assistant, plan = run.load("start"), run.stage_plan("assistant")
     labels, pairs = run.teacher_labels(plan), run.pair_encoder(config)
-    objective = assistant_objective(assistant, labels, pairs, source_share=config.source_share)
+    objective = assistant_objective(assistant, labels, pairs, config)
     train_and_save(run, "assistant", objective, plan, folder)
 
 
@@ -170,13 +170,14 @@ def shrink(run: Run, folder: Path) -> None:
 def align_bottleneck(run: Run, folder: Path) -> None:
     """Stage 2; `alignment.json` has the error of Eq. (3) before and after."""
     assistant, student = run.load(run.assistant), run.load("shrunk")
-    pairs = run.pair_encoder(run.config.bottleneck)
-    objective = bottleneck_objective(assistant, student, pairs)
+    config = run.config.bottleneck
+    pairs = run.pair_encoder(config)
+    objective = bottleneck_objective(assistant, student, pairs, config)
     drawn = run.plan(ALIGNMENT_PAIRS, purpose="alignment").round(0)
     sample = length_bucketed(drawn, pairs.pair_lengths(drawn), 128, seed=0)
     before = mean_loss(objective, sample)
     train_and_save(run, "bottleneck", objective, run.stage_plan("bottleneck"), folder)
-    after = mean_loss(bottleneck_objective(assistant, run.load("bottleneck"), pairs), sample)
+    after = mean_loss(bottleneck_objective(assistant, run.load("bottleneck"), pairs, config), sample)
     if is_main_process():
         write_json_atomically(folder / "alignment.json", {"before": before, "after": after})
 
@@ -234,6 +235,7 @@ def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, fold
         seed=run.config.seed,
         epoch_pairs=run.corpus.count(config.sources),
         batch_tokens=config.batch_tokens,
+        bucketed=config.bucketed is not False,
     )
     train(
         objective,

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -22,6 +23,8 @@ from training.optimizer import Stepper, clip_gradients, cycle_of, warmup_then_li
 from training.processes import from_main_process, is_main_process, on_main_process, sum_gradients
 from training.stages.config import StageConfig
 from training.training_log import TrainingLog
+
+Validate = Callable[[], float | dict[str, float]]  # a score, or one of each language pair, whose mean counts
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,13 @@ def train(
     name: str,
     checkpoint_minutes: float,
     device: torch.device,
-    validate: Callable[[], float] | None = None,
+    validate: Validate | None = None,
 ) -> None:
     """Run one stage to its end, or go on where a killed run left it; the model is then trained.
 
     Writes `log.jsonl` (step, pairs, epoch, mean loss parts, learning rates, pairs a second), `dev.jsonl` (step, pairs,
-    epoch, score) and, until the stage is done, `resume/`. Of several processes only the main one writes and validates.
+    epoch, score, and by language pair) and, until the stage is done, `resume/`. Of several processes only the main one
+    writes and validates.
 
     Args:
         validate: scores the model, higher is better: every `config.validate_pairs` pairs and at the end.
@@ -86,6 +90,8 @@ def train(
             factor = warmup_then_linear(
                 progress.pairs, pairs, len(batches), warmup=config.warmup, cycles=config.cycles or 1
             )
+            if config.dropout:
+                _switch_dropout_on(objective.model, seed=(batches.seed, progress.step))
             losses = _accumulate(objective, step.micro_batches, device=device, bf16=config.bf16)
             sum_gradients(stage.stepper.parameters)
             norm = clip_gradients(stage.stepper.parameters)
@@ -106,8 +112,15 @@ def train(
             if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
                 stage.save(progress)
                 saved_at = time.monotonic()
+    objective.model.eval()
     if validate and config.patience is not None:
         stage.return_to_best()
+
+
+def _switch_dropout_on(model: nn.Module, *, seed: tuple[int, int]) -> None:
+    """Before each step: a dev score switches it off, and a resumed stage must drop what an uninterrupted one does."""
+    model.train()
+    torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
 
 
 @dataclass(frozen=True)
@@ -207,11 +220,13 @@ class _Stage:
         if is_end:
             self.average.load_into(self.model)
 
-    def judge(self, progress: Progress, validate: Callable[[], float], log: TrainingLog | None) -> Progress:
+    def judge(self, progress: Progress, validate: Validate, log: TrainingLog | None) -> Progress:
         """Score the model; where it is the best so far and early stopping may return to it, keep it."""
-        score = from_main_process(validate() if is_main_process() else 0.0)
+        found = validate() if is_main_process() else 0.0
+        by_pair = found if isinstance(found, dict) else {}
+        score = from_main_process(sum(by_pair.values()) / len(by_pair) if isinstance(found, dict) else found)
         if log:
-            log.write_score(score, progress.step, progress.pairs)
+            log.write_score(score, progress.step, progress.pairs, by_pair)
         if progress.best_score is not None and score <= progress.best_score:
             return replace(progress, stale=progress.stale + 1)
         if self.config.patience is not None:

@@ -12,23 +12,47 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from training.stages.config import Reduction
+
 Indices = NDArray[np.int64]
 
 
-def embedding_mse(student_BD: Tensor, target_BD: Tensor) -> Tensor:
-    """Mean over the batch of ||target - student||^2: one term of Eqs. (2), (4) and (7).
+def embedding_mse(student_BD: Tensor, target_BD: Tensor, reduction: Reduction = "sum") -> Tensor:
+    """Mean over the batch of ||target - student||^2: one term of Eqs. (2), (4) and (6).
 
-    The square is summed over D, as in the paper, so two opposite unit vectors give 4 whatever D is.
+    Args: reduction: over D. "sum": the norm that the equations print; two opposite unit vectors give 4 whatever D is.
+        "mean": the mean squared error of a caption of the paper and of its authors' code, D times less.
     """
-    return (student_BD - target_BD).square().sum(dim=-1).mean()
+    return (student_BD - target_BD).square().sum(dim=-1).mean() / _divisor(student_BD, reduction)
 
 
-def token_embedding_mse(student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
-    """Eq. (3): squared distance of the embedding layers' outputs, mean over real tokens, summed over H.
+def token_embedding_mse(
+    student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor, reduction: Reduction = "sum"
+) -> Tensor:
+    """Eq. (3), token by token: squared distance of the embedding layers' outputs, mean over real tokens.
 
     A batch without a real token gives 0.
+
+    Args: reduction: over H, as in `embedding_mse`.
     """
-    return squared_distance(student_BLH, target_BLH, attention_mask_BL) / attention_mask_BL.sum().clamp_min(1)
+    total = squared_distance(student_BLH, target_BLH, attention_mask_BL) / attention_mask_BL.sum().clamp_min(1)
+    return total / _divisor(student_BLH, reduction)
+
+
+def pooled_embedding_mse(
+    student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor, reduction: Reduction = "sum"
+) -> Tensor:
+    """Eq. (3), of sentences: squared distance of the means over real tokens of the embedding layers' outputs.
+
+    As the paper's notation and its authors' code have it. Mean over sentences that have a real token.
+
+    Args: reduction: over H, as in `embedding_mse`.
+    """
+    mask_BL = attention_mask_BL.to(student_BLH.dtype)
+    length_B = mask_BL.sum(dim=1)
+    difference_BH = ((student_BLH - target_BLH) * mask_BL[..., None]).sum(dim=1) / length_B.clamp_min(1)[:, None]
+    total = difference_BH.square().sum() / (length_B > 0).sum().clamp_min(1)
+    return total / _divisor(student_BLH, reduction)
 
 
 def squared_distance(left_BLH: Tensor, right_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
@@ -46,7 +70,7 @@ def cosine_matrix(left_BD: Tensor, right_ND: Tensor) -> Tensor:
 def multilingual_contrastive(
     teacher_source_BD: Tensor, student_source_SD: Tensor, student_target_BD: Tensor, rows_S: Indices | None = None
 ) -> Tensor:
-    """Eqs. (5)-(6), soft labels: the student's cross-lingual similarities follow the teacher's monolingual ones.
+    """Eq. (5), soft labels: the student's cross-lingual similarities follow the teacher's monolingual ones.
 
     1/B^2 sum_ij (cos(h_T(s_i), h_T(s_j)) - cos(h_S(s_i), h_S(t_j)))^2; the labels come from the source side only.
 
@@ -57,16 +81,25 @@ def multilingual_contrastive(
     return (label_SB - score_SB).square().mean()
 
 
-def bool_contrastive(student_source_SD: Tensor, student_target_BD: Tensor, rows_S: Indices | None = None) -> Tensor:
-    """Eq. (8), hard labels: 1/B^2 sum_ij ([i = j] - cos(h_S(s_i), h_S(t_j)))^2. Needs no teacher.
+def bool_contrastive(
+    student_source_SD: Tensor,
+    student_target_BD: Tensor,
+    rows_S: Indices | None = None,
+    *,
+    teacher_source_BD: Tensor | None = None,
+) -> Tensor:
+    """Eq. (8), hard labels: 1/B^2 sum_ij ([h_T(s_i) = h_T(s_j)] - cos(h_S(s_i), h_S(t_j)))^2.
 
-    A sentence that occurs twice in a batch is its own negative, as in the paper.
-
-    Args: rows_S: as in `multilingual_contrastive`.
+    Args: rows_S: as in `multilingual_contrastive`.  teacher_source_BD: equal ones are positives, as the paper prints.
+        None: [i = j], the diagonal of the authors' code, where a sentence that a batch has twice is its own negative.
     """
     score_SB = cosine_matrix(student_source_SD, student_target_BD)
-    label_BB = torch.eye(len(student_target_BD), dtype=score_SB.dtype, device=score_SB.device)
-    return (_rows(label_BB, rows_S) - score_SB).square().mean()
+    if teacher_source_BD is None:
+        text_B = torch.arange(len(student_target_BD), device=score_SB.device)
+    else:
+        text_B = torch.unique(teacher_source_BD, dim=0, return_inverse=True)[1]
+    label_SB = (_rows(text_B, rows_S)[:, None] == text_B).to(score_SB.dtype)
+    return (label_SB - score_SB).square().mean()
 
 
 def cross_entropy_contrastive(
@@ -76,19 +109,41 @@ def cross_entropy_contrastive(
     rows_S: Indices | None = None,
     *,
     temperature: float,
+    over_anchors: Reduction = "mean",
 ) -> Tensor:
-    """Eq. (9): -sum_ij cos(h_T(s_i), h_T(s_j)) log softmax_j(cos(h_S(s_i), h_S(t_j)) / tau), mean over i.
+    """Eq. (9): -sum_ij cos(h_T(s_i), h_T(s_j)) log softmax_j(cos(h_S(s_i), h_S(t_j)) / tau).
 
     The teacher's cosines weigh the terms as the paper prints them: not normalised to a distribution, the negative ones
-    kept, so the loss has no floor at 0 and may fall below it. Differs: the paper prints the sum over i and j; the mean
-    over i (the sum over j stays) keeps the loss's size and gradient from growing with B.
+    kept, so the loss has no floor at 0 and may fall below it. As printed, a sum over i and j, it dwarfs Eq. (6): where
+    all the student's cosines are alike and the teacher's are 0 off the diagonal it is B log B, 266 for B = 64, and more
+    where they are positive; Eq. (6) is at most 8 on unit vectors.
 
-    Args: rows_S: as in `multilingual_contrastive`.
+    Args: rows_S: as in `multilingual_contrastive`.  over_anchors: "sum" over i: as printed. "mean": size and gradient
+        do not grow with B.
     """
     weight_SB = cosine_matrix(_rows(teacher_source_BD, rows_S), teacher_source_BD)
     score_SB = cosine_matrix(student_source_SD, student_target_BD)
-    return -(weight_SB * F.log_softmax(score_SB / temperature, dim=1)).sum(dim=1).mean()
+    loss_S = -(weight_SB * F.log_softmax(score_SB / temperature, dim=1)).sum(dim=1)
+    return loss_S.sum() * (len(weight_SB.T) / len(loss_S)) if over_anchors == "sum" else loss_S.mean()
 
 
-def _rows(matrix_BD: Tensor, rows_S: Indices | None) -> Tensor:
-    return matrix_BD if rows_S is None else matrix_BD[rows_S]
+def hard_cross_entropy(
+    student_source_SD: Tensor, student_target_BD: Tensor, rows_S: Indices | None = None, *, temperature: float
+) -> Tensor:
+    """Eq. (9) as the authors' code reads it: -log softmax_j(cos(h_S(s_i), h_S(t_j)) / tau) at j = i, mean over i.
+
+    InfoNCE, without a teacher; they weigh it 0.01 beside Eq. (6), at tau = 1/20.
+
+    Args: rows_S: as in `multilingual_contrastive`.
+    """
+    score_SB = cosine_matrix(student_source_SD, student_target_BD)
+    text_B = torch.arange(len(student_target_BD), device=score_SB.device)
+    return F.cross_entropy(score_SB / temperature, _rows(text_B, rows_S))
+
+
+def _divisor(vectors_ND: Tensor, reduction: Reduction) -> int:
+    return vectors_ND.shape[-1] if reduction == "mean" else 1
+
+
+def _rows(of_batch: Tensor, rows_S: Indices | None) -> Tensor:
+    return of_batch if rows_S is None else of_batch[torch.from_numpy(rows_S).to(of_batch.device)]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from training.stages.config import StageConfig
 
 logger = logging.getLogger(__name__)
-BETAS = (0.9, 0.98)
+BETAS = (0.9, 0.98)  # unless a stage names others
 EPSILON = 1e-8
 MAX_GRADIENT_NORM = 1.0
 SPARSE_FROM = 2**24  # numbers in a word table; below, dense steps cost little (docs/benchmarks-training.md)
@@ -29,8 +29,11 @@ class LazyAdamW(torch.optim.Optimizer):
     where an untouched row goes on moving by its old momentum.
     """
 
-    def __init__(self, params: Any, *, lr: float = 1e-3, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, params: Any, *, lr: float = 1e-3, weight_decay: float = 0.0, betas: tuple[float, float] = BETAS
+    ) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        self.betas = betas
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -48,13 +51,14 @@ class LazyAdamW(torch.optim.Optimizer):
         state["step"] += 1
         gradient = table_VE.grad.coalesce()  # type: ignore[union-attr]
         rows_R, gradient_RE = gradient.indices()[0], gradient.values()
-        first_RE = state["first_VE"][rows_R].lerp_(gradient_RE, 1 - BETAS[0])
-        second_RE = state["second_VE"][rows_R].mul_(BETAS[1]).addcmul_(gradient_RE, gradient_RE, value=1 - BETAS[1])
+        first, second = self.betas
+        first_RE = state["first_VE"][rows_R].lerp_(gradient_RE, 1 - first)
+        second_RE = state["second_VE"][rows_R].mul_(second).addcmul_(gradient_RE, gradient_RE, value=1 - second)
         state["first_VE"][rows_R], state["second_VE"][rows_R] = first_RE, second_RE
         step = int(state["step"])
-        spread_RE = (second_RE / (1 - BETAS[1] ** step)).sqrt_().add_(EPSILON)
+        spread_RE = (second_RE / (1 - second**step)).sqrt_().add_(EPSILON)
         weights_RE = table_VE[rows_R].mul_(1 - lr * weight_decay)
-        table_VE[rows_R] = weights_RE.addcdiv_(first_RE, spread_RE, value=-lr / (1 - BETAS[0] ** step))
+        table_VE[rows_R] = weights_RE.addcdiv_(first_RE, spread_RE, value=-lr / (1 - first**step))
 
 
 class Stepper:
@@ -72,12 +76,13 @@ class Stepper:
             {"params": [p for p in rest if p not in words], "lr": config.learning_rate},
         ]
         groups = [group for group in groups if group["params"]]
-        decay = config.weight_decay
+        first, second = config.betas or BETAS
+        shared: dict[str, Any] = {"betas": (first, second), "weight_decay": config.weight_decay}
         self.optimizers: list[torch.optim.Optimizer] = []
         if groups:
-            self.optimizers.append(torch.optim.AdamW(groups, betas=BETAS, eps=EPSILON, weight_decay=decay, fused=True))
+            self.optimizers.append(torch.optim.AdamW(groups, eps=EPSILON, fused=True, **shared))
         if tables:
-            self.optimizers.append(LazyAdamW(list(tables), lr=word_rate, weight_decay=decay))
+            self.optimizers.append(LazyAdamW(list(tables), lr=word_rate, **shared))
         self._peaks = [group["lr"] for group in self._groups()]
 
     def step(self, factor: float) -> None:

@@ -54,7 +54,7 @@ def _value(hint: Any, value: Any, *, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
         return build(typing.cast("type[Any]", hint), value if value is not None else {}, where=where)
-    if origin is types.UnionType:
+    if origin in (types.UnionType, typing.Union):  # a Literal | None is the latter
         return None if value is None else _value(arguments[0], value, where=where)
     if origin is Literal:
         if value not in arguments:

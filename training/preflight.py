@@ -27,4 +27,4 @@ def check_evaluation(config: RunConfig, data: Path) -> None:
     """
     check_sets(data, config.scored_languages)
     if config.validates:
-        DevScore(data, config.scored_languages)
+        DevScore(data, config.scored_languages, dev=config.dev_folder)

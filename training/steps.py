@@ -51,12 +51,16 @@ def stage_settings(config: RunConfig, name: Stage) -> Settings:
     del settings["keep_checkpoints"]
     if "patience" in settings:  # the dev score then chooses the weights
         settings["scored_languages"] = config.scored_languages
+        settings |= {} if config.evaluation.dev is None else {"dev": config.evaluation.dev}
     return settings
 
 
 def _corpus(config: RunConfig) -> Settings:
     """Whether what is missing may be fetched does not count, and is written as it was when it did."""
-    return {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
+    settings = {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
+    if config.corpus.keep_repeats is None:  # a new option leaves finished runs valid
+        del settings["keep_repeats"]
+    return settings
 
 
 def _tokenizer(config: RunConfig) -> Settings:
@@ -94,4 +98,5 @@ def _lexical(config: RunConfig) -> Settings:
 
 
 def _score_settings(config: RunConfig) -> Settings:
-    return {name: value for name, value in asdict(config.evaluation).items() if value is not None and name != "steps"}
+    settings = asdict(config.evaluation)
+    return {key: value for key, value in settings.items() if value is not None and key not in ("steps", "dev")}

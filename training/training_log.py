@@ -47,9 +47,10 @@ class TrainingLog:
         _append(self._losses_path, line)
         self._start_line(pairs)
 
-    def write_score(self, score: float, step: int, pairs: int) -> None:
-        """A line of `dev.jsonl`."""
-        _append(self._scores_path, {**self._at(step, pairs), "score": round(score, 4)})
+    def write_score(self, score: float, step: int, pairs: int, by_pair: dict[str, float]) -> None:
+        """A line of `dev.jsonl`; without scores by language pair it has none."""
+        own = {"by_pair": {pair: round(value, 4) for pair, value in by_pair.items()}} if by_pair else {}
+        _append(self._scores_path, {**self._at(step, pairs), "score": round(score, 4), **own})
 
     def _at(self, step: int, pairs: int) -> dict[str, float]:
         return {"step": step, "pairs": pairs, "epoch": round(pairs / self._epoch_pairs, 4)}

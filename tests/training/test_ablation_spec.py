@@ -92,6 +92,14 @@ def test_the_shipped_single_stage_students_see_as_many_pairs_as_the_multi_stage_
     assert [student_pairs(cell.config) for cell in singles] == [multi, multi]
 
 
+def test_the_shipped_pre_distilled_student_learns_from_the_assistant_before_its_single_stage() -> None:
+    cells = cells_of(SHIPPED)
+    config = cells["single-stage-pre-distilled"].config
+    assert config.stages == ["bottleneck", "student", "contrastive"]
+    assert config.contrastive.objective == "none"
+    assert cells["single-stage-random"].config.stages == ["contrastive"]
+
+
 def test_the_shipped_spec_has_the_cells_of_the_paper() -> None:
     cells = cells_of(SHIPPED)
     assert {cell.config.contrastive.objective for cell in cells.values()} == {"soft", "bool", "ce", "none"}

@@ -50,6 +50,14 @@ def test_batches_are_of_similar_length_and_in_random_order() -> None:
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
 
 
+def test_batches_that_are_not_bucketed_are_of_pairs_as_they_are_drawn() -> None:
+    drawn = np.random.default_rng(3).permutation(3_200)
+    batches = stream(FixedPlan(drawn), batch_size=32, bucketed=False).round(0)
+    unsorted = {tuple(drawn[start : start + 32]) for start in range(0, 3_200, 32)}
+    assert {tuple(batch) for batch in batches} == unsorted
+    assert padded_tokens(batches) > 1.5 * padded_tokens(stream(FixedPlan(drawn), batch_size=32).round(0))
+
+
 def test_a_token_budget_holds_both_sides_padded_to_the_longest() -> None:
     pairs = np.arange(5_000)
     batches = length_bucketed(pairs, LENGTHS[pairs], 8, batch_tokens=1_000, seed=1)

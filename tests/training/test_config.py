@@ -37,7 +37,12 @@ def test_a_missing_key_is_refused_by_name() -> None:
         ("seed", True, "must be of type int"),
         ("student", {"bottleneck_size": "128"}, "must be of type int"),
         ("corpus", {"on_bad_line": "ignore"}, "must be one of stop, skip"),
-        ("contrastive", {"pairs": 1, "objective": "hard"}, "must be one of soft, bool, ce, none"),
+        (
+            "contrastive",
+            {"pairs": 1, "objective": "hard"},
+            "must be one of soft, bool, bool_equal, ce, ce_sum, ce_hard, none",
+        ),
+        ("assistant", {"pairs": 1, "reduction": "max"}, "must be one of sum, mean"),
         ("assistant", [1], "must be a mapping"),
     ],
 )
@@ -97,6 +102,10 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"assistant": {"pairs": 10, "learning_rate": -1.0e-4}}, "assistant.learning_rate is -0.0001"),
         ({"assistant": {"pairs": 10, "weight_decay": -0.1}}, "assistant.weight_decay is -0.1"),
+        ({"assistant": {"pairs": 10, "betas": [0.9]}}, r"assistant.betas is \[0.9\]; it must be two numbers"),
+        ({"assistant": {"pairs": 10, "betas": [0.9, 1.0]}}, "it must be two numbers, at least 0 and below 1"),
+        ({"assistant": {"pairs": 10, "betas": [-0.9, 0.9]}}, r"assistant.betas \(the lower\) is -0.9"),
+        ({"assistant": {"pairs": 10, "bucketed": False, "batch_tokens": 900}}, "batch_tokens and bucketed: false"),
         ({"corpus": {"sources": {"news": {}}, "max_pairs": -5}}, "corpus.max_pairs is -5"),
         ({"corpus": {"sources": {"news": {"max_pairs": 0}}}}, "corpus.sources.news.max_pairs is 0"),
         ({"corpus": {"sources": {False: {}}}}, "sources has the key False, which YAML reads as no text"),
@@ -157,3 +166,10 @@ def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
     resolved = tmp_path / "resolved.yaml"
     resolved.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
     assert load_config(resolved) == config
+
+
+def test_squared_errors_are_summed_but_in_the_papers_configurations() -> None:
+    for path in CONFIGS:
+        config = load_config(path)
+        found = {config.stage(name).squared_errors for name in config.stages}
+        assert found == {"mean" if path.stem.startswith("paper-") else "sum"}, path.name

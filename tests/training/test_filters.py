@@ -44,6 +44,12 @@ def test_a_filter_that_is_off_drops_nothing() -> None:
     assert kept_and_dropped(pairs, max_chars=None, max_length_ratio=None) == (pairs, {})
 
 
+def test_repeats_and_equal_sides_are_kept_where_that_is_asked_for() -> None:
+    pairs = [("A cat.", "Eine Katze."), ("a cat", "Eine Katze!"), ("Berlin", "Berlin")]
+    assert kept_and_dropped(pairs) == (pairs[:1], {"duplicate": 1, "identical sides": 1})
+    assert kept_and_dropped(pairs, keep_repeats=True) == (pairs, {})
+
+
 def test_white_space_is_collapsed_and_the_first_of_what_looks_the_same_is_kept() -> None:
     pairs = [("Good \t day", "Guten\u2028Tag\n"), ("good day!", "guten Tag."), ("Good day", "Schönen Tag")]
     assert kept_and_dropped(pairs) == ([("Good day", "Guten Tag"), ("Good day", "Schönen Tag")], {"duplicate": 1})

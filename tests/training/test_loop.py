@@ -13,7 +13,7 @@ from training.loop import Objective, train
 from training.sentence import SentenceEncoder
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
-from training.stages.config import ContrastiveConfig, StageConfig, StudentStageConfig
+from training.stages.config import BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 from training.stages.shrink import student_from_assistant
@@ -52,7 +52,13 @@ def stage(**changes: object) -> StageConfig:
 
 def stream(config: StageConfig, rounds: int) -> BatchStream:
     return BatchStream(
-        Rounds(rounds), PAIRS.pair_lengths, config.batch_size, seed=1, epoch_pairs=40, batch_tokens=config.batch_tokens
+        Rounds(rounds),
+        PAIRS.pair_lengths,
+        config.batch_size,
+        seed=1,
+        epoch_pairs=40,
+        batch_tokens=config.batch_tokens,
+        bucketed=config.bucketed is not False,
     )
 
 
@@ -104,6 +110,7 @@ def killed_at(objective: Objective, step: int) -> Objective:
         {"accumulation": 3, "sparse_embeddings": True, "weight_decay": 0.1},
         {"batch_tokens": 100, "sparse_embeddings": True},
         {"cycles": 4, "average_cycles": 5},
+        {"dropout": True, "bucketed": False, "betas": [0.9, 0.999]},
     ],
 )
 def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path: Path, settings: dict[str, object]) -> None:
@@ -137,6 +144,27 @@ def test_the_ends_of_the_last_cycles_are_averaged(tmp_path: Path) -> None:
         run(objective, tmp_path / f"averaged {count}", 3, cycles=3, average_cycles=count)
         for name, weights in averaged.state_dict().items():
             torch.testing.assert_close(weights, torch.stack([end[name] for end in ends[-count:]]).mean(dim=0))
+
+
+def test_dropout_is_on_in_every_step_and_off_for_a_dev_score_and_after(tmp_path: Path) -> None:
+    model, modes = tiny_sentence_encoder(), []
+    objective = assistant_objective(model, teacher_labels(), PAIRS)
+    whole = objective.losses(np.arange(8))["source"].item()
+
+    def losses(batch: np.ndarray) -> dict[str, torch.Tensor]:
+        modes.append(model.training)
+        return objective.losses(batch)
+
+    def validate() -> float:
+        model.eval()  # as an encoder of dev texts does
+        return 1.0
+
+    run(Objective(model, losses), tmp_path, validate=validate, validate_pairs=8, dropout=True, learning_rate=0.0,
+        embedding_learning_rate=0.0)  # fmt: skip
+    assert modes == [True] * 5
+    assert not model.training
+    assert objective.losses(np.arange(8))["source"].item() == whole
+    assert lines(tmp_path)[-1]["source"] != pytest.approx(whole, abs=1e-6)
 
 
 def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
@@ -248,16 +276,17 @@ def test_a_unit_deeper_than_the_assistant_is_refused() -> None:
         )
 
 
-def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("pooled", "part"), [(None, "tokens"), (True, "sentences")])
+def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path, pooled: bool | None, part: str) -> None:
     assistant = tiny_sentence_encoder()
     student = student_from_assistant(
         assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY, seed=0
     ).eval()
     before = state_of(student)
-    objective = bottleneck_objective(assistant, student, PAIRS)
-    first = objective.losses(np.arange(40))["tokens"].item()
+    objective = bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(pooled=pooled))
+    first = objective.losses(np.arange(40))[part].item()
     run(objective, tmp_path, rounds=10)
-    assert objective.losses(np.arange(40))["tokens"].item() < first
+    assert objective.losses(np.arange(40))[part].item() < first
     changed = {name for name, tensor in student.state_dict().items() if not torch.equal(tensor, before[name])}
     assert changed
     assert all(name.startswith("encoder.body.embeddings.") for name in changed)
@@ -307,8 +336,9 @@ def test_stage_three_adds_the_squared_distance_of_every_token_when_weighed() -> 
     ("objective", "parts"),
     [
         ("soft", {"source", "target", "contrastive"}),
-        ("bool", {"source", "target", "contrastive"}),
+        ("bool_equal", {"source", "target", "contrastive"}),
         ("ce", {"source", "target", "contrastive"}),
+        ("ce_hard", {"source", "target", "contrastive"}),
         ("none", {"source", "target"}),
     ],
 )
@@ -320,6 +350,19 @@ def test_stage_four_trains_what_its_objective_names(tmp_path: Path, objective: s
     assert set(first) == parts
     run(stage_four, tmp_path, rounds=30)
     assert sum(lines(tmp_path)[-1][part] for part in parts) < 0.7 * sum(first.values())
+
+
+def test_the_mean_reduction_takes_every_stages_distillation_d_times_less() -> None:
+    assistant, student = tiny_sentence_encoder(), tiny_sentence_encoder(seed=1)
+    for make in (
+        lambda name: assistant_objective(assistant, teacher_labels(), PAIRS, stage(reduction=name)),
+        lambda name: bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(reduction=name)),
+        lambda name: student_objective(assistant, student, PAIRS, StudentStageConfig(reduction=name)),
+        lambda name: contrastive_objective(student, teacher_labels(), PAIRS, ContrastiveConfig(reduction=name)),
+    ):
+        summed, mean = (make(name).losses(np.arange(8)) for name in (None, "mean"))
+        for part, value in summed.items():
+            torch.testing.assert_close(mean[part], value if part == "contrastive" else value / 16)  # D = H = 16
 
 
 def test_the_rows_of_the_teacher_follow_the_texts() -> None:

@@ -8,7 +8,9 @@ from training.losses import (
     cosine_matrix,
     cross_entropy_contrastive,
     embedding_mse,
+    hard_cross_entropy,
     multilingual_contrastive,
+    pooled_embedding_mse,
     token_embedding_mse,
 )
 
@@ -35,10 +37,32 @@ def test_opposite_unit_vectors_lose_four() -> None:
     assert embedding_mse(vectors, -vectors).item() == pytest.approx(4.0, rel=1e-5)
 
 
+def test_the_mean_reduction_is_torch_s_mean_squared_error() -> None:
+    student, target = torch.randn(5, 7), torch.randn(5, 7)
+    expected = torch.nn.functional.mse_loss(student, target)
+    torch.testing.assert_close(embedding_mse(student, target, "mean"), expected)
+    tokens, labels, mask = torch.randn(2, 3, 7), torch.randn(2, 3, 7), torch.tensor([[1, 1, 0], [1, 0, 0]])
+    expected = torch.nn.functional.mse_loss(tokens[mask.bool()], labels[mask.bool()])
+    torch.testing.assert_close(token_embedding_mse(tokens, labels, mask, "mean"), expected)
+
+
 def test_token_embedding_mse_leaves_padding_out() -> None:
     student = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [9.0, 9.0]]])
     target = torch.tensor([[[0.0, 0.0], [2.0, 0.0], [0.0, 0.0]]])
     assert token_embedding_mse(student, target, torch.tensor([[1, 1, 0]])).item() == pytest.approx((2 + 4) / 2)
+
+
+def test_pooled_embedding_mse_compares_means_of_real_tokens() -> None:
+    # sentence 1: means (1, 0) and (0, 1); sentence 2: (2, 2) and (2, 0); the third has no token
+    student = torch.tensor(
+        [[[2.0, 0.0], [0.0, 0.0], [9.0, 9.0]], [[2.0, 2.0], [7.0, 7.0], [7.0, 7.0]], [[5.0, 5.0]] * 3]
+    )
+    target = torch.tensor(
+        [[[0.0, 2.0], [0.0, 0.0], [1.0, 1.0]], [[2.0, 0.0], [3.0, 3.0], [3.0, 3.0]], [[0.0, 0.0]] * 3]
+    )
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0], [0, 0, 0]])
+    assert pooled_embedding_mse(student, target, mask).item() == pytest.approx(((1 + 1) + (0 + 4)) / 2)
+    assert pooled_embedding_mse(student, target, mask, "mean").item() == pytest.approx(3 / 2)
 
 
 def test_cosine_matrix_of_a_hand_computed_case() -> None:
@@ -67,6 +91,33 @@ def test_bool_loss_is_the_soft_loss_of_a_teacher_that_finds_all_unrelated() -> N
     source, target = torch.randn(5, 8), torch.randn(5, 8)
     soft = multilingual_contrastive(torch.eye(5), source, target)
     torch.testing.assert_close(bool_contrastive(source, target), soft)
+
+
+def test_bool_as_printed_takes_a_repeated_sentence_as_positive() -> None:
+    # scores [[1, 0], [1, 0]]; both sources the same sentence, so all labels are 1: two of four cells are off by one
+    repeated = torch.tensor([[0.6, 0.8], [0.6, 0.8]])
+    assert bool_contrastive(SOURCE, TARGET, teacher_source_BD=repeated).item() == pytest.approx(2 / 4)
+    source, target = torch.randn(5, 8), torch.randn(5, 8)
+    different = bool_contrastive(source, target, teacher_source_BD=torch.randn(5, 8))
+    torch.testing.assert_close(different, bool_contrastive(source, target))
+    teacher = torch.randn(4, 8)[[2, 0, 2, 1, 2]]
+    label = torch.tensor([[float(a == b) for b in (2, 0, 2, 1, 2)] for a in (2, 0, 2, 1, 2)])
+    expected = (label - cosine_matrix(source, target)).square().mean()
+    torch.testing.assert_close(bool_contrastive(source, target, teacher_source_BD=teacher), expected)
+
+
+def test_the_printed_cross_entropy_starts_at_b_log_b() -> None:
+    alike = torch.ones(64, 4)
+    loss = cross_entropy_contrastive(torch.eye(64), alike, alike, temperature=0.05, over_anchors="sum")
+    assert loss.item() == pytest.approx(64 * math.log(64), rel=1e-5)
+    mean = cross_entropy_contrastive(torch.eye(64), alike, alike, temperature=0.05)
+    assert mean.item() == pytest.approx(math.log(64), rel=1e-5)
+
+
+def test_the_authors_cross_entropy_is_the_diagonals_share_of_each_row() -> None:
+    # rows of scores / tau are [2, 0] for both sources: the first is right, the second wrong
+    right, wrong = math.log(1 + math.exp(-2)), math.log(1 + math.exp(2))
+    assert hard_cross_entropy(SOURCE, TARGET, temperature=0.5).item() == pytest.approx((right + wrong) / 2, rel=1e-5)
 
 
 def test_cross_entropy_of_a_hand_computed_case() -> None:
@@ -103,7 +154,8 @@ def test_gradients_of_the_squared_errors_agree_with_finite_differences() -> None
     assert torch.autograd.gradcheck(embedding_mse, (student, target))
     tokens, labels = (torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
-    assert torch.autograd.gradcheck(lambda left, right: token_embedding_mse(left, right, mask), (tokens, labels))
+    for loss in (token_embedding_mse, pooled_embedding_mse):
+        assert torch.autograd.gradcheck(lambda left, right, own=loss: own(left, right, mask), (tokens, labels))
 
 
 def test_gradients_of_the_contrastive_losses_agree_with_finite_differences() -> None:
@@ -111,6 +163,7 @@ def test_gradients_of_the_contrastive_losses_agree_with_finite_differences() -> 
     label = teacher.detach()
     assert torch.autograd.gradcheck(lambda s, t: multilingual_contrastive(label, s, t), (source, target))
     assert torch.autograd.gradcheck(bool_contrastive, (source, target))
+    assert torch.autograd.gradcheck(lambda s, t: hard_cross_entropy(s, t, temperature=0.5), (source, target))
     assert torch.autograd.gradcheck(
         lambda s, t: cross_entropy_contrastive(label, s, t, temperature=0.5), (source, target)
     )

@@ -64,6 +64,22 @@ def test_lazy_adam_without_decay_is_torch_s_sparse_adam() -> None:
     torch.testing.assert_close(ours.weight, theirs.weight)
 
 
+def test_a_stage_names_the_betas_of_both_optimisers() -> None:
+    model = Words()
+    stepper = Stepper(model, config(betas=[0.8, 0.999], sparse_embeddings=True))
+    assert [group["betas"] for group in stepper.optimizers[0].param_groups] == [(0.8, 0.999)]
+    reference, table = Words().word_embeddings, model.word_embeddings
+    reference.sparse = True
+    theirs = torch.optim.SparseAdam(reference.parameters(), lr=1e-2, betas=(0.8, 0.999))
+    for ids in ([0, 1, 1], [1, 5]):
+        model.word_embeddings(torch.tensor(ids)).pow(3).sum().backward()
+        stepper.step(1.0)
+        reference(torch.tensor(ids)).pow(3).sum().backward()
+        theirs.step()
+        theirs.zero_grad()
+    torch.testing.assert_close(table.weight, reference.weight)
+
+
 def test_clipping_counts_sparse_and_dense_gradients_together() -> None:
     dense, sparse = Words(), Words()
     sparse.word_embeddings.sparse = True

@@ -7,7 +7,7 @@ import torch
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from training.losses import cosine_matrix, embedding_mse
 from training.stages.assistant import assistant_objective
-from training.stages.config import ContrastiveConfig
+from training.stages.config import ContrastiveConfig, StageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 
@@ -27,7 +27,7 @@ def test_all_english_sides_give_the_papers_loss(parts) -> None:
     source_BD, target_BD = pairs.encode(model, BATCH)
     label_BD = pairs.labels(teacher, BATCH)
     for share in (None, 1.0):
-        losses = assistant_objective(model, teacher, pairs, source_share=share).losses(BATCH)
+        losses = assistant_objective(model, teacher, pairs, StageConfig(source_share=share)).losses(BATCH)
         torch.testing.assert_close(losses["source"], embedding_mse(source_BD, label_BD))
         torch.testing.assert_close(losses["target"], embedding_mse(target_BD, label_BD))
 
@@ -35,7 +35,7 @@ def test_all_english_sides_give_the_papers_loss(parts) -> None:
 def test_a_share_stands_for_all_english_sides_and_leaves_targets_whole(parts) -> None:
     model, teacher, pairs = parts
     whole = assistant_objective(model, teacher, pairs)
-    part = assistant_objective(model, teacher, pairs, source_share=0.25)
+    part = assistant_objective(model, teacher, pairs, StageConfig(source_share=0.25))
     generator = np.random.default_rng(1)
     batches = [generator.permutation(40)[:8] for _ in range(200)]
     torch.testing.assert_close(part.losses(BATCH)["target"], whole.losses(BATCH)["target"])
@@ -47,11 +47,11 @@ def test_a_share_stands_for_all_english_sides_and_leaves_targets_whole(parts) ->
 
 def test_the_same_batch_teaches_the_same_english_sides(parts) -> None:
     model, teacher, pairs = parts
-    objective = assistant_objective(model, teacher, pairs, source_share=0.25)
+    objective = assistant_objective(model, teacher, pairs, StageConfig(source_share=0.25))
     assert objective.losses(BATCH)["source"].item() == objective.losses(BATCH)["source"].item()
 
 
-@pytest.mark.parametrize("objective", ["soft", "bool", "ce"])
+@pytest.mark.parametrize("objective", ["soft", "bool", "bool_equal", "ce", "ce_sum", "ce_hard"])
 def test_contrast_of_a_share_is_the_whole_ones_rows_of_what_is_taught(parts, objective: str) -> None:
     model, teacher, pairs = parts
     part = ContrastiveConfig(pairs=1, objective=objective, source_share=0.5)
@@ -60,10 +60,14 @@ def test_contrast_of_a_share_is_the_whole_ones_rows_of_what_is_taught(parts, obj
     source_BD, target_BD = pairs.encode(model, BATCH)
     label_BB = cosine_matrix(pairs.labels(teacher, BATCH), pairs.labels(teacher, BATCH))[taught_S]
     score_BB = cosine_matrix(source_BD, target_BD)[taught_S]
+    log_BB = torch.log_softmax(score_BB / part.temperature, dim=1)
     expected = {
         "soft": (label_BB - score_BB).square().mean(),
         "bool": (torch.eye(8)[taught_S] - score_BB).square().mean(),
-        "ce": -(label_BB * torch.log_softmax(score_BB / part.temperature, dim=1)).sum(dim=1).mean(),
+        "bool_equal": (torch.eye(8)[taught_S] - score_BB).square().mean(),  # no sentence occurs twice
+        "ce": -(label_BB * log_BB).sum(dim=1).mean(),
+        "ce_sum": -8 * (label_BB * log_BB).sum(dim=1).mean(),  # half of the anchors stand for all
+        "ce_hard": -log_BB[torch.arange(4), taught_S].mean(),
     }
     given = contrastive_objective(model, teacher, pairs, part).losses(BATCH)["contrastive"]
     torch.testing.assert_close(given, expected[objective])

@@ -62,7 +62,7 @@ def ablate(options: argparse.Namespace) -> int:
         for cell in cells:
             check_machine(cell.config)
             ensure_sources(cell.config.corpus, cell.config.languages, options.data)
-        unlike = {(tuple(cell.config.scored_languages), cell.config.validates): cell.config for cell in cells}
+        unlike = {(tuple(c.scored_languages), c.validates, c.dev_folder): c for c in (cell.config for cell in cells)}
         for config in unlike.values():  # each set is read once, not for every cell
             check_evaluation(config, options.data)
     trials = plan_trials(cells, options.data, options.out)

@@ -33,7 +33,7 @@ class Cell:
 
 
 def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
-    """All cells of the spec at `path`: runs, then the grid, then repeats with other seeds.
+    """All cells of the spec at `path`: runs, then the grid, then products, then repeats with other seeds.
 
     Raises: ConfigError: a change names an unknown setting or gives a value no run can use; a name that no cell has,
         or that two cells share.
@@ -42,10 +42,11 @@ def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
     if not isinstance(base, dict):
         raise ConfigError(f"{path.parent / spec.base} must be a mapping of settings, not {type(base).__name__}")
     changes: dict[str, Settings] = {**spec.runs}
-    for name, combination in combinations(spec.grid).items():
-        if name in changes:
-            raise ConfigError(f"{path.name}: {name!r} is both a run and a cell of the grid")
-        changes[name] = combination
+    for crossed in (combinations(spec.grid), *map(crossings, spec.products)):
+        for name, combination in crossed.items():
+            if name in changes:
+                raise ConfigError(f"{path.name}: there are two cells {name!r}")
+            changes[name] = combination
     _check_names(spec, set(changes), where=path.name)
     cells = [Cell(name, _config(base, change, where=f"{path.name}: {name}")) for name, change in changes.items()]
     for name, seeds in spec.seeds.items():
@@ -64,6 +65,17 @@ def combinations(grid: dict[str, list[object]]) -> dict[str, Settings]:
         return {}
     chosen = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     return {", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in each.items()): each for each in chosen}
+
+
+def crossings(axes: dict[str, Settings]) -> dict[str, Settings]:
+    """One set of changes of each axis, named by their labels; an empty label is left out of the name."""
+    crossed: dict[str, Settings] = {}
+    for chosen in product(*(axis.items() for axis in axes.values())):
+        changes: Settings = {}
+        for _, own in chosen:
+            changes = merge(changes, nest(own))
+        crossed[", ".join(label for label, _ in chosen if label)] = changes
+    return crossed
 
 
 def nest(changes: Settings) -> Settings:

@@ -26,10 +26,11 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class PublishedVariant:
-    """A row of its ablations, of the XLM-R student with B=128 and M=3. `mono` where the paper gives it."""
+    """A row of one of its tables. `mono`, and `pairs` in the order of PAIRS, where we have them."""
 
     cross: float
     mono: float | None = None
+    pairs: tuple[float, ...] = ()
 
 
 MODELS = {
@@ -62,3 +63,11 @@ VARIANTS = {  # a cell of these names stands beside them
     "single-stage, random": PublishedVariant(71.1, 78.1),
     "single-stage, pre-distilled": PublishedVariant(73.8, 79.0),
 }
+
+
+def published_row(name: str) -> PublishedVariant | None:
+    """What the paper has of a cell of this name: a variant of the XLM-R student with B=128 and M=3, or a model."""
+    model = MODELS.get("student XLM-R, B=128, M=3" if name == "full" else name)
+    if model is not None:
+        return PublishedVariant(model.cross, model.mono, model.pairs)
+    return VARIANTS.get(name)

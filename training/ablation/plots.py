@@ -74,46 +74,68 @@ def panel(name: str, text: str, *, title: str, into: list[Panel]) -> Iterator[Ax
     into.append(Panel(name, text, buffer.getvalue()))
 
 
+def draw_layers(names: list[str], results: Results) -> list[Panel]:
+    """Score against the layers of students without bottleneck and recurrence, by base (Fig. 1 of the paper)."""
+    lines: dict[str, list[str]] = {}
+    for name in names:
+        if results.cells[name].scores is not None:
+            config = results.cells[name].cell.config
+            lines.setdefault((config.base or config.teacher).rpartition("/")[2], []).append(name)
+    return _draw_depths("layers", lines, results, label="layers") if lines else []
+
+
 def draw_depth(names: list[str], results: Results) -> list[Panel]:
-    """Score against the layers stored, M: applied up to the full depth, and once (Fig. 1 of the paper)."""
-    panels: list[Panel] = []
+    """Score against the layers stored, M: applied up to the full depth, and once."""
     shapes = {n: results.cells[n].cell.config.student for n in names if results.cells[n].scores is not None}
     if not shapes:
-        return panels
+        return []
     depth = max(shape.unit_layers * shape.recurrences for shape in shapes.values())
     lines = {
         f"applied {depth}/M times": [n for n, s in shapes.items() if s.unit_layers * s.recurrences == depth],
         "applied once": [n for n, s in shapes.items() if s.recurrences == 1],
     }
+    return _draw_depths("depth", lines, results, label="layers stored, M")
+
+
+def _draw_depths(stem: str, lines: dict[str, list[str]], results: Results, *, label: str) -> list[Panel]:
+    """Two panels, across languages and within one: each line's cells by their number of layers."""
+    panels: list[Panel] = []
+    layers = {n: results.cells[n].cell.config.student.unit_layers for names in lines.values() for n in names}
     metrics: tuple[Metric, ...] = ("cross", "mono")
     for metric in metrics:
-        text = f"Line chart: STS {METRIC_NAMES[metric]} for each number of layers stored"
-        with panel(f"depth-{metric}", text, title=f"STS {METRIC_NAMES[metric]}", into=panels) as axes:
-            for label, members in lines.items():
-                scored = {shapes[name].unit_layers: results.score(name, metric) for name in members}
-                points = sorted((layers, score) for layers, score in scored.items() if score is not None)
-                axes.plot([layers for layers, _ in points], [score for _, score in points], marker="o", label=label)
-            axes.set_xticks(sorted({shape.unit_layers for shape in shapes.values()}))
-            axes.set(xlabel="layers stored, M", ylabel="Spearman × 100")
+        text = f"Line chart: STS {METRIC_NAMES[metric]} for each number of {label}"
+        with panel(f"{stem}-{metric}", text, title=f"STS {METRIC_NAMES[metric]}", into=panels) as axes:
+            for line, members in lines.items():
+                scored = {layers[name]: results.score(name, metric) for name in members}
+                points = sorted((number, score) for number, score in scored.items() if score is not None)
+                axes.plot([number for number, _ in points], [score for _, score in points], marker="o", label=line)
+            axes.set_xticks(sorted(set(layers.values())))
+            axes.set(xlabel=label, ylabel="Spearman × 100")
             axes.legend()
     return panels
 
 
 def draw_objectives(names: list[str], results: Results) -> list[Panel]:
-    """Dev score during stage 4, a line for each objective (Fig. 3 of the paper)."""
+    """Dev score during stage 4, a line for each objective: the mean, and a panel a language pair (Fig. 3)."""
     panels: list[Panel] = []
     curves = {name: lines for name in names if (lines := results.cells[name].dev_scores("contrastive"))}
     if not curves:
         return panels
     whole_epochs = all(lines[-1]["epoch"] >= 1 for lines in curves.values())
     place = "epoch" if whole_epochs else "pairs"  # where no run has seen its corpus once, epochs say little
-    text = f"Line chart: dev score at each {place} of stage 4, one line for each objective"
-    with panel("objectives", text, title="Dev score during stage 4", into=panels) as axes:
-        for name, lines in curves.items():
-            objective = results.cells[name].cell.config.contrastive.objective
-            axes.plot([line[place] for line in lines], [line["score"] for line in lines], marker="o", label=objective)
-        axes.set(xlabel="epoch" if whole_epochs else "pairs seen", ylabel="Spearman × 100")
-        axes.legend()
+    pairs = list(next(iter(curves.values()))[0].get("by_pair", {}))
+    common = [p for p in pairs if all(p in line.get("by_pair", {}) for lines in curves.values() for line in lines)]
+    for pair in (None, *common):
+        title = "Dev score during stage 4" if pair is None else pair.upper()
+        text = f"Line chart: {title}, at each {place} of stage 4, one line for each objective"
+        stem = "objectives" if pair is None else f"objectives-{pair}"
+        with panel(stem, text, title=title, into=panels) as axes:
+            for name, lines in curves.items():
+                scores = [line["score"] if pair is None else line["by_pair"][pair] for line in lines]
+                objective = results.cells[name].cell.config.contrastive.objective
+                axes.plot([line[place] for line in lines], scores, marker="o", label=objective)
+            axes.set(xlabel="epoch" if whole_epochs else "pairs seen", ylabel="Spearman × 100")
+            axes.legend()
     return panels
 
 

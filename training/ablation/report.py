@@ -9,7 +9,7 @@ from pathlib import Path
 
 from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table
 from training.ablation.paper import CITATION
-from training.ablation.plots import draw_depth, draw_losses, draw_map, draw_objectives
+from training.ablation.plots import draw_depth, draw_layers, draw_losses, draw_map, draw_objectives
 from training.ablation.results import Result, Results, is_on_sts2017
 from training.ablation.sentences import map_sentences, read_translations
 from training.ablation.spec import AblationSpec
@@ -18,6 +18,7 @@ from training.ablation.tables import (
     cells_table,
     differences_table,
     models_table,
+    pairs_table,
     variants_table,
     verdicts_table,
 )
@@ -45,6 +46,7 @@ class Report:
         for title, names in self.spec.tables.items():
             yield Heading(title)
             yield self._signed(variants_table(names, self.results), names)
+            yield self._signed(pairs_table(names, self.results), names)
         yield Heading("Models by language pair and size")
         yield self._signed(models_table(self.results), everything)
         yield from self._figures()
@@ -73,13 +75,19 @@ class Report:
 
     def _figures(self) -> Iterator[Block]:
         figures = self.spec.figures
+        if panels := draw_layers(figures.layers, self.results):
+            yield Heading("Score of plain distillation against the number of layers")
+            caption = "As Fig. 1 of the paper: one stage, eq. (2) alone, no bottleneck, no recurrence."
+            yield FigureBlock(panels, f"{caption} {self._made_by(figures.layers)}")
         if panels := draw_depth(figures.depth, self.results):
-            yield Heading("Score against the number of layers")
-            caption = "As Fig. 1 of the paper, with the layers stored applied again and again, and once."
+            yield Heading("Score against the number of layers stored")
+            caption = "The layers stored applied again and again, and once."
             yield FigureBlock(panels, f"{caption} {self._made_by(figures.depth)}")
         if panels := draw_objectives(figures.objectives, self.results):
             yield Heading("Score during stage 4, by objective")
-            caption = "As Fig. 3 of the paper. An epoch is as many pairs as the stage’s sources hold."
+            caption = (
+                "As Fig. 3 of the paper: the mean, then each language pair. An epoch: all pairs of the stage’s sources."
+            )
             yield FigureBlock(panels, f"{caption} {self._made_by(figures.objectives)}")
         if panels := draw_losses(figures.losses, self.results):
             yield Heading("Losses")

@@ -24,15 +24,19 @@ class Finding:
 class Figures:
     """Which cells each figure draws; an empty one is left out."""
 
-    depth: list[str] = field(default_factory=list)  # score against the layers stored: Fig. 1 of the paper
-    objectives: list[str] = field(default_factory=list)  # dev score during stage 4: Fig. 3
+    layers: list[str] = field(default_factory=list)  # score against the layers of plainly distilled students: Fig. 1
+    depth: list[str] = field(default_factory=list)  # score against the layers stored, with recurrence and without
+    objectives: list[str] = field(default_factory=list)  # dev score during stage 4, by language pair: Fig. 3
     losses: list[str] = field(default_factory=list)  # of every stage, during training
     map: list[str] = field(default_factory=list)  # sentences by language before the first stage and after the last
 
 
 @dataclass(frozen=True)
 class AblationSpec:
-    """Cells are the `runs` and the product of the `grid`, each a set of changes to the base.
+    """Cells are the `runs`, the product of the `grid` and the `products`, each a set of changes to the base.
+
+    A product has labelled axes: its cells take one set of changes of each, and are named by the labels that are not
+    empty, `student XLM-R, B=128, M=3`.
 
     A change is nested (`contrastive: {objective: none}`) or dotted (`contrastive.objective: none`). A cell that bears
     the name of a row of the paper (training/ablation/paper.py) stands beside it in every table.
@@ -42,6 +46,7 @@ class AblationSpec:
     title: str = "Ablation"
     runs: dict[str, dict[str, object]] = field(default_factory=dict)
     grid: dict[str, list[object]] = field(default_factory=dict)  # dotted key -> its values
+    products: list[dict[str, dict[str, dict[str, object]]]] = field(default_factory=list)  # axis -> label -> changes
     seeds: dict[str, list[int]] = field(default_factory=dict)  # cell -> seeds it is trained again with, for the noise
     seed_keys: list[str] = field(default_factory=lambda: ["seed"])  # what such a seed sets
     tables: dict[str, list[str]] = field(default_factory=dict)  # title -> cells; none: one table of all
@@ -56,8 +61,8 @@ def load_spec(path: Path) -> AblationSpec:
     Raises: ConfigError: the file is missing or not YAML, a key is unknown or missing, a value has the wrong type.
     """
     spec = build(AblationSpec, read_yaml(path), where=path.name)
-    if not spec.runs and not spec.grid:
-        raise ConfigError(f"{path.name} names no cell: it needs runs or a grid")
+    if not spec.runs and not spec.grid and not spec.products:
+        raise ConfigError(f"{path.name} names no cell: it needs runs, a grid or products")
     empty = [key for key, values in spec.grid.items() if not values]
     if empty:
         raise ConfigError(f"{path.name}: grid.{empty[0]} has no value")

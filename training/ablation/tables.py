@@ -7,8 +7,8 @@ from pathlib import Path
 
 from training.ablation.document import Table
 from training.ablation.findings import Verdict, compare, judge, measure_noise
-from training.ablation.paper import MODELS, PAIRS, VARIANTS
-from training.ablation.results import Results, Scores, scores_of_metric
+from training.ablation.paper import MODELS, PAIRS, published_row
+from training.ablation.results import Result, Results, Scores, scores_of_metric
 from training.ablation.spec import AblationSpec, Metric
 from training.model import ParameterCounts
 
@@ -60,7 +60,7 @@ def margin_note(spec: AblationSpec, results: Results) -> str:
 def variants_table(names: list[str], results: Results) -> Table:
     """Averages of some cells, against the first of them; beside the paper's where it has such a variant."""
     header = ["", "mono", "cross", "Δ cross", "Tatoeba"]
-    published = sum(name in VARIANTS for name in names) > 1  # one row compares with nothing
+    published = sum(published_row(name) is not None for name in names) > 1  # one row compares with nothing
     rows = []
     for name in names:
         gap = difference(results.score(name, "cross"), results.score(names[0], "cross"))
@@ -77,10 +77,25 @@ def _score(name: str, metric: Metric, results: Results) -> str:
 
 
 def _published(name: str, reference: str) -> list[str]:
-    theirs, base = VARIANTS.get(name), VARIANTS.get(reference)
+    theirs, base = published_row(name), published_row(reference)
     if theirs is None:
         return [NOTHING] * 3
     return [number(theirs.mono), number(theirs.cross), signed(difference(theirs.cross, base.cross if base else None))]
+
+
+def pairs_table(names: list[str], results: Results) -> Table:
+    """The cross-lingual scores of some cells by language pair, the paper's under ours where we have them."""
+    ours = {name: scores_of_metric(results.cells[name].scores, "cross") for name in names}
+    own = {pair for scores in ours.values() for pair in scores} - {"average"}
+    theirs = {name: row.pairs for name in names if (row := published_row(name)) is not None and row.pairs}
+    pairs = [pair for pair in PAIRS if pair in own or theirs] + sorted(own - set(PAIRS))
+    rows = []
+    for name, scores in ours.items():
+        rows.append([name, *(number(scores.get(pair)) for pair in pairs)])
+        if name in theirs:
+            published = dict(zip(PAIRS, theirs[name], strict=True))
+            rows.append(["the paper’s", *(number(published.get(pair)) for pair in pairs)])
+    return Table(["across languages", *(pair.upper() for pair in pairs)], rows, "One training each.")
 
 
 def models_table(results: Results) -> Table:
@@ -105,12 +120,19 @@ def models_table(results: Results) -> Table:
 
 
 def _scored_models(results: Results) -> Iterator[tuple[str, Scores, ParameterCounts | None]]:
-    """Name, scores and size: what the first cell starts from and its assistant, then every cell."""
-    first = next(iter(results.cells.values()))
+    """Name, scores and size: what the cells start from and their assistants, each once, then every cell."""
     for step, name in (("start", "before any stage"), ("assistant", "assistant, after stage 1")):
-        scores = first.scores_of(step)
-        if scores is not None:
-            yield name, scores, first.parameters_of(step)
+        found: dict[Path, Result] = {}
+        for result in results.cells.values():
+            if result.scores_of(step) is not None:
+                found.setdefault(result.trial.folders[step], result)
+        for result in found.values():
+            config, scores = result.cell.config, result.scores_of(step) or {}
+            base, teacher = (
+                (each or "").rpartition("/")[2] for each in (config.base or config.teacher, config.teacher)
+            )
+            taught = f" ← {teacher}" if step == "assistant" else ""
+            yield name if len(found) == 1 else f"{base}{taught}, {name}", scores, result.parameters_of(step)
     for name, result in results.cells.items():
         if result.scores is not None:
             yield name, result.scores, result.parameters

@@ -25,5 +25,6 @@ class CorpusConfig:
     on_bad_line: Literal["stop", "skip"] = "stop"
     max_chars: int | None = 1_000  # of either side; a longer one is cut by every encoder here
     max_length_ratio: float | None = 3.0  # of the longer side to the shorter; `length_ratio` says how it is counted
+    keep_repeats: bool | None = None  # pairs that occur again, and those of two equal sides; None: they are dropped
     check_language: bool = False  # drop a pair of which one side is surely in another language; 0.1 ms a text
     fetch: bool = False  # download what the data folder lacks of the catalogue's sources before reading it

@@ -45,6 +45,8 @@ class PairFilter:
             else:
                 fit.append(pair)
                 keys.append("".join(words[0]) + "\t" + "".join(words[1]))
+        if self._config.keep_repeats:
+            return self._in_language(fit, dropped) if self._checks else fit
         is_new = self._seen.add(hash_keys(keys))[1].tolist()
         dropped["duplicate"] += len(fit) - sum(is_new)
         new = [pair for pair, first in zip(fit, is_new, strict=True) if first]
@@ -69,7 +71,7 @@ class PairFilter:
         return None
 
     def _same(self, words: tuple[list[str], list[str]]) -> str | None:
-        return "identical sides" if words[0] == words[1] else None
+        return "identical sides" if words[0] == words[1] and not self._config.keep_repeats else None
 
     def _in_language(self, pairs: list[Pair], dropped: Counter[str]) -> list[Pair]:
         """The slowest filter comes last."""

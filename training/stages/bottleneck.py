@@ -8,14 +8,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.loop import Objective
-from training.losses import token_embedding_mse
+from training.losses import pooled_embedding_mse, token_embedding_mse
 from training.processes import sum_over_processes
 from training.sentence import SentenceEncoder
+from training.stages.config import BottleneckConfig
 from training.stages.pairs import PairEncoder
 
 
-def bottleneck_objective(assistant: SentenceEncoder, student: SentenceEncoder, pairs: PairEncoder) -> Objective:
-    """Eq. (3): only the student's embedding layer trains; the loss is over its output at real tokens."""
+def bottleneck_objective(
+    assistant: SentenceEncoder, student: SentenceEncoder, pairs: PairEncoder, config: BottleneckConfig | None = None
+) -> Objective:
+    """Eq. (3): only the student's embedding layer trains; the loss is over its output at real tokens.
+
+    Token by token, or `pooled`: the mean over a sentence's tokens, then the sum of the mean over s and that over t.
+    """
+    config = config or BottleneckConfig()
     student.requires_grad_(False)
     student.encoder.body.embeddings.requires_grad_(True)
 
@@ -24,9 +31,14 @@ def bottleneck_objective(assistant: SentenceEncoder, student: SentenceEncoder, p
         with torch.no_grad():
             target_BLH = assistant.encoder.embed_tokens(input_ids_BL)
         student_BLH = student.encoder.embed_tokens(input_ids_BL)
-        own_tokens = attention_mask_BL.sum()
-        share = own_tokens / sum_over_processes(own_tokens)
-        own_loss = token_embedding_mse(student_BLH, target_BLH, attention_mask_BL)
-        return {"tokens": sum_over_processes(share * own_loss)}  # the mean over all processes' tokens
+        loss, counted = (
+            (pooled_embedding_mse, attention_mask_BL.any(dim=1).sum())
+            if config.pooled
+            else (token_embedding_mse, attention_mask_BL.sum())
+        )
+        share = counted / sum_over_processes(counted)
+        own_loss = loss(student_BLH, target_BLH, attention_mask_BL, config.squared_errors)
+        mean = sum_over_processes(share * own_loss)  # over all processes' tokens or sentences
+        return {"sentences": 2 * mean} if config.pooled else {"tokens": mean}
 
     return Objective(student, losses)

@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Reduction = Literal["sum", "mean"]  # of a squared error over the dimensions of an embedding
+ObjectiveName = Literal[
+    "soft",  # Eq. (5)
+    "bool",  # Eq. (8) of the authors' code: the diagonal is positive
+    "bool_equal",  # Eq. (8) as printed: equal sentences are positive
+    "ce",  # Eq. (9), mean over anchors
+    "ce_sum",  # Eq. (9) as printed: sum over anchors; dwarfs Eq. (6)
+    "ce_hard",  # Eq. (9) of the authors' code: the diagonal as labels; their mcl_weight is 0.01
+    "none",  # Eq. (6) alone
+]
 BLOCK_SIZE = 32  # numbers of a row that `round_words` gives a scale and a zero point, as `export.tables` has them
 
 
@@ -28,6 +38,10 @@ class StageConfig:
         None  # the model is the mean of its weights at the ends of so many last cycles; one more: and at the start
     )
     weight_decay: float = 0.0
+    betas: list[float] | None = None  # of Adam's two moments; None: 0.9 and 0.98
+    dropout: bool | None = None  # while training, as the base's configuration has it; None: off
+    bucketed: bool | None = None  # batches of pairs of similar length; false: as they are drawn; None: true
+    reduction: Reduction | None = None  # of the squared errors of Eqs. (2), (3), (4) and (6) over D; None: sum
     max_length: int = 64  # tokens while training; at most the student's
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
     bf16: bool = True  # where the hardware multiplies it; false: the stage's steps in float32 (labels, scores: bf16)
@@ -37,6 +51,18 @@ class StageConfig:
     validate_pairs: int | None = None  # a dev score every so many pairs, and at the end; None: no dev score
     patience: int | None = None  # dev scores without a better one before the stage ends, with its best model
     keep_checkpoints: int = 1  # of a stage that runs: the newest; more can stand in for a damaged one
+
+    @property
+    def squared_errors(self) -> Reduction:
+        """How squared errors are reduced over D."""
+        return self.reduction or "sum"
+
+
+@dataclass(frozen=True)
+class BottleneckConfig(StageConfig):
+    """Stage 2."""
+
+    pooled: bool | None = None  # Eq. (3) of the embedding outputs' mean over a sentence; None: token by token
 
 
 @dataclass(frozen=True)
@@ -50,6 +76,7 @@ class StudentStageConfig(StageConfig):
 class ContrastiveConfig(StageConfig):
     """Stage 4."""
 
-    objective: Literal["soft", "bool", "ce", "none"] = "soft"  # Eq. (5), Eq. (8), Eq. (9), Eq. (7) alone
-    mcl_weight: float = 1.0  # of the contrastive loss beside Eq. (7); the paper's sum has 1
+    objective: ObjectiveName = "soft"
+    # of the contrastive loss beside Eq. (6), which weighs D times more where `reduction` is the sum; Eq. (7) has 1
+    mcl_weight: float = 1.0
     temperature: float = 0.05  # tau of Eq. (9)

@@ -28,6 +28,7 @@ def student_objective(
     tenth of the text, since a sentence then has as many targets as tokens.
     """
     config = config or StudentStageConfig()
+    reduction = config.squared_errors
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
         sources_S = batch_B[drawn_rows(batch_B, config.source_share)]
@@ -35,8 +36,8 @@ def student_objective(
             label_source_SD, label_target_BD, labels = pairs.encode_tokens(assistant, batch_B, sources_S=sources_S)
         source_SD, target_BD, tokens = pairs.encode_tokens(student, batch_B, sources_S=sources_S)
         parts = {
-            "source": embedding_mse(source_SD, label_source_SD),
-            "target": embedding_mse(target_BD, label_target_BD),
+            "source": embedding_mse(source_SD, label_source_SD, reduction),
+            "target": embedding_mse(target_BD, label_target_BD, reduction),
         }
         if config.token_weight is not None:
             count = pairs.token_count(batch_B, sources_S)
