@@ -81,3 +81,22 @@ def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "t.deu-eng.eng", ["one"])
     with pytest.raises(EvaluationError, match=r"t\.deu-eng\.deu has 2 lines, .*t\.deu-eng\.eng 1"):
         find_bitext(tmp_path)["de"].read()
+
+
+def test_each_of_many_languages_is_against_english_in_the_parts_that_are_not_for_tuning(tmp_path: Path) -> None:
+    for part in ("dev", "devtest"):
+        for language in ("en", "de", "zh_Hant"):
+            write_lines(tmp_path / f"{part}.{language}.txt", [f"{part} {language}"])
+    found = find_bitext(tmp_path)
+    assert {label: bitext.languages for label, bitext in found.items()} == {
+        "de": ("de", "en"),
+        "zh_Hant": ("zh_Hant", "en"),
+    }
+    assert found["de"].read() == (["devtest de"], ["devtest en"])
+    for language in ("en", "de", "zh_Hant"):
+        (tmp_path / f"devtest.{language}.txt").unlink()
+    assert found.keys() == find_bitext(tmp_path).keys()
+    write_lines(tmp_path / "test.en.txt", ["x"])
+    write_lines(tmp_path / "more.en.txt", ["x"])
+    write_lines(tmp_path / "more.de.txt", ["y"])
+    assert list(find_bitext(tmp_path)) == ["de.more"]

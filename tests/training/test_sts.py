@@ -140,3 +140,13 @@ def test_the_dev_score_is_the_mean_over_pairs_of_spearman_on_evenly_spaced_rows(
     assert score(encode_by_length) == pytest.approx(np.mean(expected))
     with pytest.raises(EvaluationError, match=r"has no en-<language>\.tsv for th: nothing to validate on"):
         DevScore(tmp_path, ["th"])
+
+
+def test_a_part_of_a_set_is_named_and_training_parts_are_left_out(tmp_path: Path) -> None:
+    for name in ("valid.ja-ja", "train.ja-ja", "images.trial.cs-cs", "images.test.cs-cs"):
+        write_lines(tmp_path / f"{name}.tsv", ["1.5\ta\tb"])
+    write_lines(tmp_path / "test.en-de.tsv", ["weather/find\ta\tb"])  # of another kind
+    found = find_sts(tmp_path)
+    assert list(found) == ["cs-cs.images.test", "ja-ja.valid"]
+    assert found["ja-ja.valid"]() == ([1.5], ["a"], ["b"])
+    assert all(is_monolingual(pair) for pair in found)

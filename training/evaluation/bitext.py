@@ -1,8 +1,10 @@
 """Bitext retrieval: is a sentence's own translation among its nearest neighbours? (Tatoeba: Artetxe & Schwenk 2019)
 
-Two layouts, each plain or .gz; line i of one side translates line i of the other:
+Three layouts, each plain or .gz; line i of one side translates line i of the other:
     <name>.<aaa>-<bbb>.<aaa> + <name>.<aaa>-<bbb>.<bbb>   (LASER's Tatoeba files)
     <aa>-<bb>/<name>.tsv                                  left<TAB>right
+    <part>.<aa>.txt + <part>.en.txt                       any number of languages, each against English (FLORES);
+                                                          `dev` only where there is no other part
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ TATOEBA_CODES = {
 OUR_CODES = {theirs: ours for ours, theirs in TATOEBA_CODES.items()}
 
 ALIGNED = re.compile(rf"(?P<stem>.+\.(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE}))\.(?P=left)(\.gz)?")
+
+PARALLEL = re.compile(rf"(?P<part>\w+)\.(?P<language>{LANGUAGE})\.txt(\.gz)?")
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,21 @@ def find_bitext(folder: Path) -> dict[str, Bitext]:
         elif re.fullmatch(PAIR, folder.name) and path.name.removesuffix(".gz").endswith(".tsv"):
             left, right = folder.name.split("-")
             found[path.name.partition(".")[0]] = Bitext((left, right), path)
-    return dict(sorted(found.items()))
+    return dict(sorted((found | _against_english(folder)).items()))
+
+
+def _against_english(folder: Path) -> dict[str, Bitext]:
+    """Of the layout of any number of languages, by language; `de.devtest` where there are several parts."""
+    matches = [match for path in sorted(folder.iterdir()) if (match := PARALLEL.fullmatch(path.name))]
+    parts = {match["part"] for match in matches if match["language"] == "en"}
+    parts = parts - {"dev"} or parts
+    return {
+        match["language"] if len(parts) == 1 else f"{match['language']}.{match['part']}": Bitext(
+            (match["language"], "en"), folder / match.string, find_file(folder / f"{match['part']}.en.txt")
+        )
+        for match in matches
+        if match["part"] in parts and match["language"] != "en"
+    }
 
 
 def ranks_of_translations(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32]) -> NDArray[np.int64]:

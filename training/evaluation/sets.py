@@ -13,6 +13,7 @@ from training.evaluation.bitext import Bitext, evaluate_bitext, find_bitext
 from training.evaluation.failures import Failure, worst_failures
 from training.evaluation.lines import folders_under
 from training.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
+from training.evaluation.paraphrase import evaluate_paraphrases, find_paraphrases
 from training.evaluation.report import Scores, with_average
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.search import SearchSet, evaluate_search, read_search
@@ -111,6 +112,13 @@ def _sts(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     }
 
 
+def _paraphrase(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+    found = find_paraphrases(folder)
+    languages = [language for language in found if choice.allows([language])]
+    scores = evaluate_paraphrases(encoders.text, found, languages)
+    return {f"_{metric}": with_average(values) for metric, values in scores.items()}
+
+
 def _bitext(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     scores = evaluate_bitext(encoders.text, _chosen_bitext(folder, choice))
     return {f"_{metric}": with_average(values) for metric, values in scores.items()}
@@ -148,6 +156,7 @@ def _search(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
 
 KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
     "sts": _sts,
+    "paraphrase": _paraphrase,
     "bitext": _bitext,
     "mining": _mining,
     "retrieval": _retrieval,

@@ -1,7 +1,8 @@
 """Semantic textual similarity: Spearman correlation of cosine and human score, per language pair.
 
-Three layouts, each plain or .gz:
+Four layouts, each plain or .gz:
     xx-yy.tsv                                              score<TAB>sentence1<TAB>sentence2
+    <part>.xx-yy.tsv                                       the same; parts named train or trial are left out (JSTS)
     STS.xx-yy.txt                                          sentence1<TAB>sentence2<TAB>score (STS2017-extended)
     STS.input.track1.xx-yy.txt + STS.gs.track1.xx-yy.txt   sentence1<TAB>sentence2, and one score a line (SemEval-2017)
 """
@@ -18,12 +19,13 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from training.errors import EvaluationError
-from training.evaluation.lines import PAIR, find_file, parse_lines, parse_score, read_rows, split_columns
+from training.evaluation.lines import PAIR, find_file, parse_lines, parse_score, read_lines, read_rows, split_columns
 from training.evaluation.vectors import Encode, unit_rows
 
 StsRows = tuple[list[float], list[str], list[str]]  # gold scores, left sentences, right sentences
 
 PLAIN = re.compile(rf"(?P<pair>{PAIR})\.tsv(\.gz)?")
+PART = re.compile(rf"(?P<part>\w+(\.\w+)*)\.(?P<pair>{PAIR})\.tsv(\.gz)?")
 EXTENDED = re.compile(rf"STS\.(?P<pair>{PAIR})\.txt(\.gz)?")
 SEMEVAL = re.compile(rf"STS\.input\.(track(?P<track>\w+)\.)?(?P<pair>{PAIR})\.txt(\.gz)?")
 
@@ -58,11 +60,16 @@ def read_sts_semeval(inputs: Path, gold_name: str) -> StsRows:
 
 
 def find_sts(folder: Path) -> dict[str, Callable[[], StsRows]]:
-    """What a folder, if any, holds: pair -> how to read it. A second file of one pair is `es-en.4b`, by its track."""
+    """What a folder, if any, holds: pair -> how to read it. A second file of one pair is `es-en.4b`, by its track.
+
+    A file of a part is `ja-ja.valid`; one whose first column is no number is not a set of this kind.
+    """
     found: dict[str, Callable[[], StsRows]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if match := PLAIN.fullmatch(path.name):
             found[match["pair"]] = partial(read_sts, path)
+        elif (match := PART.fullmatch(path.name)) and _is_scored_part(path, match["part"]):
+            found[f"{match['pair']}.{match['part']}"] = partial(read_sts, path)
         elif match := EXTENDED.fullmatch(path.name):
             found[match["pair"]] = partial(read_sts_extended, path)
         elif match := SEMEVAL.fullmatch(path.name):
@@ -111,6 +118,16 @@ def spread(rows: StsRows, count: int | None) -> StsRows:
     chosen = np.linspace(0, size - 1, count).round().astype(int)
     gold, left, right = ([column[index] for index in chosen] for column in rows)
     return gold, left, right
+
+
+def _is_scored_part(path: Path, part: str) -> bool:
+    if {"train", "trial"} & set(part.split(".")):
+        return False
+    try:
+        parse_score(read_lines(path)[0].split("\t")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _read(path: Path, layout: str) -> StsRows:
