@@ -140,3 +140,14 @@ def test_the_dev_score_is_the_mean_over_pairs_of_spearman_on_evenly_spaced_rows(
     assert score(encode_by_length) == pytest.approx(np.mean(expected))
     with pytest.raises(EvaluationError, match=r"has no en-<language>\.tsv for th: nothing to validate on"):
         DevScore(tmp_path, ["th"])
+
+
+def test_any_similarity_set_may_be_the_dev_set_and_is_scored_by_pair(tmp_path: Path) -> None:
+    rows = [("x" * left, "y" * right, abs(left - right)) for left, right in ((3, 9), (2, 2), (8, 4), (5, 7))]
+    for pair in ("en-ar", "es-en"):  # STS2017 has some pairs the other way round
+        falling = pair == "en-ar"
+        lines = [f"{left}\t{right}\t{5 - gap / 2 if falling else gap / 2}" for left, right, gap in rows]
+        write_lines(tmp_path / f"eval/STS2017-extended/STS.{pair}.txt", lines)
+    score = DevScore(tmp_path, ["ar", "es"], dev="STS2017-extended")
+    assert score.by_pair(encode_by_length) == pytest.approx({"en-ar": 100.0, "en-es": -100.0})
+    assert score(encode_by_length) == pytest.approx(0.0)
