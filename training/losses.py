@@ -118,13 +118,13 @@ def cross_entropy_contrastive(
     all the student's cosines are alike and the teacher's are 0 off the diagonal it is B log B, 266 for B = 64, and more
     where they are positive; Eq. (6) is at most 8 on unit vectors.
 
-    Args: rows_S: as in `multilingual_contrastive`.  over_anchors: "sum" over i: as printed. "mean": size and gradient
-        do not grow with B.
+    Args: rows_S: as in `multilingual_contrastive`.  over_anchors: "sum" over i: as printed, S standing for B. "mean":
+        size and gradient do not grow with B.
     """
     weight_SB = cosine_matrix(_rows(teacher_source_BD, rows_S), teacher_source_BD)
     score_SB = cosine_matrix(student_source_SD, student_target_BD)
-    loss_S = -(weight_SB * F.log_softmax(score_SB / temperature, dim=1)).sum(dim=1)
-    return loss_S.sum() * (len(weight_SB.T) / len(loss_S)) if over_anchors == "sum" else loss_S.mean()
+    mean = -(weight_SB * F.log_softmax(score_SB / temperature, dim=1)).sum(dim=1).mean()
+    return mean * len(student_target_BD) if over_anchors == "sum" else mean
 
 
 def hard_cross_entropy(

@@ -61,7 +61,7 @@ def write_logs(folder: Path, *, epochs: list[float], scores: list[float]) -> Non
     for number, (epoch, score) in enumerate(zip(epochs, scores, strict=True), start=1):
         place = {"step": 50 * number, "pairs": 1000 * number, "epoch": epoch}
         log.append({**place, "source": 0.5 / number, "target": 0.6 / number, "learning_rates": [1e-4]})
-        dev.append({**place, "score": score})
+        dev.append({**place, "score": score, "by_pair": {"en-de": score + 1, "en-es": score - 1}})
     for name, lines in (("log.jsonl", log), ("dev.jsonl", dev)):
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from tests.parallel_text import write_data_folder
 from tests.training.ablations import finish, plan, write_spec
 from training.ablation.__main__ import main
-from training.ablation.paper import MODELS, PAIRS, VARIANTS
+from training.ablation.paper import MODELS, PAIRS, VARIANTS, published_row
 from training.ablation.sentences import mean_cosines, read_translations
 
 SPEC = {
@@ -19,6 +19,7 @@ SPEC = {
     "seed_keys": ["contrastive.seed"],
     "tables": {"Ablation": ["full", "w/o MCL", "w/o Rec."]},
     "figures": {
+        "layers": ["w/o Rec.", "M=6"],
         "depth": ["w/o Rec.", "full", "M=6"],
         "objectives": ["full", "w/o MCL"],
         "losses": ["full", "w/o MCL"],
@@ -68,6 +69,23 @@ def test_the_report_has_our_scores_beside_the_papers(written: Path) -> None:
     assert "| w/o Rec. | 72.5 | 55.5 | −8.5 | 91.0 | 78.0 | 71.7 | −7.7 |" in table
 
 
+def test_every_table_has_its_scores_by_pair_and_the_papers_under_ours(written: Path) -> None:
+    lines = (written / "report.md").read_text(encoding="utf-8").splitlines()
+    table = lines[lines.index("## Ablation") :]
+    assert "| across languages | EN-AR | EN-DE | EN-TR | EN-ES | EN-FR | EN-IT | EN-NL |" in table
+    ours = table.index("| full | – | 65.0 | – | 63.0 | – | – | – |")
+    assert table[ours + 1] == "| the paper’s | 78.0 | 79.8 | 73.9 | 80.5 | 82.1 | 80.3 | 81.2 |"
+    assert table[ours + 2] == "| w/o MCL | – | 61.0 | – | 59.0 | – | – | – |"  # of which we have no scores by pair
+
+
+def test_dev_scores_are_drawn_for_each_language_pair(written: Path) -> None:
+    for name, title in (("objectives", "Dev score during stage 4"), ("objectives-en-de", "EN-DE")):
+        svg = (written / f"figures/{name}.svg").read_text(encoding="utf-8")
+        assert title in svg
+        assert ">soft<" in svg
+        assert ">none<" in svg
+
+
 def test_the_papers_own_set_is_shown_where_the_sts_benchmark_is_not_there(
     data: Path, tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
 ) -> None:
@@ -109,7 +127,9 @@ def test_figures_lie_beside_the_markdown_and_inside_the_page(written: Path) -> N
     text = (written / "report.md").read_text(encoding="utf-8")
     linked = re.findall(r"\]\((figures/[^)]+)\)", text)
     assert {path.name for path in (written / "figures").iterdir()} == {Path(link).name for link in linked}
-    assert len(linked) == 2 + 1 + 4 + 2  # depth: two metrics; objectives; a loss of each stage; before and after
+    assert (
+        len(linked) == 2 + 2 + 3 + 4 + 2
+    )  # layers, depth: two metrics; objectives: the mean, two pairs; losses; the map
     page = (written / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == len(linked)
 
@@ -209,3 +229,4 @@ def test_the_papers_averages_are_those_of_its_pairs() -> None:
         assert sum(model.pairs) / len(PAIRS) == pytest.approx(model.cross, abs=0.1)  # as the paper rounds
     full = MODELS["student XLM-R, B=128, M=3"]
     assert (VARIANTS["full"].mono, VARIANTS["full"].cross) == (full.mono, full.cross)
+    assert published_row("full") == published_row("student XLM-R, B=128, M=3")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.ablations import write_spec
-from training.ablation.grid import combinations, merge, nest, read_cells
+from training.ablation.grid import combinations, crossings, merge, nest, read_cells
 from training.ablation.spec import load_spec
 from training.errors import ConfigError
 
@@ -41,6 +41,25 @@ def test_a_grid_is_the_product_of_its_values_named_by_them(tmp_path: Path) -> No
     cells = cells_of(write_spec(tmp_path, grid=grid))
     assert len(cells) == 4 + 4
     assert cells["bottleneck_size=32-objective=none"].config.student.bottleneck_size == 32
+
+
+def test_a_product_is_named_by_its_labels_and_leaves_empty_ones_out(tmp_path: Path) -> None:
+    axes = {
+        "unit": {"M=3": {"student.unit_layers": 3, "student.recurrences": 2}, "M=6": {"student": {"unit_layers": 6}}},
+        "objective": {"": {}, "w/o MCL": {"contrastive.objective": "none"}},
+    }
+    three = {"student": {"unit_layers": 3, "recurrences": 2}}
+    assert crossings(axes) == {
+        "M=3": three,
+        "M=3, w/o MCL": {**three, "contrastive": {"objective": "none"}},
+        "M=6": {"student": {"unit_layers": 6}},
+        "M=6, w/o MCL": {"student": {"unit_layers": 6}, "contrastive": {"objective": "none"}},
+    }
+    cells = cells_of(write_spec(tmp_path, runs={}, products=[axes]))
+    assert cells["M=3-w-o-MCL"].config.contrastive.objective == "none"
+    clash = write_spec(tmp_path, runs={"M=3": {}}, products=[axes])
+    with pytest.raises(ConfigError, match="there are two cells 'M=3'"):
+        cells_of(clash)
 
 
 def test_a_repeat_differs_from_its_cell_in_the_seed_alone(tmp_path: Path) -> None:
@@ -98,6 +117,18 @@ def test_the_shipped_pre_distilled_student_learns_from_the_assistant_before_its_
     assert config.stages == ["bottleneck", "student", "contrastive"]
     assert config.contrastive.objective == "none"
     assert cells["single-stage-random"].config.stages == ["contrastive"]
+
+
+def test_the_scaled_down_students_see_as_many_pairs_in_one_stage_as_in_several() -> None:
+    cells = {cell.name: cell.config for cell in cells_of(SHIPPED.with_name("ablation-multilingual.yaml")).values()}
+    multi = student_pairs(cells["full"])
+    assert multi == 20_000
+    for name in ("single-stage, random", "single-stage, pre-distilled", "3 layers", "6 layers", "12 layers"):
+        assert student_pairs(cells[name]) == multi
+        assert cells[name].contrastive.objective == "none"
+    for layers in (3, 6, 12):
+        student = cells[f"{layers} layers"].student
+        assert (student.bottleneck_size, student.unit_layers, student.recurrences) == (None, layers, 1)
 
 
 def test_the_shipped_spec_has_the_cells_of_the_paper() -> None:

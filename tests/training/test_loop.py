@@ -197,6 +197,13 @@ def test_dev_scores_are_written_every_so_many_pairs_and_at_the_end(tmp_path: Pat
     assert found == [(64, 1.6, 0.1), (120, 3.0, 0.2), (160, 4.0, 0.3)]
 
 
+def test_a_dev_score_of_several_pairs_counts_as_their_mean_and_is_kept_by_pair(tmp_path: Path) -> None:
+    objective = assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS)
+    run(objective, tmp_path, validate=lambda: {"en-de": 60.0, "en-fr": 80.00004}, validate_pairs=40)
+    (line,) = lines(tmp_path, "dev.jsonl")
+    assert (line["score"], line["by_pair"]) == (70.0, {"en-de": 60.0, "en-fr": 80.0})
+
+
 def test_early_stopping_ends_with_the_best_model(tmp_path: Path) -> None:
     model = tiny_sentence_encoder()
     scores, seen = iter([0.1, 0.5, 0.4, 0.3, 0.2]), []

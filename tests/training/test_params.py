@@ -5,8 +5,11 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
-from transformers import BertConfig, PretrainedConfig, XLMRobertaConfig
+from transformers import BertConfig, DistilBertConfig, PretrainedConfig, XLMRobertaConfig
 
+from training.ablation.grid import read_cells
+from training.ablation.paper import MODELS
+from training.ablation.spec import load_spec
 from training.config import RunConfig
 from training.params import main, sizes
 from training.parsing import build
@@ -16,6 +19,11 @@ XLM_R = XLMRobertaConfig(vocab_size=250_002, max_position_embeddings=514, type_v
 MINILM = BertConfig(  # microsoft/Multilingual-MiniLM-L12-H384
     vocab_size=250_037, hidden_size=384, intermediate_size=1_536, num_attention_heads=12, max_position_embeddings=512
 )
+
+
+MBERT = BertConfig(vocab_size=119_547)
+DISTILMBERT = DistilBertConfig(vocab_size=119_547)
+BASES = {"XLM-R": XLM_R, "MiniLM": MINILM, "mBERT": MBERT, "DistilmBERT": DISTILMBERT}
 
 
 def config(*, bottleneck_size: int | None, unit_layers: int, kind: str = "kept") -> RunConfig:
@@ -53,6 +61,30 @@ def test_the_embeddings_of_minilm_are_as_large_as_in_the_paper() -> None:
     assert millions(counts["assistant"].embedding) == 96.21
     assert millions(counts["student"].words) == 32.05  # here the paper leaves the positions out
     assert millions(counts["student"].embedding) == 32.25
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_students_of_the_papers_tables_build_and_are_as_large_as_printed(base: str) -> None:
+    path = CONFIGS / "paper-tables.yaml"
+    cells = {cell.name: cell.config for cell in read_cells(load_spec(path), path)}
+    students = {name: own for name, own in cells.items() if name.startswith(f"student {base},")}
+    assert len(students) == (12 if base == "DistilmBERT" else 18)  # of its six layers no unit of 12 can be made
+    for name, own in students.items():
+        if name.endswith("SBERT-nli-stsb"):
+            assert own.student == students[name.removesuffix(", SBERT-nli-stsb")].student
+            continue
+        counts = sizes(own, BASES[base])
+        depth = own.student.unit_layers * own.student.recurrences
+        assert depth == BASES[base].num_hidden_layers
+        assert counts["student"].layers * own.student.recurrences == counts["assistant"].layers
+        if name in MODELS:
+            printed = MODELS[name]
+            assert counts["student"].layers / 1e6 == pytest.approx(printed.encoder_millions, abs=0.01)
+            without_positions = base == "MiniLM" and own.student.bottleneck_size is not None
+            embedding = counts["student"].words if without_positions else counts["student"].embedding
+            assert embedding / 1e6 == pytest.approx(printed.embedding_millions, abs=0.01)
+        if base == "mBERT":
+            assert counts["assistant"].embedding / 1e6 == pytest.approx(92.20, abs=0.01)
 
 
 def test_a_new_vocabulary_has_the_configured_size() -> None:

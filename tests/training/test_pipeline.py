@@ -21,7 +21,7 @@ from training.hardware import describe_hardware
 from training.parsing import build
 from training.pipeline import Step, fingerprints, run_steps, share_steps
 from training.run import Run
-from training.steps import JOBS
+from training.steps import JOBS, stage_settings
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 
@@ -70,6 +70,17 @@ def test_the_lexical_start_that_there_was_before_it_had_a_target_stays_valid() -
     _, settings = JOBS["start"]
     assert "target" not in settings(config())
     assert settings(config(lexical={"target": "own"}))["target"] == "own"
+
+
+def test_options_of_stages_and_text_that_are_left_unset_leave_finished_runs_valid() -> None:
+    later = {"reduction", "betas", "dropout", "bucketed", "pooled"}
+    for name in config().stages:
+        assert not later & stage_settings(config(), name).keys()
+    chosen = config(bottleneck={"pairs": 10, "pooled": True, "reduction": "mean"})
+    assert later & stage_settings(chosen, "bottleneck").keys() == {"pooled", "reduction"}
+    _, settings = JOBS["corpus"]
+    assert "keep_repeats" not in settings(config())
+    assert settings(config(corpus={"sources": {"news": {}}, "keep_repeats": True}))["keep_repeats"] is True
 
 
 def test_finished_steps_are_skipped(tmp_path: Path) -> None:

@@ -150,3 +150,14 @@ def test_a_part_of_a_set_is_named_and_training_parts_are_left_out(tmp_path: Path
     assert list(found) == ["cs-cs.images.test", "ja-ja.valid"]
     assert found["ja-ja.valid"]() == ([1.5], ["a"], ["b"])
     assert all(is_monolingual(pair) for pair in found)
+
+
+def test_any_similarity_set_may_be_the_dev_set_and_is_scored_by_pair(tmp_path: Path) -> None:
+    rows = [("x" * left, "y" * right, abs(left - right)) for left, right in ((3, 9), (2, 2), (8, 4), (5, 7))]
+    for pair in ("en-ar", "es-en"):  # STS2017 has some pairs the other way round
+        falling = pair == "en-ar"
+        lines = [f"{left}\t{right}\t{5 - gap / 2 if falling else gap / 2}" for left, right, gap in rows]
+        write_lines(tmp_path / f"eval/STS2017-extended/STS.{pair}.txt", lines)
+    score = DevScore(tmp_path, ["ar", "es"], dev="STS2017-extended")
+    assert score.by_pair(encode_by_length) == pytest.approx({"en-ar": 100.0, "en-es": -100.0})
+    assert score(encode_by_length) == pytest.approx(0.0)
