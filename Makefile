@@ -62,7 +62,7 @@ model: $(DEV)/.installed  ## train the bundled model, in three runs, and export 
 	$(TRAIN) --config training/configs/new-vocabulary.yaml --base "$(OUT)/further/restored" --data "$(DATA)" --out "$(OUT)/new-vocabulary"
 	$(call exported,$(OUT)/new-vocabulary,$(OUT)/artifact)
 
-bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"
+bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/results/speed.md: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)
 
 bench-training: $(DEV)/.installed  ## training speed against sentence-transformers: ARGS="--data DIR"

@@ -1,6 +1,6 @@
 """How a model grows with the pairs it has seen: a plot from the logs that training runs leave, and a table.
 
-python -m benchmarks.growth NAME=STAGE_FOLDER... --out docs/growth.svg
+python -m benchmarks.growth NAME=STAGE_FOLDER... --out docs/results/growth.svg
 
 STAGE_FOLDER has log.jsonl and, where the stage validates, dev.jsonl; several for one name follow each other. Prints
 what the loss lost with each doubling of the pairs, by a line fitted over the logarithm of the pairs. Seconds.

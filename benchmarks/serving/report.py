@@ -14,7 +14,7 @@ from benchmarks.serving.quiet import BUSY_SHARE
 from benchmarks.serving.results import Agreement, LoadResult, ProcessResult, Run
 from benchmarks.serving.stats import median, ratio
 
-PAGE, CHART = Path("benchmarks.md"), Path("benchmarks/serving.svg")
+PAGE, CHART = Path("speed.md"), Path("serving.svg")
 MISSING = "-"
 WEIGHTS = {peer.name: peer.weights for peer in PEERS.values()}
 Cell = Callable[[Callable[[LoadResult], float | None]], float | None]  # a median of one figure of a load
@@ -29,8 +29,8 @@ of their own, ours, too. Peers that pool for themselves get graphs without the p
 fastembed are libraries: they run in the same small FastAPI server (`benchmarks/serving/servers/library.py`), one
 request at a time on all cores. The 25-line server is `benchmarks/serving/servers/plain.py`. Ours logs each request;
 the others' request logs are off.
-Search beside FAISS, milvus-lite and txtai, as documents grow: [benchmarks-search.md](benchmarks-search.md). All servers
-alive at once: [benchmarks-together.md](benchmarks-together.md).
+Search beside FAISS, milvus-lite and txtai, as documents grow: [search.md](search.md). All servers
+alive at once: [speed-together.md](speed-together.md).
 """
 VERDICTS_NOTE = """The median of the rounds, the least and the most. A ratio or a difference is made within a round. The
 bare session loop is the one without tokenisation. Rounds in which a request failed do not count."""

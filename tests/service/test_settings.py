@@ -53,7 +53,7 @@ def test_printing_the_settings_shows_no_key() -> None:
 
 
 def test_the_documentation_lists_every_setting_as_it_is() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "serve.md").read_text(encoding="utf-8")
     for name, field in Settings.model_fields.items():
         assert f"| `CROSSLET_{name.upper()}` |" in page
         assert f"| {field.description} |" in page
