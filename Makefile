@@ -22,7 +22,7 @@ restored = [ "$(2)/modules.json" -nt "$(1)/manifest.json" ] || \
 	{ rm -rf "$(2)" && $(DEV)/bin/python -m export.restore "$(1)" --out "$(2)"; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export reference image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ endurance: $(DEV)/.installed  ## ARGS="overload", "shutdown", "soak", "crash" or
 
 export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"
 	$(DEV)/bin/python -m export $(ARGS)
+
+reference: $(DEV)/.installed  ## write docs/reference/settings.md and configuration.md
+	$(DEV)/bin/python scripts/reference.py
 
 image:  ## build the service's container image
 	docker build --file docker/service.Dockerfile --tag crosslet:latest \
