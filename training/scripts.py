@@ -2,7 +2,7 @@
 
 A piece is learnt from the sentences that hold it. Where a language has few, a noun should not be one piece bare,
 another with its article and a third in the plural: what is written onto words is cut off, and spellings are folded. By
-script, for a text does not say its language. What it is worth: docs/experiments, "Words cut where they are joined".
+script, for a text does not say its language. What it is worth: docs/experiments.
 
 A cut costs tokens: these are of the scripts in which it bought more than it cost.
 """
