@@ -16,7 +16,7 @@ PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-i
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export reference image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ model: $(DEV)/.installed  ## train the bundled model and export it, into OUT: DA
 	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/checkpoint/crosslet.json" ] || \
 		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --force
 
-bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/benchmarks.md: ARGS="--data DIR"
+bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/results/speed.md: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)
 
 bench-training: $(DEV)/.installed  ## training speed against sentence-transformers: ARGS="--data DIR"
@@ -62,6 +62,9 @@ endurance: $(DEV)/.installed  ## ARGS="overload", "shutdown", "soak", "crash" or
 
 export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"
 	$(DEV)/bin/python -m export $(ARGS)
+
+reference: $(DEV)/.installed  ## write docs/reference/settings.md and configuration.md
+	$(DEV)/bin/python scripts/reference.py
 
 image:  ## build the service's container image
 	docker build --file docker/service.Dockerfile --tag crosslet:latest \

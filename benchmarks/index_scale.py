@@ -4,7 +4,7 @@ python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000 1000000] 
 
 Vectors are those of N real sentences of DIR/parallel, drawn at random from all in the model's languages; beyond N they
 are repeated with noise of norm 0.3. Queries are vectors of other sentences, drawn alike. p50 and p99 of one search (top
-10, one thread), recall@10 against exact search, memory and seconds to load, into docs/benchmarks-search.md with a plot.
+10, one thread), recall@10 against exact search, memory and seconds to load, into docs/results/search.md with a plot.
 Ours is the whole look-up: index, own vectors, ids and texts from SQLite; so is that of txtai, which has an environment
 of its own. Minutes to 100,000; a million takes far longer, most of it for the indexes of milvus-lite and txtai.
 
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--sentences", type=int, default=SENTENCES, help=f"real ones ({SENTENCES:,})")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="where the page goes (docs)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results", help="where the page goes (%(default)s)")
     options = parser.parse_args()
     faiss.omp_set_num_threads(1)
     encoder = load_encoder(options.model)

@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt  # noqa: E402 - after the choice of a backe
 
 from training.hardware import cpu_model  # noqa: E402
 
-PAGE, PLOT = Path("benchmarks-search.md"), Path("benchmarks/search.svg")
+PAGE, PLOT = Path("search.md"), Path("search.svg")
 OURS = "crosslet"
 COLOURS = {
     OURS: "#1f6f5c",

@@ -20,7 +20,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from export.blocks import DOMAIN, require_domain
 
-SMOOTHING = 0.7  # alpha of SmoothQuant; 0.5 loses 0.6 points of STS, 0.8 and 0.9 do no better (docs/experiments.md)
+SMOOTHING = 0.7  # alpha of SmoothQuant; 0.5 loses 0.6 points of STS, 0.8 and 0.9 do no better (docs/experiments)
 OUTLIERS = 0.1  # percent of the texts, at each end, whose largest values are cut off
 LEAST = 1e-4  # of the largest channel
 INT8_MAX, UINT8_MAX = 127, 255

@@ -21,7 +21,7 @@ from service.listener import METRICS_PORT, bound_socket
 from service.logs import configure_logging
 from service.settings import Settings, unknown_settings
 
-MALLOC_ARENAS = 2  # each keeps its own peak; see "Memory" in docs/service.md
+MALLOC_ARENAS = 2  # each heap keeps its own peak: `python -m benchmarks.allocator`
 # How long a worker that comes back from the model may wait for the event loop to let it have the interpreter. Python's
 # own 5 ms is a pass or two.
 SWITCH_INTERVAL_S = 0.0002

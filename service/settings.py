@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     data: Path = Field(default=Path("data"), description="Folder of documents.sqlite3; made if missing.")
     index: str = Field(
         default=EMBEDDED,
-        description="What keeps the documents: embedded, or milvus://host:19530/database; see docs/milvus.md.",
+        description="What keeps the documents: embedded, or milvus://host:19530/database; see docs/guide/milvus.md.",
     )
     index_token: SecretStr = Field(default=SecretStr(""), description="Milvus' user:password, or its API key.")
     index_timeout_s: float = Field(

@@ -8,8 +8,8 @@ from service.start_trial import Use
 from service.subcommands import Subcommand, finite, out_argument, positive, prompt_argument
 
 NEIGHBOURS = 4  # k of the paper, and of LASER's scripts
-MARGIN = 1.06  # see docs/mining.md
-COSINE = 0.95  # see docs/mining.md
+MARGIN = 1.06  # see docs/guide/mine.md
+COSINE = 0.95  # see docs/guide/mine.md
 
 
 def mine(options: argparse.Namespace, settings: Settings) -> None:

@@ -26,11 +26,11 @@ class TokenizerConfig:
     vocab_size: int = 32_000  # new: pieces; pruned: at most, the most frequent ones
     alphabet: int = 5_000  # new: single characters kept, most frequent first; rarer ones become [UNK]
     sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
-    language_exponent: float = 0.3
+    language_exponent: float = 0.3  # a language of n pairs gives sentences in proportion to n ** exponent
     english_share: float | None = None  # of the sentences; None: English as any other language
     # new, pruned: how many times its share of the sentences a language has, repeated where it has too few
     language_weights: dict[str, float] = field(default_factory=dict)
-    lowercase: bool = True  # new
+    lowercase: bool = True  # new: texts are lowercased
     mono: list[str] = field(default_factory=list)  # pruned: folders of `mono`/ whose text counts beside the corpus's
 
 
@@ -70,6 +70,7 @@ class StudentConfig:
 class EvaluationConfig:
     """What is measured after which steps."""
 
+    # after which steps: start, the name of a stage, or shrunk, the student before any training
     steps: list[Model] = field(default_factory=lambda: ["start", "assistant", "contrastive"])
     languages: list[str] | None = None  # None: the run's
     dev: str | None = None  # folder of DIR/eval that `validate_pairs` scores on; None: stsb/dev
@@ -81,25 +82,25 @@ class EvaluationConfig:
 class RunConfig:
     """A whole run."""
 
-    name: str
+    name: str  # of the run, and of the model in its card
     languages: list[str]  # besides English, the teacher's language
-    corpus: CorpusConfig
-    teacher: str = "sentence-transformers/all-MiniLM-L6-v2"
+    corpus: CorpusConfig  # the parallel text
+    teacher: str = "sentence-transformers/all-MiniLM-L6-v2"  # the English model to follow: folder or hub name
     base: str | None = None  # the encoder that the assistant starts from: folder or hub name; null: the teacher's
-    labels: LabelConfig = LabelConfig()
+    labels: LabelConfig = LabelConfig()  # what the student is to predict
     head: Literal["base", "fitted"] = "base"  # the base's own, or random where it has none; by ridge regression
     trust_remote_code: bool = False  # run the code that the folder of teacher or base brings
     stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
-    assistant: StageConfig = field(default_factory=StageConfig)
-    bottleneck: BottleneckConfig = field(default_factory=BottleneckConfig)
-    student_stage: StudentStageConfig = field(default_factory=StudentStageConfig)
-    contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    lexical: LexicalConfig = LexicalConfig()
-    student: StudentConfig = StudentConfig()
-    evaluation: EvaluationConfig = EvaluationConfig()
-    seed: int = 1
-    checkpoint_minutes: float = 3.0
+    assistant: StageConfig = field(default_factory=StageConfig)  # stage 1
+    bottleneck: BottleneckConfig = field(default_factory=BottleneckConfig)  # stage 2
+    student_stage: StudentStageConfig = field(default_factory=StudentStageConfig)  # stage 3
+    contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)  # stage 4
+    tokenizer: TokenizerConfig = TokenizerConfig()  # the vocabulary
+    lexical: LexicalConfig = LexicalConfig()  # the start of a new vocabulary
+    student: StudentConfig = StudentConfig()  # the size of the student
+    evaluation: EvaluationConfig = EvaluationConfig()  # the scores on the way
+    seed: int = 1  # of every random choice
+    checkpoint_minutes: float = 3.0  # between checkpoints of a running stage
 
     @property
     def teachers(self) -> list[str]:

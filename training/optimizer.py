@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 BETAS = (0.9, 0.98)  # unless a stage names others
 EPSILON = 1e-8
 MAX_GRADIENT_NORM = 1.0
-SPARSE_FROM = 2**24  # numbers in a word table; below, dense steps cost little (docs/benchmarks-training.md)
+SPARSE_FROM = 2**24  # numbers in a word table; below, dense steps cost little (docs/results/training.md)
 
 
 class LazyAdamW(torch.optim.Optimizer):

@@ -2,7 +2,7 @@
 
 BPE, not Unigram: at 32k pieces over 19 languages Unigram spent its mass on a bare word-start mark and cut frequent
 words ("▁mộ t" for Vietnamese "một"); BPE keeps them whole, is shorter in most languages and trains in half a minute
-(docs/experiments.md). Words and punctuation are cut as BERT cuts them, and each gets the word-start mark: a word after
+(docs/experiments). Words and punctuation are cut as BERT cuts them, and each gets the word-start mark: a word after
 a quote or a hyphen is the piece it is anywhere else, and the teacher's own word wherever the teacher knows it.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.serving`: peers side by side, in interleaved rounds, into docs/benchmarks.md."""
+"""`python -m benchmarks.serving`: peers side by side, in interleaved rounds, into docs/results/speed.md."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_options(parser, rounds=3, seconds=5.0)
     add = parser.add_argument
     add("--peers", type=_peers, default=tuple(PEERS), metavar="NAME,...", help=f"of {', '.join(PEERS)} (all)")
-    add("--data", type=Path, help="folder laid out as docs/corpora.md says; default: sentences of our own")
+    add("--data", type=Path, help="folder laid out as docs/guide/corpora.md says; default: sentences of our own")
     add("--report", action="store_true", help="only write the page again, from the last run's results")
     return parser.parse_args(arguments)
 
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float)
     add("--seconds", type=float, default=seconds, help="of each load (%(default)s)")
     add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="how many cores the servers get (2,1)")
     add("--folder", type=_absolute, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
-    add("--out", type=Path, default=ROOT / "docs", help="where the page goes (%(default)s)")
+    add("--out", type=Path, default=ROOT / "docs" / "results", help="where the page goes (%(default)s)")
 
 
 def measure(options: argparse.Namespace, results_path: Path) -> None:

@@ -14,23 +14,22 @@ from benchmarks.serving.quiet import BUSY_SHARE
 from benchmarks.serving.results import Agreement, LoadResult, ProcessResult, Run
 from benchmarks.serving.stats import median, ratio
 
-PAGE, CHART = Path("benchmarks.md"), Path("benchmarks/serving.svg")
+PAGE, CHART = Path("speed.md"), Path("serving.svg")
 MISSING = "-"
 WEIGHTS = {peer.name: peer.weights for peer in PEERS.values()}
 Cell = Callable[[Callable[[LoadResult], float | None]], float | None]  # a median of one figure of a load
 
 HEAD = """# Serving speed and memory
 
-Written by `make bench`; do not edit. Every server answers the same texts over HTTP on loopback, one server at a time,
-in rounds: each round starts every server anew. Figures are medians over the rounds. All but "bundled model" have the
-weights of all-MiniLM-L6-v2, in int8 the same for all, from `python -m export`. Ours skips padding, what other
-exporters write computes it: others have a graph of the latter kind (`--padding computed`), and two of them, in rows
-of their own, ours, too. Peers that pool for themselves get graphs without the pooling. sentence-transformers and
-fastembed are libraries: they run in the same small FastAPI server (`benchmarks/serving/servers/library.py`), one
-request at a time on all cores. The 25-line server is `benchmarks/serving/servers/plain.py`. Ours logs each request;
-the others' request logs are off.
-Search beside FAISS, milvus-lite and txtai, as documents grow: [benchmarks-search.md](benchmarks-search.md). All servers
-alive at once: [benchmarks-together.md](benchmarks-together.md).
+Written by `make bench`; do not edit. Every server answers the same texts over HTTP on loopback, one server at a time.
+Each round starts every server anew; figures are medians over the rounds. All servers but "bundled model" have the
+weights of all-MiniLM-L6-v2, in int8 the same for all (`python -m export`). crosslet's graph skips padding. The others
+have one that computes it (`--padding computed`), as other exporters write; two of them also have ours, in rows of
+their own. sentence-transformers and fastembed are libraries: they run in the same small FastAPI server
+(`benchmarks/serving/servers/library.py`), one request at a time on all cores. The 25-line server is
+`benchmarks/serving/servers/plain.py`. crosslet logs each request; the others do not.
+Search beside FAISS, milvus-lite and txtai: [search.md](search.md). All servers
+alive at once: [speed-together.md](speed-together.md).
 """
 VERDICTS_NOTE = """The median of the rounds, the least and the most. A ratio or a difference is made within a round. The
 bare session loop is the one without tokenisation. Rounds in which a request failed do not count."""

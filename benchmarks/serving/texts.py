@@ -61,7 +61,9 @@ def read_sentences(data: Path) -> dict[str, list[str]]:
     pairs = {code: _read_language(folder, sources, code) for code in LANGUAGES if code != "en"}
     first = next((found for found in pairs.values() if found), None)
     if first is None:
-        raise ValueError(f"{folder} has no pairs of English and one of {', '.join(LANGUAGES[1:])}; see docs/corpora.md")
+        raise ValueError(
+            f"{folder} has no pairs of English and one of {', '.join(LANGUAGES[1:])}; see docs/guide/corpora.md"
+        )
     english = {"en": [side for side, _ in first]}
     return english | {code: [side for _, side in found] for code, found in pairs.items() if found}
 

@@ -1,4 +1,4 @@
-"""The limits on speed again, with all servers alive and their loads in turn, into docs/benchmarks-together.md.
+"""The limits on speed again, with all servers alive and their loads in turn, into docs/results/speed-together.md.
 
 python -m benchmarks.serving.together [--rounds N] [--seconds S] [--cores 2,1] [--folder DIR]   after `make bench`
 
@@ -35,12 +35,12 @@ from benchmarks.serving.rounds import Plan, cores_for, measure_floor, measure_lo
 PEERS = (OURS, OURS_BUNDLED, PLAIN, PLAIN_SKIPPING, INFINITY_OPTIMUM, INFINITY_SKIPPING, INFINITY_TORCH)
 LOADS_OF = {"short": (ONE, MANY, FEW), "mixed": (BATCH_32,)}  # by the texts that they have
 LOADS = (ONE, FEW, MANY, BATCH_32)
-PAGE, RESULTS_FILE = Path("benchmarks-together.md"), "together.jsonl"
+PAGE, RESULTS_FILE = Path("speed-together.md"), "together.jsonl"
 
 HEAD = """# The limits on serving speed, all servers side by side
 
 Written by `python -m benchmarks.serving.together`; do not edit. The servers, texts and limits of
-[benchmarks.md](benchmarks.md), with all servers alive at once and the loads in turn: a load on one server is followed
+[speed.md](speed.md), with all servers alive at once and the loads in turn: a load on one server is followed
 by the same load on the next, so that a machine that is slower for a while is so for all; the bare session loops come
 before all loads of the same texts, so their figures are older than those of 64 clients by the lone clients' loads.
 Figures are medians over the rounds. "Other work" is also what the waiting servers do.

@@ -1,6 +1,6 @@
 """Sentences a second of each training stage: crosslet's loop against the same step in sentence-transformers' trainer.
 
-`python -m benchmarks.training --data DIR [--write]`, DIR as docs/training.md says. Same model, vocabulary, pairs, batch
+`python -m benchmarks.training --data DIR [--write]` (docs/guide/train.md). Same model, vocabulary, pairs, batch
 size, loss and precision (bf16 where the CPU has it); rounds are interleaved, medians are compared. Theirs is the recipe
 of their make-multilingual example: a column of labels that the teacher gave beforehand, MSELoss, bf16=True. It runs
 with torch's fused attention (their default) and with the eager one, and ours is held against the faster of the two.
@@ -26,7 +26,7 @@ from benchmarks.training.theirs import run_theirs
 from training.device import has_bf16
 from training.hardware import describe_hardware
 
-PAGE = Path(__file__).parents[2] / "docs/benchmarks-training.md"
+PAGE = Path(__file__).parents[2] / "docs/results/training.md"
 STAGES = {
     "assistant": "1, eq. (2)",
     "bottleneck": "2, eq. (3)",

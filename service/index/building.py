@@ -13,7 +13,7 @@ from service.index.base import Rows, Vectors
 from service.index.documents import DocumentStore
 from service.index.inverted_index import ROWS_A_LIST, InvertedIndex, lists_for
 
-TARGET_RECALL = 0.98  # of the 10 nearest, on queries that are like searches (docs/index.md)
+TARGET_RECALL = 0.98  # of the 10 nearest, on queries that are like searches (docs/guide/search.md)
 QUERIES = 256
 MIXED = 3  # stored vectors in a query
 NEAREST = 10

@@ -207,7 +207,7 @@ class MilvusIndex:
         if not self._milvus.has_paths and has_nested_field(filter_):
             raise InvalidInput(
                 f"the filter names a field with a dot, but an earlier release made collection {self._milvus.name}, "
-                "without nested fields: drop it in Milvus and load the documents again (docs/milvus.md)"
+                "without nested fields: drop it in Milvus and load the documents again (docs/guide/milvus.md)"
             )
         return expression
 

@@ -44,13 +44,13 @@ def test_requests_that_failed_are_counted_on_the_page() -> None:
 
 def test_the_page_and_its_chart_are_written_and_belong_together(tmp_path: Path) -> None:
     write_report(whole_run(), tmp_path)
-    (chart,) = re.findall(r"!\[.*\]\((.*)\)", (tmp_path / "benchmarks.md").read_text(encoding="utf-8"))
+    (chart,) = re.findall(r"!\[.*\]\((.*)\)", (tmp_path / "speed.md").read_text(encoding="utf-8"))
     assert (tmp_path / chart).read_text(encoding="utf-8").startswith("<?xml")
 
 
 def test_a_run_in_which_nothing_started_has_a_page_that_says_so(tmp_path: Path) -> None:
     write_report(Run({}, (Failure("fastembed", "ended with 1"),)), tmp_path)
-    assert "- fastembed: `ended with 1`" in (tmp_path / "benchmarks.md").read_text(encoding="utf-8")
+    assert "- fastembed: `ended with 1`" in (tmp_path / "speed.md").read_text(encoding="utf-8")
 
 
 def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:

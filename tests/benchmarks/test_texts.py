@@ -40,5 +40,5 @@ def test_texts_come_from_every_source_and_language_of_a_data_folder(tmp_path: Pa
 
 
 def test_a_data_folder_without_parallel_text_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"parallel has no pairs .*docs/corpora\.md"):
+    with pytest.raises(ValueError, match=r"parallel has no pairs .*docs/guide/corpora\.md"):
         choose_texts(tmp_path, words)

@@ -91,7 +91,7 @@ def test_what_composes_export_makes_of_a_run_is_what_compose_serves(
     """The documented commands without containers: their folders are links, their root is `tmp_path`."""
     from tests.contract.live import live_service
 
-    documented = (ROOT / "docs/compose.md").read_text(encoding="utf-8")
+    documented = (ROOT / "docs/guide/compose.md").read_text(encoding="utf-8")
     (arguments,) = re.findall(r"docker compose run --build export (.+)", documented)
     (model,) = re.findall(r"CROSSLET_MODEL=(\S+) docker compose up", documented)
     services = compose(CROSSLET_MODEL=model)["services"]

@@ -234,7 +234,7 @@ def test_a_real_service_stays_under_its_ceiling_and_goes_on(ready_bytes: int, ro
         assert statuses[429] + statuses[413] > 0
         assert statuses[200] > 0 or room_bytes < 100_000_000
         wait_for(lambda: service.client.post("/embed", json={"inputs": "hallo"}).status_code == 200)
-        assert peak_bytes(service.process.pid) <= limit * 1.1  # the margin that docs/service.md asks for
+        assert peak_bytes(service.process.pid) <= limit * 1.1  # the margin that docs/guide/serve.md asks for
         assert service.stop(signal.SIGTERM) == 0
 
 

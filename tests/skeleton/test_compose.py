@@ -16,7 +16,7 @@ from tests.skeleton.project import ROOT, tracked_files
 PROFILES = {"milvus", "monitoring", "training", "training-cuda", "export"}
 OF_THE_USER = {"data", "runs"}  # what training reads and writes; not in the repository
 MONITORING = ROOT / "docker" / "monitoring"
-DOCUMENTS = [ROOT / "README.md", ROOT / "docker-compose.yml", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "docker-compose.yml", *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(
     r"(?P<variables>(?:\w+=\S+ )*)docker compose(?P<profiles>(?: --profile [\w-]+)*) (?:up|run)"
     r"(?: --?[\w-]+)*(?: (?P<service>[a-z-]+))?"

@@ -251,7 +251,7 @@ def test_the_command_fetches_and_ends_in_a_sentence(
     assert main(["fetch", "moses", "--data", str(tmp_path)]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert errors == [
-        "error: made has no archive to download; it is made from https://example.org (docs/corpora.md)",
+        "error: made has no archive to download; it is made from https://example.org (docs/guide/corpora.md)",
         "error: say what to fetch: names and --languages de,fr, or --config CONFIG",
     ]
 

@@ -19,10 +19,10 @@ class SourceConfig:
 class CorpusConfig:
     """All of the parallel text of a run."""
 
-    sources: dict[str, SourceConfig] = field(default_factory=dict)
+    sources: dict[str, SourceConfig] = field(default_factory=dict)  # by name: a folder of `parallel`
     max_pairs: int | None = 12_000  # per source and language; None: all
     language_exponent: float = 0.5  # a language of n pairs is drawn in proportion to n ** exponent
-    on_bad_line: Literal["stop", "skip"] = "stop"
+    on_bad_line: Literal["stop", "skip"] = "stop"  # skip: count the lines that cannot be read, and go on
     max_chars: int | None = 1_000  # of either side; a longer one is cut by every encoder here
     max_length_ratio: float | None = 3.0  # of the longer side to the shorter; `length_ratio` says how it is counted
     keep_repeats: bool | None = None  # pairs that occur again, and those of two equal sides; None: they are dropped

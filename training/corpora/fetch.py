@@ -96,7 +96,7 @@ def fetch_source(
     if source is None:
         raise FetchError(f"{name} is not in the catalogue; `crosslet corpora list` shows what is")
     if source.files is None:
-        raise FetchError(f"{name} has no archive to download; it is made from {source.url} (docs/corpora.md)")
+        raise FetchError(f"{name} has no archive to download; it is made from {source.url} (docs/guide/corpora.md)")
     absent = [language for language in languages if language not in source.languages]
     if absent:
         raise FetchError(f"{name} has no {', '.join(absent)}; it has {', '.join(source.languages)}")

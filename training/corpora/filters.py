@@ -11,7 +11,7 @@ from training.corpora.language import LanguageCheck
 from training.corpora.leakage import EvaluationSentences, matching_words
 from training.corpora.tsv import Pair
 
-# Characters of English that one character stands for, by median over our data (docs/corpora.md); others are near 1
+# Characters of English that one character stands for, by median over our data (docs/guide/corpora.md); else near 1
 CHARACTER_WEIGHT = {"zh": 3, "ja": 2, "ko": 2}
 LENGTH_SLACK = 10  # characters: two short texts differ much in ratio and little in length
 

@@ -16,7 +16,7 @@ SAME = {"nb": ("nb", "no", "nn"), "nn": ("nn", "no", "nb")}  # our code: codes o
 class LanguageCheck:
     """Whether texts are in a language; one that the identifier does not know is never wrong.
 
-    The limits were set on 42,720 texts of 22 sources in 63 languages (docs/corpora.md): 0.24% of them are called
+    The limits were set on 42,720 texts of 22 sources in 63 languages (docs/guide/corpora.md): 0.24% of them are called
     wrong, nearly all of which are; of English sentences filed under another language 87% are found.
     """
 

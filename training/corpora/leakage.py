@@ -88,7 +88,7 @@ def _fields(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         if Path(path.name.removesuffix(".gz")).suffix.lower() in UNREAD:
             raise LeakageError(
-                f"{path} has no layout that is read (docs/evaluation.md), so leakage cannot be ruled out"
+                f"{path} has no layout that is read (docs/guide/evaluate.md), so leakage cannot be ruled out"
             )
         try:
             for number, line in text_lines(path, error=ValueError):

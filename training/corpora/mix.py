@@ -87,7 +87,7 @@ def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> Non
         if not any((source, language) in found for language in languages):
             raise CorpusError(
                 f"source {source!r} has no en-<language>.tsv[.gz] in a language of this run under {data / 'parallel'}, "
-                "nor any other format of docs/corpora.md"
+                "nor any other format of docs/guide/corpora.md"
             )
     for language in languages:
         if not any((source, language) in found for source in config.sources):

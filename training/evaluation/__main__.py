@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="crosslet evaluate", description="Score a model; docs/evaluation.md has more."
+        prog="crosslet evaluate", description="Score a model; docs/guide/evaluate.md has more."
     )
     parser.add_argument(
         "model",

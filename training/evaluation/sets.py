@@ -79,7 +79,7 @@ def evaluate_folder(
     if not scores:
         among = "" if choice.languages is None else f" in {', '.join(choice.languages)}"
         raise EvaluationError(
-            f"{root} holds no set of {', '.join(choice.kinds)}{among}; docs/evaluation.md has the layouts"
+            f"{root} holds no set of {', '.join(choice.kinds)}{among}; docs/guide/evaluate.md has the layouts"
         )
     return scores
 

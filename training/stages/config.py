@@ -30,14 +30,14 @@ class StageConfig:
     batch_size: int = 64  # pairs, of all processes together
     batch_tokens: int | None = None  # instead: as many pairs as fit when both sides are padded to the longest
     accumulation: int = 1  # batches whose gradients make one step; a contrastive loss compares within each
-    learning_rate: float = 1e-4
+    learning_rate: float = 1e-4  # at its highest
     embedding_learning_rate: float | None = None  # of the word embeddings; None: `learning_rate`
     warmup: float = 0.1  # of the pairs; then linear decay to zero
     cycles: int | None = None  # warm restarts: how often rates rise and fall so, each over its part; None: once
     average_cycles: int | None = (
         None  # the model is the mean of its weights at the ends of so many last cycles; one more: and at the start
     )
-    weight_decay: float = 0.0
+    weight_decay: float = 0.0  # of AdamW
     betas: list[float] | None = None  # of Adam's two moments; None: 0.9 and 0.98
     dropout: bool | None = None  # while training, as the base's configuration has it; None: off
     bucketed: bool | None = None  # batches of pairs of similar length; false: as they are drawn; None: true

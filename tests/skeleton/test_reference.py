@@ -1,0 +1,62 @@
+"""docs/reference: that its pages say what the code does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.artifact import load_manifest
+from service.cache import VectorCache
+from service.errors import HTTP_OF, ClientGone
+from service.metrics import Metrics
+from service.settings import BUNDLED_MODEL
+from tests.skeleton.project import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def page(name: str) -> str:
+    return (REFERENCE / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reference")
+    subprocess.run([sys.executable, ROOT / "scripts" / "reference.py", folder], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["settings.md", "configuration.md"])
+def test_the_committed_page_is_what_make_reference_writes(written: Path, name: str) -> None:
+    assert page(name) == (written / name).read_text(encoding="utf-8"), "run make reference"
+
+
+@pytest.mark.parametrize("name", ["settings.md", "configuration.md"])
+def test_every_key_has_a_meaning(written: Path, name: str) -> None:
+    rows = [line.split(" | ") for line in (written / name).read_text(encoding="utf-8").splitlines() if "| `" in line]
+    assert len(rows) > 30
+    assert [row[0] for row in rows if len(row) < 3 or not row[-1].strip(" |")] == []
+
+
+def test_every_metric_of_the_service_is_listed_with_its_type_and_no_other() -> None:
+    metrics = Metrics(load_manifest(BUNDLED_MODEL))
+    metrics.watch(
+        queue_depth=lambda: 0,
+        documents=lambda: 0.0,
+        index_bytes=lambda: 0,
+        cache=VectorCache(0, fingerprint="", dim=1),
+        memory_budget_bytes=0,
+    )
+    exposed = dict(re.findall(r"(?m)^# TYPE (crosslet_\w+) (\w+)$", metrics.exposition().decode()))
+    listed = dict(re.findall(r"(?m)^\| `(crosslet_\w+?)(?:\{[\w,]+\})?` \| (\w+) \|", page("metrics.md")))
+    assert listed == exposed
+
+
+def test_every_status_of_an_error_is_listed_with_its_type() -> None:
+    listed = set(re.findall(r"(?m)^\| (\d+) \| (\w+) \|", page("errors.md")))
+    answered = {
+        (str(mapping.status), mapping.error_type) for error, mapping in HTTP_OF.items() if error is not ClientGone
+    }
+    assert answered <= listed
