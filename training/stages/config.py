@@ -76,7 +76,7 @@ class StudentStageConfig(StageConfig):
 class ContrastiveConfig(StageConfig):
     """Stage 4."""
 
-    objective: ObjectiveName = "soft"
+    objective: ObjectiveName = "soft"  # which contrastive loss, by its equation
     # of the contrastive loss beside Eq. (6), which weighs D times more where `reduction` is the sum; Eq. (7) has 1
     mcl_weight: float = 1.0
     temperature: float = 0.05  # tau of Eq. (9)
