@@ -39,102 +39,98 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     root_path: str = Field(
         default="",
-        description="Path under which a proxy shows the service, as /crosslet; the proxy may cut it off or not.",
+        description="Path of the service behind a proxy, such as /crosslet; the proxy may strip it or not.",
     )
     space: str = Field(
         default="",
-        description="Space of another model (`spaces` in /info) for documents and searches; default: the model's own.",
+        description="Vector space of another model (`spaces` in /info) for documents and searches; default: its own.",
     )
-    data: Path = Field(default=Path("data"), description="Folder of documents.sqlite3; made if missing.")
+    data: Path = Field(default=Path("data"), description="Folder of documents.sqlite3; created if missing.")
     index: str = Field(
         default=EMBEDDED,
-        description="What keeps the documents: embedded, or milvus://host:19530/database; see docs/guide/milvus.md.",
+        description="Where documents are kept: embedded, or milvus://host:19530/database; see docs/guide/milvus.md.",
     )
     index_token: SecretStr = Field(default=SecretStr(""), description="Milvus' user:password, or its API key.")
-    index_timeout_s: float = Field(
-        default=10.0, gt=0, description="Most seconds for one call to Milvus; after it: 503."
-    )
+    index_timeout_s: float = Field(default=10.0, gt=0, description="Most seconds for one call to Milvus; then: 503.")
     workers: int = Field(
         default=0, ge=0, le=1024, description="Encoding threads; 0 = the CPUs usable (affinity, cgroup quota)."
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="Least severe event to log."
+        default="INFO", description="Lowest severity to log."
     )
 
     max_texts: int = Field(default=512, ge=1, description="Most texts (or documents) in one request.")
     max_text_chars: int = Field(
         default=100_000,
         ge=1,
-        description="Longest text in characters or token ids: it is tokenised whole before it is cut; above it: 422.",
+        description="Longest text in characters or token ids: it is tokenised whole before it is cut; above: 422.",
     )
     token_ids: bool = Field(
         default=False,
         description="Whether /v1/embeddings takes token ids; another tokenizer's ids would give wrong vectors.",
     )
     max_queue_texts: int = Field(
-        default=512, ge=1, description="Requests are taken while fewer texts wait for a worker; otherwise: 429."
+        default=512, ge=1, description="Requests are accepted while fewer texts wait for a worker; otherwise: 429."
     )
     max_queue_reads: int = Field(
-        default=1024, ge=1, description="Most look-ups of documents waiting, searches too; above it: 429."
+        default=1024, ge=1, description="Most document look-ups and searches that wait; above: 429."
     )
     request_timeout_s: float = Field(
         default=30.0,
         gt=0,
-        description="Most seconds a request's texts wait for a worker (429), or its filter is looked up (422).",
+        description="Most seconds that texts wait for a worker (429) or a filter is looked up (422).",
     )
     cache_bytes: int = Field(
-        default=0, ge=0, description="Most memory for the vectors of recent texts, kept by hash; 0 = none is kept."
+        default=0, ge=0, description="Most memory for vectors of recent texts, keyed by hash; 0 = no cache."
     )
-    max_body_bytes: int = Field(default=4_000_000, ge=1, description="Largest request body; above it: 413.")
+    max_body_bytes: int = Field(default=4_000_000, ge=1, description="Largest request body; above: 413.")
     max_inflight_bytes: int = Field(
         default=64_000_000,
         ge=1,
-        description="Most memory for request bodies and what they are parsed to, over all requests; above it: 429.",
+        description="Most memory for bodies, as parsed, over all requests; above: 429.",
     )
     max_unread_bytes: int = Field(
         default=64_000_000,
         ge=1,
-        description="Most bytes of large answers (over 64 KiB) that clients have not read, over all; above it: 429.",
+        description="Most bytes of large answers (over 64 KiB) that clients have not read yet; above: 429.",
     )
-    body_timeout_s: float = Field(
-        default=30.0, gt=0, description="Most seconds for a body to arrive whole; after it: 408."
-    )
+    body_timeout_s: float = Field(default=30.0, gt=0, description="Most seconds for a body to arrive; then: 408.")
     gzip_min_bytes: int = Field(
-        default=0, ge=0, description="Smallest answer sent as gzip to clients that accept it; 0 = none is."
+        default=0, ge=0, description="Smallest answer to compress for clients that accept gzip; 0 = never."
     )
     max_top_k: int = Field(default=1000, ge=1, description="Largest top_k of a search, and largest page of documents.")
     max_results: int = Field(
-        default=10_000, ge=1, description="Most results in one answer: queries times top_k; above it: 422."
+        default=10_000, ge=1, description="Most results in one answer: queries times top_k; above: 422."
     )
     exact_documents: int = Field(
-        default=20_000, ge=1, description="Most documents that are searched exactly; above it: inverted lists."
+        default=20_000, ge=1, description="Most documents to search exactly; above: inverted lists."
     )
     max_index_bytes: int = Field(
-        default=0, ge=0, description="Most memory for document vectors; above it: 507. 0 = no limit."
+        default=0, ge=0, description="Most memory for document vectors; above: 507. 0 = no limit."
     )
 
     memory_budget: int = Field(
         default=0,
         ge=0,
-        description="Most bytes of resident memory: the cache goes first, then 429, documents 507. 0 = no limit.",
+        description="Most resident bytes: above, the cache is emptied, then 429, documents 507. 0 = no limit.",
     )
 
     api_keys: SecretStr = Field(default=SecretStr(""), description="Comma-separated keys that may do everything.")
-    api_keys_file: Path | None = Field(default=None, description="File with one such key a line, read at start.")
+    api_keys_file: Path | None = Field(default=None, description="File with one such key a line.")
     read_api_keys: SecretStr = Field(
         default=SecretStr(""), description="Comma-separated keys that may not write documents."
     )
     cors_origins: str = Field(
         default="",
-        description="Comma-separated origins whose pages may ask, as https://app.example; * = any; empty = none.",
+        description="Comma-separated origins whose pages may call, such as https://app.example; * = any; empty = none.",
     )
     metrics_port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="Port of its own for GET /metrics, without a key; it is not on the other then. 0 = none.",
+        description="Separate port for GET /metrics, without a key; the main port then lacks it. 0 = none.",
     )
-    metrics_open: bool = Field(default=True, description="Whether GET /metrics is answered without a key.")
+    metrics_open: bool = Field(default=True, description="Whether GET /metrics needs no key.")
 
     drain_delay_s: float = Field(
         default=1.0, ge=0, description="Seconds between SIGTERM (/ready turns 503) and the end of listening."
