@@ -29,8 +29,11 @@ class LazyAdamW(torch.optim.Optimizer):
     where an untouched row goes on moving by its old momentum.
     """
 
-    def __init__(self, params: Any, *, lr: float = 1e-3, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, params: Any, *, lr: float = 1e-3, weight_decay: float = 0.0, betas: tuple[float, float] = BETAS
+    ) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        self._betas = betas
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -41,20 +44,20 @@ class LazyAdamW(torch.optim.Optimizer):
                     self._step(table_VE, lr=group["lr"], weight_decay=group["weight_decay"])
 
     def _step(self, table_VE: Tensor, *, lr: float, weight_decay: float) -> None:
-        state = self.state[table_VE]
+        state, (first, second) = self.state[table_VE], self._betas
         if not state:
             state["step"] = torch.zeros(())
             state["first_VE"], state["second_VE"] = torch.zeros_like(table_VE), torch.zeros_like(table_VE)
         state["step"] += 1
         gradient = table_VE.grad.coalesce()  # type: ignore[union-attr]
         rows_R, gradient_RE = gradient.indices()[0], gradient.values()
-        first_RE = state["first_VE"][rows_R].lerp_(gradient_RE, 1 - BETAS[0])
-        second_RE = state["second_VE"][rows_R].mul_(BETAS[1]).addcmul_(gradient_RE, gradient_RE, value=1 - BETAS[1])
+        first_RE = state["first_VE"][rows_R].lerp_(gradient_RE, 1 - first)
+        second_RE = state["second_VE"][rows_R].mul_(second).addcmul_(gradient_RE, gradient_RE, value=1 - second)
         state["first_VE"][rows_R], state["second_VE"][rows_R] = first_RE, second_RE
         step = int(state["step"])
-        spread_RE = (second_RE / (1 - BETAS[1] ** step)).sqrt_().add_(EPSILON)
+        spread_RE = (second_RE / (1 - second**step)).sqrt_().add_(EPSILON)
         weights_RE = table_VE[rows_R].mul_(1 - lr * weight_decay)
-        table_VE[rows_R] = weights_RE.addcdiv_(first_RE, spread_RE, value=-lr / (1 - BETAS[0] ** step))
+        table_VE[rows_R] = weights_RE.addcdiv_(first_RE, spread_RE, value=-lr / (1 - first**step))
 
 
 class Stepper:
@@ -73,11 +76,14 @@ class Stepper:
         ]
         groups = [group for group in groups if group["params"]]
         decay = config.weight_decay
+        first, second = config.adam_betas or BETAS
         self.optimizers: list[torch.optim.Optimizer] = []
         if groups:
-            self.optimizers.append(torch.optim.AdamW(groups, betas=BETAS, eps=EPSILON, weight_decay=decay, fused=True))
+            self.optimizers.append(
+                torch.optim.AdamW(groups, betas=(first, second), eps=EPSILON, weight_decay=decay, fused=True)
+            )
         if tables:
-            self.optimizers.append(LazyAdamW(list(tables), lr=word_rate, weight_decay=decay))
+            self.optimizers.append(LazyAdamW(list(tables), lr=word_rate, weight_decay=decay, betas=(first, second)))
         self._peaks = [group["lr"] for group in self._groups()]
 
     def step(self, factor: float) -> None:

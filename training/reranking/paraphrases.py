@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -68,7 +68,7 @@ def paraphrases_in(sentences: Sequence[Texts], languages: Sequence[str]) -> dict
                 of_translation[one[pivot]][one[language]] = None
         for texts in of_translation.values():
             ordered = sorted(texts)
-            found[language].update(dict.fromkeys(zip(ordered, ordered[1:], strict=False)))  # a chain, not all pairs
+            found[language].update(dict.fromkeys(pairwise(ordered)))  # a chain, not all pairs
     return {language: list(pairs) for language, pairs in found.items()}
 
 

@@ -28,6 +28,7 @@ class StageConfig:
         None  # the model is the mean of its weights at the ends of so many last cycles; one more: and at the start
     )
     weight_decay: float = 0.0
+    adam_betas: list[float] | None = None  # None: (0.9, 0.98)
     max_length: int = 64  # tokens while training; at most the student's
     sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
     bf16: bool = True  # where the hardware multiplies it; false: the stage's steps in float32 (labels, scores: bf16)

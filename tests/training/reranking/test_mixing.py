@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from training.reranking.collection import Collection, Question
 from training.reranking.mixing import AlignedPair, cascade, mixed, mixed_test_set, set_in_languages, stages_of
 
-
 LANGUAGES = st.lists(st.sampled_from(["en", "zh", "de", "fr", "ar"]), min_size=2, max_size=4, unique=True)
 
 
