@@ -13,9 +13,12 @@ from training.config import load_config
 from training.corpora.fetch import ensure_sources
 from training.errors import PeerError, TrainingError
 from training.hardware import describe_hardware
+from training.parsing import read_yaml
 from training.pipeline import run_alone, run_steps
 from training.preflight import check_evaluation, check_machine
 from training.processes import is_main_process, join_processes, on_main_process
+from training.reranking.config import is_reranker
+from training.reranking.job import run_rerank_job
 from training.run import Run
 from training.steps import steps_of
 
@@ -63,6 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_job(options: argparse.Namespace) -> None:
     """All steps, or those up to `--until`, with the output folder to itself."""
+    if is_reranker(read_yaml(options.config)):
+        run_rerank_job(options)
+        return
     config = load_config(options.config)
     if options.base:
         config = dataclasses.replace(config, base=options.base)

@@ -6,15 +6,28 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+from training.device import pick_device
 from training.errors import EvaluationError
 from training.evaluation.encoders import load_model
-from training.evaluation.failures import failures_markdown
-from training.evaluation.report import markdown
+from training.evaluation.failures import Failure, failures_markdown
+from training.evaluation.report import Scores, markdown
 from training.evaluation.search import BUNDLED
-from training.evaluation.sets import KINDS, Choice, evaluate_folder, find_failures
+from training.evaluation.sets import (
+    DEFAULT_KINDS,
+    KINDS,
+    Choice,
+    evaluate_folder,
+    evaluate_reranker,
+    find_failures,
+)
+from training.evaluation.vectors import each_text_once
 from training.files import write_json_atomically
+from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder
+from training.reranking.ranking import Scorer
+from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,13 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.out and not options.out.parent.is_dir():
             raise EvaluationError(f"there is no folder {options.out.parent} for --out")
-        model = load_model(options.model, trust_remote_code=options.trust_remote_code)
-        languages = options.languages or model.languages
-        choice = Choice(options.sets, tuple(languages) if languages else None, options.threshold)
-        scores = evaluate_folder(
-            model.encode, options.data, choice, query=model.encode_query, document=model.encode_document
-        )
-        failures = find_failures(model.encode, options.data, choice, options.failures) if options.failures else []
+        scores, failures = _scores(options)
         if options.out:
             write_json_atomically(options.out, scores)
     except (EvaluationError, OSError) as exc:
@@ -46,6 +53,34 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _scores(options: argparse.Namespace) -> tuple[Scores, list[Failure]]:
+    """Of a cross-encoder, or of an encoder with its worst failures where they are asked for."""
+    if is_cross_encoder(Path(options.model)):
+        return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
+    model = load_model(options.model, trust_remote_code=options.trust_remote_code)
+    choice = _choice(options, options.languages or model.languages)
+    scores = evaluate_folder(
+        model.encode, options.data, choice, query=model.encode_query, document=model.encode_document
+    )
+    return scores, find_failures(model.encode, options.data, choice, options.failures) if options.failures else []
+
+
+def _reranker(options: argparse.Namespace) -> dict[str, Scorer]:
+    """The cross-encoder, BM25, and the bi-encoder that is to stand beside them."""
+    model, tokenizer, facts = load_cross_encoder(Path(options.model))
+    own = CrossEncoderScorer(model.to(pick_device()), tokenizer, max_length=facts.max_length)
+    scorers: dict[str, Scorer] = {"": own, "_bm25": bm25}
+    if options.baseline is not None:
+        encoder = load_model(options.baseline, trust_remote_code=options.trust_remote_code)
+        encoders = each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
+        scorers["_bi_encoder"] = BiEncoderScorer(*encoders)
+    return scorers
+
+
+def _choice(options: argparse.Namespace, languages: Iterable[str] | None) -> Choice:
+    return Choice(options.sets, tuple(languages) if languages else None, options.threshold, options.queries)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="crosslet evaluate", description="Score a model; docs/guide/evaluate.md has more."
@@ -53,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="folder of an artifact, a checkpoint or a sentence-transformers model, or a hub name",
+        help="folder of an artifact, a checkpoint, a cross-encoder or a sentence-transformers model, or a hub name",
     )
     parser.add_argument("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
     parser.add_argument(
@@ -64,7 +99,11 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of evaluation sets, or one that has them in DIR/eval; default: this project's own search set",
     )
     parser.add_argument(
-        "--sets", type=_kinds, default=tuple(KINDS), metavar="KINDS", help=f"some of {','.join(KINDS)}; default: all"
+        "--sets",
+        type=_kinds,
+        default=DEFAULT_KINDS,
+        metavar="KINDS",
+        help=f"some of {','.join(KINDS)}; default: all but rerank",
     )
     parser.add_argument(
         "--languages", type=_names, help="only files in these and English, e.g. de,fr; default: the model's, or all"
@@ -72,6 +111,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--threshold", type=float, help="margin from which mining keeps a pair; default: chosen on the other half"
     )
+    parser.add_argument(
+        "--queries", type=int, metavar="N", help="rerank: at most N queries of each set, evenly spaced; default: all"
+    )
+    parser.add_argument("--baseline", metavar="MODEL", help="rerank: an encoder to measure beside a cross-encoder")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the scores there too, as JSON")
     parser.add_argument(
         "--failures", type=int, default=0, metavar="N", help="then show the N worst errors of each bitext set"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,9 @@ from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.search import SearchSet, evaluate_search, read_search
 from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, languages_of
 from training.evaluation.vectors import Encode, each_text_once
+from training.reranking.measure import couples_in, find_collection, measure, sets_of
+from training.reranking.ranking import Scorer
+from training.reranking.scorers import BiEncoderScorer, bm25
 
 logger = logging.getLogger(__name__)
 
@@ -32,11 +35,13 @@ class Choice:
         languages: only files in these, of whatever region or script (`pt`: `pt_BR`, too), and English; None: all.
             Passages have no language in their files' names.
         threshold: the margin from which mining keeps a pair; None: chosen on the half that is not scored.
+        queries: of each re-ranking set at most so many, evenly spaced; None: all.
     """
 
     kinds: tuple[str, ...]
     languages: tuple[str, ...] | None = None
     threshold: float | None = None
+    queries: int | None = None
 
     def allows(self, languages: Iterable[str]) -> bool:
         """Whether a file in these languages is to be scored."""
@@ -81,6 +86,23 @@ def evaluate_folder(
         raise EvaluationError(
             f"{root} holds no set of {', '.join(choice.kinds)}{among}; docs/guide/evaluate.md has the layouts"
         )
+    return scores
+
+
+def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice) -> Scores:
+    """The same of a cross-encoder, which scores pairs of texts: its re-ranking sets.
+
+    Raises: EvaluationError: another kind is asked for, there is no such folder, or no set in it.
+    """
+    if choice.kinds != ("rerank",):
+        raise EvaluationError("a cross-encoder gives no vectors; it is scored by --sets rerank")
+    root = _root(data)
+    scores: Scores = {}
+    for folder in folders_under(root):
+        name = "_".join(folder.relative_to(root).parts) or root.resolve().name
+        scores |= {f"{name}{metric}": values for metric, values in rerank_scores(scorers, folder, choice).items()}
+    if not scores:
+        raise EvaluationError(f"{root} holds no set of rerank; docs/guide/rerank-training.md has the layouts")
     return scores
 
 
@@ -154,6 +176,27 @@ def _search(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     return evaluate_search(encoders.query, encoders.document, SearchSet(found.documents, queries)) if queries else {}
 
 
+def _rerank(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
+    own = BiEncoderScorer(encoders.query, encoders.document)
+    return rerank_scores({"": own, "_bm25": bm25}, folder, choice)
+
+
+def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -> Scores:
+    """Metrics of each scorer on the questions and passages of a folder: mixed, and by couple of languages.
+
+    Args: scorers: by what stands behind a metric's name.
+    """
+    found = find_collection(folder)
+    if found is None:
+        return {}
+    languages = [language for language in found.languages if choice.allows([language])]
+    couples = [couple for couple in couples_in(found) if choice.allows(couple.split("-"))]
+    scores = measure(scorers, sets_of(found, languages, couples, queries=choice.queries))
+    return {
+        f"_{metric}{name}": values for name, metrics in scores.items() for metric, values in metrics.items() if values
+    }
+
+
 KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
     "sts": _sts,
     "paraphrase": _paraphrase,
@@ -161,4 +204,6 @@ KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
     "mining": _mining,
     "retrieval": _retrieval,
     "search": _search,
+    "rerank": _rerank,
 }
+DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "rerank")  # which scores every couple of languages: minutes

@@ -1,0 +1,138 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.training.reranking.small import student_base, write_data
+from training.__main__ import main
+from training.evaluation.__main__ import main as evaluate
+from training.reranking.checkpoint import load_cross_encoder
+from training.reranking.config import load_rerank_config
+from training.reranking.data import RerankData
+from training.reranking.trainer import BEST, LAST
+
+STAGE = {"epochs": 2.0, "batch_size": 8, "learning_rate": 3.0e-3, "validate_pairs": 40}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("rerank") / "data")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return student_base(tmp_path_factory.mktemp("base") / "student")
+
+
+def settings(base: Path, **changes: object) -> dict:
+    return {
+        "kind": "reranker",
+        "name": "small",
+        "languages": ["en", "xx"],
+        "base": str(base),
+        "max_length": 32,
+        "train": [{"path": "qa/train.jsonl"}],
+        "negatives": {"count": 2},
+        "validation": {"questions": 3, "candidates": 4},
+        "xpi": {"sources": ["talk"], "count": 64, "stage": STAGE},
+        "xpr": STAGE,
+        "measure": {
+            "sets": [{"path": "eval/xset", "format": "tsv"}],
+            "couples": ["en-xx", "xx-xx"],
+            "bi_encoder": str(base),
+        },
+        **changes,
+    }
+
+
+def write_config(path: Path, values: dict) -> Path:
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return path
+
+
+def run(config: Path, data: Path, out: Path, *more: str) -> int:
+    return main(["--config", str(config), "--data", str(data), "--out", str(out), *more])
+
+
+def test_one_command_trains_measures_and_keeps_best_and_last(base: Path, data: Path, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "small.yaml", settings(base))
+    assert run(config, data, tmp_path / "out") == 0
+    scores = json.loads((tmp_path / "out/final/scores.json").read_text())
+    assert scores.keys() == {"xset"}
+    assert scores["xset"].keys() == {"re-ranker", "BM25", "bi-encoder"}
+    assert scores["xset"]["re-ranker"]["mrr"].keys() == {"mixed", "en-xx", "xx-xx"}
+    for folder in (BEST, LAST):
+        model, _, facts = load_cross_encoder(tmp_path / "out/final" / folder)
+        assert (facts.languages, model.encoder.config.recurrences) == (["en", "xx"], 2)
+    dev = [json.loads(line)["score"] for line in (tmp_path / "out/xpr/dev.jsonl").read_text().splitlines()]
+    assert json.loads((tmp_path / "out/final/best/acc1.json").read_text())["acc@1"] == max(dev)
+    assert json.loads((tmp_path / "out/final/last/acc1.json").read_text())["acc@1"] == dev[-1]
+    done = (tmp_path / "out/xpr/done.json").stat().st_mtime_ns
+    assert run(config, data, tmp_path / "out") == 0  # nothing is left to do
+    assert (tmp_path / "out/xpr/done.json").stat().st_mtime_ns == done
+
+
+def test_a_cascade_is_a_step_for_each_language(base: Path, data: Path, tmp_path: Path) -> None:
+    values = settings(base, strategy="cascade", measure={"sets": []})
+    del values["xpi"]
+    assert run(write_config(tmp_path / "small.yaml", values), data, tmp_path / "out") == 0
+    assert (tmp_path / "out/xpr-1/best/reranker.json").is_file()
+    assert (tmp_path / "out/xpr-2/best/reranker.json").is_file()
+
+
+def test_measured_text_is_not_trained_on(base: Path, data: Path, tmp_path: Path) -> None:
+    leaky = {"sets": [{"path": "eval/xset", "format": "tsv"}], "unseen": [{"path": "qa/unseen.jsonl"}]}
+    first = (data / "qa/train.jsonl").read_text().splitlines(keepends=True)[:8]  # two questions
+    (data / "qa/unseen.jsonl").write_text("".join(first))
+    config = load_rerank_config(write_config(tmp_path / "small.yaml", settings(base, measure=leaky)))
+    found = RerankData(config, data)
+    trained = {pair.query for stage in found.xpr_stages() for pair in stage}
+    assert "where is the cat today" not in trained
+    assert trained
+    assert not any(text in found.measured for text in trained)
+
+
+def test_held_out_questions_are_not_trained_on(base: Path, data: Path, tmp_path: Path) -> None:
+    found = RerankData(load_rerank_config(write_config(tmp_path / "small.yaml", settings(base))), data)
+    assert len(found.validation) == 3
+    assert not {pair.query for stage in found.xpr_stages() for pair in stage} & set(found.validation.queries)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"languages": ["en"]}, "languages \\(how many\\) is 1; it must be at least 2"),
+        ({"negatives": {"kind": "hard"}}, "negatives.encoder must name the bi-encoder"),
+        ({"xpr": {**STAGE, "patience": 2}}, "keeps its best and its last weights both"),
+        ({"train": [{"path": "qa/none.jsonl"}]}, "there is no .*qa/none.jsonl"),
+        ({"colour": 1}, "unknown key 'colour'"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_sentence(
+    changes: dict, complaint: str, base: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path / "small.yaml", settings(base, **changes))
+    assert run(config, data, tmp_path / "out") == 2
+    error = capsys.readouterr().err.split("error: ")[1]
+    assert re.search(complaint, error)
+
+
+def test_evaluate_measures_an_encoder_and_a_cross_encoder(
+    base: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate([str(base), "--data", str(data), "--sets", "rerank"]) == 0
+    encoder = json.loads(capsys.readouterr().out)
+    assert encoder["xset_mrr"].keys() == {"mixed", "en-en", "en-xx", "xx-en", "xx-xx"}
+    values = settings(base, measure={"sets": []})
+    del values["xpi"]
+    assert run(write_config(tmp_path / "small.yaml", values), data, tmp_path / "out") == 0
+    model = str(tmp_path / "out/final/best")
+    capsys.readouterr()
+    assert evaluate([model, "--data", str(data), "--sets", "rerank", "--queries", "2", "--baseline", str(base)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["xset_acc@1_bm25"]["en-en"] == 100  # a passage shares its rare word with its query
+    assert found["xset_map_bi_encoder"].keys() == found["xset_map"].keys()
+    assert evaluate([model, "--data", str(data)]) == 2
+    assert "it is scored by --sets rerank" in capsys.readouterr().err

@@ -1,0 +1,37 @@
+import numpy as np
+
+from tests.training.reranking.test_mixing import collection_in
+from training.reranking.collection import Collection, Question
+from training.reranking.negatives import aligned_pairs, hard_negatives, random_negatives
+
+
+def test_random_negatives_never_answer_and_are_as_many_as_asked() -> None:
+    collection = collection_in(["en", "zh"], 30, 7)
+    for question, negatives in zip(collection.questions, random_negatives(collection, 4, seed=0), strict=True):
+        assert len(set(negatives)) == 4
+        assert not set(negatives) & set(question.positives)
+
+
+def test_random_negatives_come_from_the_candidates_where_there_are_such() -> None:
+    passages = tuple({"en": str(index)} for index in range(100))
+    collection = Collection((Question({"en": "q"}, (3,), (3, 50, 60)),), passages)
+    assert set(random_negatives(collection, 5, seed=0)[0]) == {50, 60}
+
+
+def test_hard_negatives_are_the_nearest_that_do_not_answer() -> None:
+    collection = collection_in(["en"], 1, 6)
+    angle = {f"en p{index}": 0.2 * index for index in range(6)} | {"en q0": 0.0}
+
+    def encode(texts: list[str]) -> np.ndarray:
+        return np.array([[np.cos(angle[text]), np.sin(angle[text])] for text in texts], dtype=np.float32)
+
+    (found,) = hard_negatives(collection, 2, encode_query=encode, encode_passage=encode, depth=2, seed=0)
+    assert set(found) == {1, 2}  # p0 answers
+
+
+def test_each_question_is_paired_with_its_positives_and_negatives() -> None:
+    collection = collection_in(["en"], 2, 3)
+    found = aligned_pairs(collection, [(1, 2), (0,)])
+    assert [(pair.question, pair.passage["en"], pair.is_positive) for pair in found] == [
+        (0, "en p0", True), (0, "en p1", False), (0, "en p2", False), (1, "en p1", True), (1, "en p0", False),
+    ]  # fmt: skip

@@ -1,0 +1,68 @@
+import ir_measures
+import numpy as np
+import pytest
+from ir_measures import AP, RR, Success, nDCG
+
+from training.errors import EvaluationError
+from training.reranking.ranking import RankingSet, measures, score_ranking
+
+MEASURES = {"acc@1": Success @ 1, "acc@10": Success @ 10, "mrr": RR, "map": AP, "ndcg@10": nDCG @ 10}
+
+
+def a_set(candidates: list[list[int]], positives: list[set[int]]) -> RankingSet:
+    return RankingSet(
+        [f"q{index}" for index in range(len(candidates))],
+        [f"p{index}" for index in range(200)],
+        [np.array(row) for row in candidates],
+        [frozenset(row) for row in positives],
+    )
+
+
+def test_a_hand_computed_case() -> None:
+    grades = [0.0] * 11 + [1.0, 0.0, 1.0]  # ranks 12 and 14: mrr and map are not cut at 10
+    assert measures(grades) == pytest.approx(
+        {"acc@1": 0, "acc@10": 0, "mrr": 1 / 12, "map": (1 / 12 + 2 / 14) / 2, "ndcg@10": 0}
+    )
+    assert measures([0.0, 1.0]) == pytest.approx(
+        {"acc@1": 0, "acc@10": 1, "mrr": 0.5, "map": 0.5, "ndcg@10": 1 / np.log2(3)}
+    )
+
+
+def test_metrics_agree_with_ir_measures_over_the_whole_list() -> None:
+    generator = np.random.default_rng(0)
+    candidates = [generator.permutation(200)[: generator.integers(20, 150)].tolist() for _ in range(40)]
+    positives = [
+        set(generator.choice(row, size=generator.integers(1, 5), replace=False).tolist()) for row in candidates
+    ]
+    found = a_set(candidates, positives)
+    scores = [generator.standard_normal(len(row)).astype(np.float32) for row in candidates]
+    expected = ir_measures.calc_aggregate(
+        MEASURES.values(),
+        {f"q{q}": {f"p{index}": 1 for index in row} for q, row in enumerate(positives)},
+        {
+            f"q{q}": {f"p{index}": float(score) for index, score in zip(row, scores[q], strict=True)}
+            for q, row in enumerate(candidates)
+        },
+    )
+    measured = score_ranking(found, scores)
+    for metric, measure in MEASURES.items():
+        assert measured[metric] == pytest.approx(100 * expected[measure], abs=0.006), metric
+
+
+def test_of_equal_scores_the_earlier_candidate_comes_first() -> None:
+    zeros = np.zeros(3, dtype=np.float32)
+    assert score_ranking(a_set([[7, 8, 9]], [{7}]), [zeros])["acc@1"] == 100
+    assert score_ranking(a_set([[7, 8, 9]], [{9}]), [zeros])["mrr"] == pytest.approx(33.33)
+
+
+def test_no_query_and_scores_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(EvaluationError, match="no query"):
+        score_ranking(a_set([], []), [])
+    with pytest.raises(EvaluationError, match="not finite"):
+        score_ranking(a_set([[1]], [{1}]), [np.array([np.nan], dtype=np.float32)])
+
+
+def test_fewer_candidates_keep_the_positives() -> None:
+    found = a_set([list(range(100))], [{4, 90}]).with_candidates(10, seed=0)
+    assert len(found.candidates[0]) == 10
+    assert {4, 90} <= set(found.candidates[0].tolist())

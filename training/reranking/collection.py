@@ -1,0 +1,90 @@
+"""Questions, the passages that answer them, and both in as many languages as there are. Knows no file and no model."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+Texts = Mapping[str, str]  # language -> the same text in it
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question. `candidates`: the passages that are ranked for it, with the positives; None: all."""
+
+    texts: Texts
+    positives: tuple[int, ...]
+    candidates: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Questions and passages; a question names passages by their index."""
+
+    questions: tuple[Question, ...]
+    passages: tuple[Texts, ...]
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """All that a question or a passage is in, sorted."""
+        texts = (*(question.texts for question in self.questions), *self.passages)
+        return tuple(sorted({language for one in texts for language in one}))
+
+    def with_questions(self, questions: Iterable[Question]) -> Collection:
+        """The same passages, other questions."""
+        return replace(self, questions=tuple(questions))
+
+
+@dataclass
+class CollectionBuilder:
+    """Collects rows of files: rows of one key are one question, and equal texts are one passage.
+
+    A passage comes in several languages by its key; where it has another text in the language already (windows around
+    two answers), the new one is a passage of its own.
+    """
+
+    passages: list[dict[str, str]] = field(default_factory=list)
+    _passage_of_key: dict[Hashable, int] = field(default_factory=dict)
+    _passage_of_text: dict[tuple[str, str], int] = field(default_factory=dict)
+    _texts: dict[Hashable, dict[str, str]] = field(default_factory=dict)
+    _positives: dict[Hashable, dict[int, None]] = field(default_factory=dict)
+    _candidates: dict[Hashable, dict[int, None]] = field(default_factory=dict)
+
+    def passage(self, texts: Texts, key: Hashable = None) -> int:
+        """The index of a passage, new or known by its key or by one of its texts."""
+        known = [self._passage_of_text.get(item) for item in texts.items()]
+        found = self._passage_of_key.get(key) if key is not None else None
+        found = next((index for index in (found, *known) if index is not None and self._agrees(index, texts)), None)
+        if found is None:
+            found = len(self.passages)
+            self.passages.append({})
+        self.passages[found].update(texts)
+        if key is not None:
+            self._passage_of_key.setdefault(key, found)
+        for item in texts.items():
+            self._passage_of_text.setdefault(item, found)
+        return found
+
+    def question(
+        self, key: Hashable, texts: Texts, positives: Iterable[int], candidates: Iterable[int] | None = None
+    ) -> None:
+        """A question, or more languages, positives and candidates of one that is there."""
+        positives = list(positives)
+        self._texts.setdefault(key, {}).update(texts)
+        self._positives.setdefault(key, {}).update(dict.fromkeys(positives))
+        if candidates is not None:
+            self._candidates.setdefault(key, {}).update(dict.fromkeys([*positives, *candidates]))
+
+    def build(self) -> Collection:
+        """What was collected, in the order in which it came."""
+        questions = (
+            Question(texts, tuple(self._positives[key]), tuple(self._candidates[key]) or None)
+            if key in self._candidates
+            else Question(texts, tuple(self._positives[key]))
+            for key, texts in self._texts.items()
+            if self._positives[key]
+        )
+        return Collection(tuple(questions), tuple(self.passages))
+
+    def _agrees(self, index: int, texts: Texts) -> bool:
+        return all(self.passages[index].get(language, text) == text for language, text in texts.items())

@@ -1,0 +1,175 @@
+"""The configuration of a re-ranker's run: frozen dataclasses read from YAML, told apart by `kind: reranker`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from training.errors import ConfigError
+from training.parsing import build, read_yaml
+from training.reranking.mixing import Strategy
+from training.reranking.pair_tokens import MIN_LENGTH
+from training.reranking.paraphrases import MonoPositives
+from training.reranking.readers import Format
+from training.stages.config import StageConfig
+
+KIND = "reranker"
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """A file or folder of questions and passages, relative to --data; of insurance, the folder and the split."""
+
+    path: str
+    format: Format = "jsonl"
+    questions: int | None = None  # at most so many, the first; None: all
+
+    @property
+    def label(self) -> str:
+        """What tables call it: eval/bipar/test is bipar_test."""
+        parts = [part for part in Path(self.path).parts if part not in ("eval", "qa", "/")]
+        return "_".join(parts).removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+
+
+@dataclass(frozen=True)
+class RerankStageConfig(StageConfig):
+    """A stage: the paper's optimiser where it prints one, ours where it does not."""
+
+    batch_size: int = 32  # pairs; not printed
+    learning_rate: float = 2e-5
+    betas: list[float] | None = field(default_factory=lambda: [0.9, 0.999])
+    warmup: float = 0.1  # of the pairs; not printed
+
+
+@dataclass(frozen=True)
+class XpiConfig:
+    """Stage 1, cross-lingual paraphrase identification."""
+
+    sources: list[str]  # of parallel/, as the corpus names them
+    count: int = 100_000  # pairs made of them
+    mono_positives: MonoPositives = "paraphrases"  # not printed; "none": pairs in one language are all negative
+    positive_share: float = 0.5  # of pairs that can be positive; not printed
+    stage: RerankStageConfig = RerankStageConfig(epochs=1.0)
+
+
+@dataclass(frozen=True)
+class NegativesConfig:
+    """What a question is trained against."""
+
+    kind: Literal["random", "hard"] = "random"
+    count: int = 4  # each question; not printed
+    encoder: str | None = None  # hard: the bi-encoder that finds them, a folder or a name
+    depth: int = 50  # hard: drawn from so many nearest passages
+
+
+@dataclass(frozen=True)
+class ValidationConfig:
+    """What acc@1 is measured on while training: `sources`, or questions held out of the training set."""
+
+    sources: list[SourceConfig] = field(default_factory=list)
+    questions: int = 200
+    candidates: int = 50  # each question: its positives and others by chance
+
+
+@dataclass(frozen=True)
+class MeasureConfig:
+    """What the finished re-ranker is measured on, and what beside it. None of its text is trained on."""
+
+    sets: list[SourceConfig] = field(default_factory=list)
+    unseen: list[SourceConfig] = field(default_factory=list)  # kept out of training and not measured by this run
+    couples: list[str] = field(default_factory=list)  # query-passage, such as en-zh; the mixed set is always measured
+    languages: list[str] | None = None  # of the mixed set; None: the run's
+    queries: int | None = None  # at most so many, evenly spaced; None: all
+    bi_encoder: str | None = None  # measured on the same sets, as BM25 is
+
+
+@dataclass(frozen=True)
+class RerankConfig:
+    """A whole run."""
+
+    kind: Literal["reranker"]
+    name: str
+    languages: list[str]
+    train: list[SourceConfig]
+    base: str = "intfloat/multilingual-e5-small"  # a folder (our student, too), a package's model or a hub name
+    strategy: Strategy = "mixed"
+    max_length: int = 256  # tokens of query and passage; not printed
+    xpi: XpiConfig | None = None  # None: without
+    xpr: RerankStageConfig = RerankStageConfig(epochs=1.0)  # cascade: of each language in turn
+    negatives: NegativesConfig = NegativesConfig()
+    validation: ValidationConfig = ValidationConfig()
+    measure: MeasureConfig = MeasureConfig()
+    seed: int = 1
+    checkpoint_minutes: float = 3.0
+
+
+def is_reranker(raw: Any) -> bool:
+    """Whether a configuration's plain values are a re-ranker's."""
+    return isinstance(raw, dict) and raw.get("kind") == KIND
+
+
+def load_rerank_config(path: Path) -> RerankConfig:
+    """Read a YAML configuration.
+
+    Raises: ConfigError: the file is missing or not YAML, a key is unknown or missing, a value cannot be used.
+    """
+    return rerank_config(read_yaml(path), where=path.name)
+
+
+def rerank_config(raw: Any, *, where: str) -> RerankConfig:
+    """A configuration from plain values.
+
+    Raises: ConfigError: names the key, the value and what it must be.
+    """
+    config = build(RerankConfig, raw, where=where)
+    _check(config, where=where)
+    return config
+
+
+def _check(config: RerankConfig, *, where: str) -> None:
+    at_least: dict[str, tuple[float, float]] = {
+        "languages (how many)": (len(set(config.languages)), 2),
+        "train (how many)": (len(config.train), 1),
+        "max_length": (config.max_length, MIN_LENGTH),
+        "negatives.count": (config.negatives.count, 1),
+        "negatives.depth": (config.negatives.depth, config.negatives.count),
+        "validation.questions": (config.validation.questions, 1),
+        "validation.candidates": (config.validation.candidates, 2),
+        "xpi.count": (config.xpi.count if config.xpi else 2, 2),
+        "seed": (config.seed, 0),
+    }
+    for key, (value, least) in at_least.items():
+        if value < least:
+            raise ConfigError(f"{where}: {key} is {value}; it must be at least {least}")
+    if config.negatives.kind == "hard" and config.negatives.encoder is None:
+        raise ConfigError(
+            f"{where}: negatives.kind is hard; negatives.encoder must name the bi-encoder that finds them"
+        )
+    if config.xpi is not None and not 0 < config.xpi.positive_share < 1:
+        raise ConfigError(f"{where}: xpi.positive_share is {config.xpi.positive_share}; it must be between 0 and 1")
+    for couple in config.measure.couples:
+        if couple.count("-") != 1:
+            raise ConfigError(f"{where}: measure.couples has {couple!r}; a couple is written en-zh: query, passage")
+    stages = {"xpr": config.xpr, **({"xpi.stage": config.xpi.stage} if config.xpi else {})}
+    for key, stage in stages.items():
+        _check_stage(stage, where=f"{where}: {key}")
+
+
+def _check_stage(stage: RerankStageConfig, *, where: str) -> None:
+    if (stage.pairs is None) == (stage.epochs is None):
+        raise ConfigError(f"{where} must have either pairs or epochs: how long it trains")
+    length = stage.pairs if stage.epochs is None else stage.epochs
+    for key, value in (("pairs or epochs", length), ("learning_rate", stage.learning_rate)):
+        if value is None or not 0 < value < math.inf:
+            raise ConfigError(f"{where} has {key} {value}; it must be above 0")
+    if stage.batch_size < 2:
+        raise ConfigError(f"{where}.batch_size is {stage.batch_size}; it must be at least 2")
+    if not 0 <= stage.warmup < 1:
+        raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
+    if stage.patience is not None:
+        raise ConfigError(f"{where}.patience is set; a re-ranker keeps its best and its last weights both")
+    betas = stage.betas
+    if betas is not None and (len(betas) != 2 or not all(0 <= beta < 1 for beta in betas)):
+        raise ConfigError(f"{where}.betas is {betas}; it must be two numbers, at least 0 and below 1")

@@ -1,0 +1,196 @@
+"""What a run trains, validates and is measured on, read from the data folder and screened. Trains nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from training.corpora.leakage import EvaluationSentences
+from training.corpora.readers import files_of, find_pair_file, read_pairs
+from training.errors import ConfigError, CorpusError, EvaluationError
+from training.evaluation.encoders import load_model
+from training.files import files_under, fingerprint_files
+from training.reranking.collection import Collection, Texts
+from training.reranking.config import NegativesConfig, RerankConfig, SourceConfig
+from training.reranking.mixing import AlignedPair, TextPair, mixed_test_set, stages_of
+from training.reranking.negatives import Negatives, aligned_pairs, hard_negatives, random_negatives
+from training.reranking.paraphrases import Parallel, paraphrase_pairs
+from training.reranking.ranking import RankingSet
+from training.reranking.readers import read_collection
+from training.reranking.screening import MeasuredText, screen, screen_sentences
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RerankData:
+    """The texts of a run; each part is read once, when it is first asked for."""
+
+    config: RerankConfig
+    folder: Path
+
+    @cached_property
+    def measured(self) -> MeasuredText:
+        """All that must not be trained on: the measured sets of the configuration and the whole of eval/."""
+        sources = [*self.config.measure.sets, *self.config.measure.unseen, *self.config.validation.sources]
+        evaluation = self.folder / "eval"
+        others = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else None
+        return MeasuredText.of((self.read(source) for source in sources), others)
+
+    def read(self, source: SourceConfig) -> Collection:
+        """A source, its first questions where it is limited.
+
+        Raises: EvaluationError: it is missing or malformed.
+        """
+        found = read_collection(self.folder / source.path, source.format)
+        return found.with_questions(islice(found.questions, source.questions))
+
+    @cached_property
+    def training(self) -> list[Collection]:
+        """The screened training sources without what is held out.
+
+        Raises: CorpusError: nothing is left of one.
+        """
+        return [kept for kept, _ in self._split]
+
+    @cached_property
+    def validation(self) -> RankingSet:
+        """The mixed set that acc@1 is measured on, with a few candidates each."""
+        settings = self.config.validation
+        held_out = [held for _, held in self._split]
+        collections = [self.read(source) for source in settings.sources] or held_out
+        sets = [mixed_test_set(one, self.config.languages, seed=self.config.seed) for one in collections]
+        share = -(-settings.questions // max(1, len(sets)))
+        few = [one.spread(share).with_candidates(settings.candidates, seed=self.config.seed) for one in sets]
+        found = joined(few)
+        if not len(found):
+            raise EvaluationError(f"no validation question is in one of {', '.join(self.config.languages)}")
+        return found
+
+    def xpr_stages(self) -> list[list[TextPair]]:
+        """The pairs of stage 2, stage after stage, by the run's strategy."""
+        pairs: list[AlignedPair] = []
+        for collection in self.training:
+            found = aligned_pairs(collection, find_negatives(collection, self.config.negatives, seed=self.config.seed))
+            first = 1 + max((pair.question for pair in pairs), default=-1)
+            pairs += [replace(pair, question=first + pair.question) for pair in found]
+        stages = stages_of(self.config.strategy, pairs, self.config.languages, seed=self.config.seed)
+        empty = [number for number, stage in enumerate(stages) if len(stage) < 2]
+        if empty:
+            raise CorpusError(f"stage {empty[0] + 1} of {self.config.strategy} has no pair to train on")
+        return stages
+
+    def xpi_pairs(self) -> list[TextPair]:
+        """The pairs of stage 1.
+
+        Raises: CorpusError: a source is missing, or the parallel text cannot give them.
+        """
+        settings = self.config.xpi
+        if settings is None:
+            raise ConfigError("the run has no xpi")
+        sentences = screen_sentences(self._parallel(settings.sources), self.measured)
+        return paraphrase_pairs(
+            Parallel.of(sentences, self.config.languages),
+            self.config.languages,
+            settings.count,
+            seed=self.config.seed,
+            mono_positives=settings.mono_positives,
+            positive_share=settings.positive_share,
+        )
+
+    def fingerprint(self) -> str:
+        """Identity of all files that the run reads."""
+        settings = self.config
+        measure = settings.measure
+        files = set(files_under(self.folder / "eval")) | set(self._parallel_files())
+        for source in (*settings.train, *settings.validation.sources, *measure.sets, *measure.unseen):
+            path = self.folder / source.path
+            path = path.parent if source.format == "insurance" else path
+            files |= set(files_of(path)) if path.exists() else set(path.parent.glob(f"{path.name}.gz"))
+        return fingerprint_files(sorted(files), relative_to=self.folder)
+
+    @cached_property
+    def _split(self) -> list[tuple[Collection, Collection]]:
+        """Of each training source what is trained on and what is held out, both screened."""
+        held_out = 0 if self.config.validation.sources else self.config.validation.questions
+        share = -(-held_out // len(self.config.train))
+        found = []
+        for number, source in enumerate(self.config.train):
+            kept, dropped = screen(self.read(source), self.measured)
+            logger.info(
+                "%s: %d questions, %d passages; measured elsewhere and dropped: %d and %d",
+                source.path, len(kept.questions), len(kept.passages), dropped["questions"], dropped["passages"],
+            )  # fmt: skip
+            if len(kept.questions) <= share:
+                raise CorpusError(
+                    f"{source.path} has {len(kept.questions)} questions that are measured nowhere; "
+                    f"validation holds {share} out of it (validation.questions)"
+                )
+            order = np.random.default_rng((self.config.seed, 7, number)).permutation(len(kept.questions))
+            held = set(order[:share].tolist())
+            rows = list(enumerate(kept.questions))
+            found.append(
+                (
+                    kept.with_questions(question for row, question in rows if row not in held),
+                    kept.with_questions(question for row, question in rows if row in held),
+                )
+            )
+        return found
+
+    def _parallel_files(self) -> Iterator[Path]:
+        if self.config.xpi is None:
+            return
+        for source in self.config.xpi.sources:
+            for language in self.config.languages:
+                path = find_pair_file(self.folder / "parallel", source, language)
+                yield from files_of(path) if path else ()
+
+    def _parallel(self, sources: Iterable[str]) -> list[Texts]:
+        """Sentences by their English: the same English in two files is one sentence in three languages."""
+        found: dict[tuple[str, int], dict[str, str]] = {}
+        for source in sources:
+            paths = {name: find_pair_file(self.folder / "parallel", source, name) for name in self.config.languages}
+            if not any(paths.values()):
+                raise CorpusError(f"{self.folder / 'parallel' / source} has no text in {', '.join(paths)}")
+            for language, path in paths.items():
+                for english, other in read_pairs(path, language) if path else ():
+                    number = 0  # a second translation of the same English is a sentence of its own
+                    while language in found.get((english, number), {}):
+                        number += 1
+                    found.setdefault((english, number), {"en": english})[language] = other
+        wanted = set(self.config.languages)
+        kept = ({name: text for name, text in one.items() if name in wanted} for one in found.values())
+        return [one for one in kept if len(one) > 1]
+
+
+def find_negatives(collection: Collection, settings: NegativesConfig, *, seed: int) -> Negatives:
+    """The negatives of each question, by chance or by the bi-encoder that the settings name."""
+    if settings.kind == "random" or settings.encoder is None:
+        return random_negatives(collection, settings.count, seed=seed)
+    model = load_model(settings.encoder)
+    return hard_negatives(
+        collection,
+        settings.count,
+        encode_query=model.encode_query,
+        encode_passage=model.encode_document,
+        depth=settings.depth,
+        seed=seed,
+    )
+
+
+def joined(sets: Iterable[RankingSet]) -> RankingSet:
+    """Several sets as one; each query keeps the candidates of its own."""
+    found = RankingSet([], [], [], [])
+    for one in sets:
+        first = len(found.passages)
+        found.queries.extend(one.queries)
+        found.passages.extend(one.passages)
+        found.candidates.extend(row + first for row in one.candidates)
+        found.positives.extend(frozenset(index + first for index in row) for row in one.positives)
+    return found

@@ -1,0 +1,163 @@
+"""The batch job of a re-ranker: xpi -> xpr -> scores -> final, each in its own folder; run again to resume."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import shutil
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.device import pick_device
+from training.errors import ConfigError
+from training.evaluation.encoders import load_model
+from training.evaluation.vectors import each_text_once
+from training.files import write_json_atomically
+from training.hardware import describe_hardware
+from training.pipeline import Step, run_alone, run_steps
+from training.processes import process_count
+from training.reranking.checkpoint import load_cross_encoder
+from training.reranking.config import RerankConfig, load_rerank_config
+from training.reranking.cross_encoder import load_base
+from training.reranking.data import RerankData
+from training.reranking.measure import measure, sets_of
+from training.reranking.ranking import Scorer
+from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
+from training.reranking.trainer import BEST, LAST, train_stage
+from training.teacher import teacher_identity
+
+logger = logging.getLogger(__name__)
+SCORES = "scores.json"
+RERANKER, BI_ENCODER, BM25 = "re-ranker", "bi-encoder", "BM25"  # rows of scores.json
+
+
+@dataclass(frozen=True)
+class RerankRun:
+    """A configuration, where its text is, and where its results go."""
+
+    config: RerankConfig
+    data: RerankData
+    out: Path
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where tensors live."""
+        return pick_device()
+
+    @property
+    def xpr_steps(self) -> list[str]:
+        """One step a stage: of the cascade one for each language."""
+        count = len(self.config.languages) if self.config.strategy == "cascade" else 1
+        return ["xpr"] if count == 1 else [f"xpr-{number}" for number in range(1, count + 1)]
+
+    def steps(self) -> list[Step]:
+        """xpi to final."""
+        config, xpr = self.config, self.xpr_steps
+        chain = []
+        if config.xpi is not None:
+            xpi = {"xpi": asdict(config.xpi)}
+            chain.append(Step("xpi", lambda _: _shared(config) | xpi, ("data",), self._xpi))
+        for number, name in enumerate(xpr):
+            before = xpr[number - 1] if number else "xpi" if config.xpi else None
+            work = partial(self._xpr, number, before)
+            chain.append(Step(name, lambda _: _shared(config) | _xpr(config), (before or "data",), work))
+        chain.append(Step("scores", lambda _: {"measure": asdict(config.measure)}, (xpr[-1],), self._score))
+        return [*chain, Step("final", lambda _: {"name": config.name}, (xpr[-1], "scores"), self._finish)]
+
+    def _xpi(self, folder: Path) -> None:
+        stage = self.config.xpi.stage if self.config.xpi else self.config.xpr
+        model, tokenizer = load_base(self.config.base, attention=self._attention)
+        pairs, validation = self.data.xpi_pairs(), self.data.validation
+        train_stage(model, tokenizer, pairs, validation, self.config, stage, folder, device=self.device)
+
+    def _xpr(self, number: int, before: str | None, folder: Path) -> None:
+        if before is None:
+            model, tokenizer = load_base(self.config.base, attention=self._attention)
+        else:
+            weights = LAST if before == "xpi" else BEST
+            model, tokenizer, _ = load_cross_encoder(self.out / before / weights, attention=self._attention)
+        if number == 0:
+            model.reset_head(seed=self.config.seed)  # stage 2 starts with a fresh one
+        pairs, validation = self.data.xpr_stages()[number], self.data.validation
+        train_stage(model, tokenizer, pairs, validation, self.config, self.config.xpr, folder, device=self.device)
+
+    def _score(self, folder: Path) -> None:
+        settings = self.config.measure
+        scorers = self._scorers()
+        found = {}
+        for source in settings.sets:
+            languages = settings.languages or self.config.languages
+            sets = sets_of(self.data.read(source), languages, settings.couples, queries=settings.queries)
+            found[source.label] = measure(scorers, sets)
+        write_json_atomically(folder / SCORES, found)
+
+    def _scorers(self) -> dict[str, Scorer]:
+        model, tokenizer, facts = load_cross_encoder(self.out / self.xpr_steps[-1] / BEST, attention=self._attention)
+        own = CrossEncoderScorer(model.to(self.device), tokenizer, max_length=facts.max_length)
+        scorers: dict[str, Scorer] = {RERANKER: own, BM25: bm25}
+        if self.config.measure.bi_encoder is not None:
+            encoder = load_model(self.config.measure.bi_encoder)
+            encoders = each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
+            scorers[BI_ENCODER] = BiEncoderScorer(*encoders)
+        return scorers
+
+    def _finish(self, folder: Path) -> None:
+        """Both checkpoints, and what they score."""
+        for name in (BEST, LAST):
+            shutil.copytree(self.out / self.xpr_steps[-1] / name, folder / name, dirs_exist_ok=True)
+        shutil.copyfile(self.out / "scores" / SCORES, folder / SCORES)
+        logger.info("the re-ranker is in %s; %s holds the weights of the end", folder / BEST, folder / LAST)
+
+    @property
+    def _attention(self) -> str:
+        return "eager" if self.device.type == "cpu" else "sdpa"
+
+
+def run_rerank_job(options: argparse.Namespace) -> None:
+    """All steps, or those up to `--until`, with the output folder to itself.
+
+    Raises: TrainingError: the run cannot go on; the sentence says why.
+    """
+    config = load_rerank_config(options.config)
+    if options.base:
+        config = dataclasses.replace(config, base=options.base)
+    if process_count() > 1:
+        raise ConfigError(f"a re-ranker trains in one process; {process_count()} were started")
+    out = options.out or Path("runs") / config.name
+    run = RerankRun(config, RerankData(config, options.data), out)
+    logger.info("device %s: %s", run.device, describe_hardware())
+    with run_alone(out):
+        run_steps(
+            run.steps(),
+            config,
+            out,
+            data_fingerprint=run.data.fingerprint(),
+            restart_from=options.restart_from,
+            until=options.until,
+        )
+
+
+def read_scores(out: Path) -> dict[str, Any]:
+    """Set -> scorer -> metric -> couple -> score, of a finished run."""
+    found: dict[str, Any] = json.loads((out / "scores" / SCORES).read_text(encoding="utf-8"))
+    return found
+
+
+def _shared(config: RerankConfig) -> dict[str, Any]:
+    """What every stage's result depends on: the held-out questions come from the training set."""
+    names = ("languages", "max_length", "seed", "train", "validation")
+    measured = [source.path for source in (*config.measure.sets, *config.measure.unseen)]
+    values = asdict(config)
+    return {name: values[name] for name in names} | {"base": teacher_identity(config.base), "measured": measured}
+
+
+def _xpr(config: RerankConfig) -> dict[str, Any]:
+    encoder = config.negatives.encoder
+    negatives = asdict(config.negatives) | {"encoder": teacher_identity(encoder) if encoder else None}
+    return {"strategy": config.strategy, "xpr": asdict(config.xpr), "negatives": negatives}

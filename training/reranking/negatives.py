@@ -1,0 +1,78 @@
+"""Which passages a question is trained against: drawn by chance, or those that a bi-encoder takes for answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.evaluation.vectors import Encode, nearest
+from training.reranking.collection import Collection, Question, Texts
+from training.reranking.mixing import AlignedPair
+
+Negatives = list[tuple[int, ...]]  # of each question: indices of passages
+
+
+def random_negatives(collection: Collection, count: int, *, seed: int) -> Negatives:
+    """`count` of each question's candidates that do not answer it, or as many as there are.
+
+    Of a whole collection only passages in all languages of the question's first positive are drawn.
+    """
+    generator = np.random.default_rng((seed, 5))
+    pools: dict[frozenset[str], NDArray[np.int64]] = {}
+    return [_drawn(_pool(collection, question, pools), question, count, generator) for question in collection.questions]
+
+
+def hard_negatives(
+    collection: Collection, count: int, *, encode_query: Encode, encode_passage: Encode, depth: int, seed: int
+) -> Negatives:
+    """`count` drawn from the `depth` passages nearest to each question, those left out that answer it.
+
+    Each text is encoded in the first language that it has, so the encoder must be cross-lingual.
+    """
+    generator = np.random.default_rng((seed, 6))
+    query_QD = encode_query([_any_text(question.texts) for question in collection.questions])
+    passage_ND = encode_passage([_any_text(passage) for passage in collection.passages])
+    most = max((len(question.positives) for question in collection.questions), default=0)
+    _, nearest_QK = nearest(query_QD, passage_ND, depth + most)
+    found = []
+    for question, row in zip(collection.questions, nearest_QK, strict=True):
+        allowed = row if question.candidates is None else row[np.isin(row, question.candidates)]
+        others = allowed[~np.isin(allowed, question.positives)][:depth]
+        found.append(tuple(generator.permutation(others)[:count].tolist()))
+    return found
+
+
+def aligned_pairs(collection: Collection, negatives: Sequence[Sequence[int]]) -> list[AlignedPair]:
+    """Each question with its positives and its negatives."""
+    return [
+        AlignedPair(number, question.texts, collection.passages[index], is_positive)
+        for number, (question, others) in enumerate(zip(collection.questions, negatives, strict=True))
+        for indices, is_positive in ((question.positives, True), (others, False))
+        for index in indices
+    ]
+
+
+def _pool(
+    collection: Collection, question: Question, pools: dict[frozenset[str], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """The passages to draw from; those of the whole collection are found once for each set of languages."""
+    wanted = frozenset(collection.passages[question.positives[0]])
+    if question.candidates is not None:
+        return np.array(question.candidates, dtype=np.int64)
+    if wanted not in pools:
+        passages = enumerate(collection.passages)
+        pools[wanted] = np.array([index for index, texts in passages if wanted <= texts.keys()], dtype=np.int64)
+    return pools[wanted]
+
+
+def _drawn(pool: NDArray[np.int64], question: Question, count: int, generator: np.random.Generator) -> tuple[int, ...]:
+    """Draws a few more than wanted and drops the positives: the pool may be large, its permutation slow."""
+    several = min(len(pool), count + len(question.positives))
+    drawn = pool[generator.choice(len(pool), size=several, replace=False, shuffle=True)]
+    return tuple(drawn[~np.isin(drawn, question.positives)][:count].tolist())
+
+
+def _any_text(texts: Texts) -> str:
+    return next(iter(texts.values()))

@@ -1,0 +1,135 @@
+"""XPI, cross-lingual paraphrase identification: pairs of sentences that mean the same or do not (Chen et al. 2020,
+eq. 2). Pure: one seed, one result.
+
+Half of the pairs are in one language, an equal share of each; the other half in two, drawn by chance: with two
+languages N/4, N/4, and N/2 in which a coin toss says which side is the translation.
+
+The paper shows no positive in one language; a sentence is its own translation back. Here such a positive is two
+sentences that share a translation ("paraphrases"), or there is none ("none"): pairs in one language are then all
+negative. Mixed pairs keep their positives, so that two languages alone never say "the same".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, permutations
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from training.errors import CorpusError
+from training.reranking.collection import Texts
+from training.reranking.mixing import TextPair
+
+MonoPositives = Literal["paraphrases", "none"]
+Couple = tuple[str, str]
+T = TypeVar("T")
+MAX_TRIES = 100  # draws of a negative: sentences that repeat are rare
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Parallel sentences, and which of them may be drawn in which languages."""
+
+    sentences: Sequence[Texts]
+    rows: dict[str, list[int]]  # language -> sentences that have it
+    both: dict[Couple, list[int]]  # two languages -> sentences that have both
+    paraphrases: dict[str, list[Couple]]  # language -> two texts that share a translation
+
+    @classmethod
+    def of(cls, sentences: Sequence[Texts], languages: Sequence[str]) -> Parallel:
+        """Index sentences by language.
+
+        Raises: CorpusError: a language has fewer than two of them, or none has two languages.
+        """
+        rows = {name: [row for row, one in enumerate(sentences) if name in one] for name in languages}
+        thin = next((name for name, found in rows.items() if len(found) < 2), None)
+        if thin is not None:
+            raise CorpusError(f"XPI needs two sentences at least in {thin}; the parallel text has {len(rows[thin])}")
+        both = {
+            couple: found
+            for couple in permutations(languages, 2)
+            if (found := [row for row in rows[couple[0]] if couple[1] in sentences[row]])
+        }
+        if not both:
+            raise CorpusError(f"XPI needs parallel text; none has two of {', '.join(languages)}")
+        return cls(sentences, rows, both, paraphrases_in(sentences, languages))
+
+
+def paraphrases_in(sentences: Sequence[Texts], languages: Sequence[str]) -> dict[str, list[Couple]]:
+    """Pairs of different texts of one language that have the same translation in another; each pair once."""
+    found: dict[str, dict[Couple, None]] = {language: {} for language in languages}
+    for language, pivot in permutations(languages, 2):
+        of_translation: dict[str, dict[str, None]] = defaultdict(dict)
+        for one in sentences:
+            if language in one and pivot in one:
+                of_translation[one[pivot]][one[language]] = None
+        for texts in of_translation.values():
+            ordered = sorted(texts)
+            found[language].update(dict.fromkeys(pairwise(ordered)))  # a chain, not all pairs
+    return {language: list(pairs) for language, pairs in found.items()}
+
+
+def language_slots(count: int, languages: Sequence[str], couples: Sequence[Couple], *, seed: int) -> list[Couple]:
+    """The languages of each of `count` pairs: half of them the same twice, dealt evenly; half a couple by chance."""
+    generator = np.random.default_rng((seed, 3))
+    mono = [(languages[index % len(languages)],) * 2 for index in range(count - count // 2)]
+    drawn = generator.integers(len(couples), size=count // 2).tolist()
+    slots: list[Couple] = [*((one, other) for one, other in mono), *(couples[index] for index in drawn)]
+    return [slots[index] for index in generator.permutation(count)]
+
+
+def paraphrase_pairs(
+    parallel: Parallel,
+    languages: Sequence[str],
+    count: int,
+    *,
+    seed: int,
+    mono_positives: MonoPositives = "paraphrases",
+    positive_share: float = 0.5,
+) -> list[TextPair]:
+    """`count` pairs for XPI.
+
+    A language without paraphrases gives negatives alone, as all do by `mono_positives="none"`.
+
+    Args: positive_share: of the pairs of languages that have positives.
+    """
+    generator = np.random.default_rng((seed, 4))
+    slots = language_slots(count, languages, list(parallel.both), seed=seed)
+    wanted = generator.random(count) < positive_share
+    pairs = []
+    for slot, is_positive in zip(slots, wanted.tolist(), strict=True):
+        is_mono = slot[0] == slot[1]
+        can_be_positive = not is_mono or (mono_positives == "paraphrases" and bool(parallel.paraphrases[slot[0]]))
+        draw = _positive if is_positive and can_be_positive else _negative
+        pairs.append(draw(parallel, slot, generator))
+    return pairs
+
+
+def _positive(parallel: Parallel, slot: Couple, generator: np.random.Generator) -> TextPair:
+    if slot[0] == slot[1]:
+        one, other = _drawn(parallel.paraphrases[slot[0]], generator)
+        if generator.random() < 0.5:
+            one, other = other, one
+        return TextPair(one, other, slot, 1.0)
+    sentence = parallel.sentences[_drawn(parallel.both[slot], generator)]
+    return TextPair(sentence[slot[0]], sentence[slot[1]], slot, 1.0)
+
+
+def _negative(parallel: Parallel, slot: Couple, generator: np.random.Generator) -> TextPair:
+    """Two sentences that share no text in any language.
+
+    Raises: CorpusError: the drawn ones always do.
+    """
+    for _ in range(MAX_TRIES):
+        one = parallel.sentences[_drawn(parallel.rows[slot[0]], generator)]
+        other = parallel.sentences[_drawn(parallel.rows[slot[1]], generator)]
+        if not set(one.values()) & set(other.values()):
+            return TextPair(one[slot[0]], other[slot[1]], slot, 0.0)
+    raise CorpusError(f"the parallel text in {slot[0]} and {slot[1]} repeats itself: XPI finds no negative in it")
+
+
+def _drawn(items: Sequence[T], generator: np.random.Generator) -> T:
+    return items[int(generator.integers(len(items)))]

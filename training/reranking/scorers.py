@@ -1,0 +1,78 @@
+"""Ways to score the candidates of queries: a cross-encoder, a bi-encoder's cosines, BM25. Knows no metric."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerFast
+
+from training.device import autocast
+from training.evaluation.keywords import bm25_scores
+from training.evaluation.vectors import Encode, unit_rows
+from training.reranking.cross_encoder import CrossEncoder
+from training.reranking.pair_tokens import PairTokenizer
+from training.reranking.ranking import RankingSet
+
+BATCH = 64  # pairs
+CHUNK = 16_384  # pairs tokenised at once, sorted by length
+Scores = list[NDArray[np.float32]]
+
+
+class CrossEncoderScorer:
+    """Logits of a cross-encoder: they order as the scores do, and do not saturate.
+
+    In float32 a pair's score does not depend on its company, but for the last bits of a sum.
+
+    Args: bf16: multiply in bf16 where the hardware can, for speed while training.
+    """
+
+    def __init__(
+        self, model: CrossEncoder, tokenizer: PreTrainedTokenizerFast, *, max_length: int, bf16: bool = False
+    ) -> None:
+        self.model = model.eval()
+        self.tokenizer = PairTokenizer(tokenizer, max_length=max_length)
+        self.bf16 = bf16
+
+    def __call__(self, found: RankingSet) -> Scores:
+        """Of each query's candidates."""
+        queries = [query for query, row in zip(found.queries, found.candidates, strict=True) for _ in row]
+        passages = [found.passages[index] for row in found.candidates for index in row.tolist()]
+        flat = self.scores(queries, passages)
+        return np.split(flat, np.cumsum([len(row) for row in found.candidates])[:-1])
+
+    def scores(self, queries: list[str], passages: list[str]) -> NDArray[np.float32]:
+        """Logits of pairs, (N,) float32, in their order."""
+        chunks = range(0, len(queries), CHUNK)
+        parts = [self._chunk(queries[start : start + CHUNK], passages[start : start + CHUNK]) for start in chunks]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
+
+    def _chunk(self, queries: list[str], passages: list[str]) -> NDArray[np.float32]:
+        store = self.tokenizer.store(queries, passages)
+        order = np.argsort(store.lengths, kind="stable").astype(np.int32)
+        device = next(self.model.parameters()).device
+        logit_N = np.empty(len(queries), dtype=np.float32)
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            ids_BL, mask_BL = store.batch(rows, max_length=self.tokenizer.max_length)
+            with torch.inference_mode(), autocast(device) if self.bf16 else torch.autocast(device.type, enabled=False):
+                logit_N[rows] = self.model(ids_BL.to(device), mask_BL.to(device)).float().cpu().numpy()
+        return logit_N
+
+
+class BiEncoderScorer:
+    """Cosines of a bi-encoder: what a user has without a re-ranker."""
+
+    def __init__(self, encode_query: Encode, encode_passage: Encode) -> None:
+        self._query, self._passage = encode_query, encode_passage
+
+    def __call__(self, found: RankingSet) -> Scores:
+        """Of each query's candidates."""
+        query_QD, passage_ND = unit_rows(self._query(found.queries)), unit_rows(self._passage(found.passages))
+        return [passage_ND[row] @ query_D for row, query_D in zip(found.candidates, query_QD, strict=True)]
+
+
+def bm25(found: RankingSet) -> Scores:
+    """BM25 over the set's passages."""
+    scores_QN = bm25_scores(found.queries, found.passages)
+    return [scores_N[row] for scores_N, row in zip(scores_QN, found.candidates, strict=True)]
