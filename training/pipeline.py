@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 import yaml
 
@@ -37,12 +37,15 @@ from training.files import write_atomically, write_json_atomically
 from training.hardware import describe_hardware
 from training.processes import from_main_process, is_main_process, on_main_process
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
 logger = logging.getLogger(__name__)
 DONE = "done.json"
 STARTED = "started.json"
+
+
+class Configuration(Protocol):
+    """Any dataclass: what `asdict` turns into settings."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def run_alone(out: Path) -> Iterator[None]:
 
 def run_steps(
     steps: list[Step],
-    config: DataclassInstance,
+    config: Configuration,
     out: Path,
     *,
     data_fingerprint: str,
@@ -119,7 +122,7 @@ def run_steps(
 
 
 def _prepare(
-    steps: list[Step], config: DataclassInstance, out: Path, marks: dict[str, Mark], restart_from: str | None
+    steps: list[Step], config: Configuration, out: Path, marks: dict[str, Mark], restart_from: str | None
 ) -> None:
     """Check every step that stays, then discard those that do not."""
     discarded = _dependents(restart_from, steps) if restart_from else set()
@@ -140,12 +143,12 @@ def _prepare(
     write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))
 
 
-def fingerprints(steps: list[Step], config: DataclassInstance, *, data_fingerprint: str) -> dict[str, str]:
+def fingerprints(steps: list[Step], config: Configuration, *, data_fingerprint: str) -> dict[str, str]:
     """The identity of each step's result, by name: runs that agree in it make the same thing."""
     return {name: mark.fingerprint for name, mark in _marks(steps, config, data_fingerprint).items()}
 
 
-def share_steps(steps: list[Step], config: DataclassInstance, out: Path, store: Path, *, data_fingerprint: str) -> None:
+def share_steps(steps: list[Step], config: Configuration, out: Path, store: Path, *, data_fingerprint: str) -> None:
     """Make each step's folder a link to `store`/<step>-<fingerprint>, so that runs do once what they have in common.
 
     A step whose settings changed is linked anew; what it was before stays in the store. `run_steps` then does the work.
@@ -183,7 +186,7 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
     logger.info("%s: done in %.0f s", step.name, time.monotonic() - started)
 
 
-def _marks(steps: list[Step], config: DataclassInstance, data_fingerprint: str) -> dict[str, Mark]:
+def _marks(steps: list[Step], config: Configuration, data_fingerprint: str) -> dict[str, Mark]:
     """The mark of each step, by name; a fingerprint covers the settings and every earlier step it reads."""
     marks = {"data": Mark(data_fingerprint, None)}
     for step in steps:

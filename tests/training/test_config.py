@@ -8,7 +8,7 @@ from training.errors import ConfigError
 from training.parsing import build
 
 FOLDER = Path(__file__).parents[2] / "training" / "configs"
-SPECS = {"ablation", "ablation-multilingual", "paper-tables"}  # of many runs each
+SPECS = {"ablation", "ablation-multilingual", "paper-tables", "reranker"}  # of many runs each, or of another kind
 CONFIGS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in SPECS)
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 MINIMAL = {"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}

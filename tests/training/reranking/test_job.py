@@ -136,3 +136,8 @@ def test_evaluate_measures_an_encoder_and_a_cross_encoder(
     assert found["xset_map_bi_encoder"].keys() == found["xset_map"].keys()
     assert evaluate([model, "--data", str(data)]) == 2
     assert "it is scored by --sets rerank" in capsys.readouterr().err
+
+
+def test_the_shipped_configuration_loads() -> None:
+    path = Path(__file__).parents[3] / "training/configs/reranker.yaml"
+    assert load_rerank_config(path).strategy == "mixed"
