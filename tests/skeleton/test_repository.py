@@ -8,11 +8,11 @@ import pytest
 from service.version import VERSION
 from tests.skeleton.project import ROOT, pyproject, tracked_files
 
-MAX_FILE_BYTES = 20 * 1024 * 1024
+MAX_FILE_BYTES = 32_000_000  # what the folder of the bundled model may have
 MACHINE_PATH = re.compile(rb"(?<![\w./}-])/(?:home|root|Users|work|mnt|opt/wheels|opt/pypi)/[\w.]")
 
 
-def test_no_tracked_file_is_larger_than_20_mib() -> None:
+def test_no_tracked_file_is_larger_than_the_bundled_model_may_be() -> None:
     sizes = {path.relative_to(ROOT): path.stat().st_size for path in tracked_files()}
     assert len(sizes) > 10
     assert {path: size for path, size in sizes.items() if size > MAX_FILE_BYTES} == {}
