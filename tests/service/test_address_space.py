@@ -185,7 +185,7 @@ def test_any_limit_is_a_refused_start_or_a_service_that_stays(tiny_model: Path, 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_documents_beyond_the_limit_are_507_and_the_service_goes_on(tmp_path: Path) -> None:
-    """A little over the least limit that starts, found by halves, there is room for few documents of the bundled model."""
+    """A little over the least limit that starts there is room for few documents of the bundled model."""
     low, high = 500, 4000
     while high - low > 20:
         middle = (low + high) // 2
