@@ -23,7 +23,7 @@ REQUESTS = 2000
 LONG_CHARS = 20_000
 MIB = 2**20
 OPTIONS = """
-import service.session as session
+import service.model.session as session
 made = session._options
 def options():
     changed = made()
@@ -32,25 +32,25 @@ def options():
 session._options = options
 """
 KEPT = """
-import service.session
-service.session.Session.give_back_unused = lambda self: None
-service.session.KEPT_PLACES = 10**9
+import service.model.session
+service.model.session.Session.give_back_unused = lambda self: None
+service.model.session.KEPT_PLACES = 10**9
 """
 VARIANTS = {
     "as it is": "",
-    "1 heap of glibc": "import service.commands; service.commands.MALLOC_ARENAS = 1",
-    "as many heaps as glibc likes": "import service.memory; service.memory.limit_arenas = lambda count: None",
+    "1 heap of glibc": "import service.cli.serve; service.cli.serve.MALLOC_ARENAS = 1",
+    "as many heaps as glibc likes": "from service.process import memory; memory.limit_arenas = lambda count: None",
     "without ONNX Runtime's arena": OPTIONS.format(option="enable_cpu_mem_arena", value=False) + KEPT,
     "its arena as the start leaves it": KEPT,
     "ONNX Runtime's memory patterns": OPTIONS.format(option="enable_mem_pattern", value=True),
-    "library code kept after the start": "import service.memory; service.memory.unmap_code = lambda: None",
+    "library code kept after the start": "from service.process import memory; memory.unmap_code = lambda: None",
 }
 COLUMNS = ("texts/s, 64 x 1", "texts/s, 4 x 32", "after one answer, MiB", "after the loads, MiB", "peak, MiB")
 
 
 def measure(patch: str, seconds: float) -> list[float]:
     """One life of a service, by `COLUMNS`."""
-    program = ("-c", f"{patch}\nimport sys\nfrom service.cli import main\nsys.exit(main(['serve']))")
+    program = ("-c", f"{patch}\nimport sys\nfrom service.cli.main import main\nsys.exit(main(['serve']))")
     single = [embed(f"{SENTENCES[number % len(SENTENCES)]} {number}") for number in range(REQUESTS)]
     batches = [batch_request(number) for number in range(REQUESTS // BATCH_TEXTS)]
     long = [embed((" ".join(SENTENCES) + f" {number} ") * 100) for number in range(8)]

@@ -28,14 +28,14 @@ import faiss
 import numpy as np
 
 from benchmarks.search_page import Measured, Setting, row, write_page
-from service.encoder import load_encoder
-from service.index.base import Rows, Vectors
-from service.index.collection import Collection
-from service.index.documents import Document, DocumentStore
-from service.index.inverted_index import InvertedIndex
-from service.index.keeper import IndexKeeper
+from service.documents.collection import Collection
+from service.documents.protocol import Rows, Vectors
+from service.documents.store.store import Document, DocumentStore
+from service.documents.vectors.ivf import InvertedIndex
+from service.documents.vectors.maintenance import IndexKeeper
+from service.model.encoder import load_encoder
 from service.settings import BUNDLED_MODEL
-from training.corpora.readers import find_pair_file, read_pairs
+from training.corpora.sources.readers import find_pair_file, read_pairs
 
 QUERIES = 200
 ROUNDS = 3

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from service.encoder import Encoder, load_encoder
-from service.index.base import Vectors
+from service.documents.protocol import Vectors
+from service.model.encoder import Encoder, load_encoder
 from service.settings import BUNDLED_MODEL
 
 

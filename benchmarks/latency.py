@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.language_bias import multi_way
-from service.encoder import load_encoder
+from service.model.encoder import load_encoder
 from service.settings import BUNDLED_MODEL
 
 SENTENCES = 30  # of each language

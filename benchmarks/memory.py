@@ -8,7 +8,7 @@ import gc
 from collections.abc import Callable
 from pathlib import Path
 
-from service import memory
+from service.process import memory
 
 MIB = 2**20
 
@@ -38,9 +38,9 @@ def main() -> None:
     print(f"{'python':32} {memory.resident_bytes() / MIB:+7.1f} MiB")
     for name in ("numpy", "onnxruntime", "tokenizers", "pydantic_settings", "fastapi", "uvicorn", "prometheus_client"):
         added_by(name, lambda name=name: __import__(name))  # type: ignore[misc]
-    added_by("the service's own modules", lambda: __import__("service.server"))
+    added_by("the service's own modules", lambda: __import__("service.http.server"))
 
-    from service.encoder import Encoder, load_encoder
+    from service.model.encoder import Encoder, load_encoder
     from service.settings import BUNDLED_MODEL
 
     folder = options.folder or BUNDLED_MODEL

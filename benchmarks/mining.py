@@ -24,7 +24,7 @@ from service.bulk.margin import NEIGHBOURS
 from service.bulk.mining import mine_rows
 from service.bulk.neighbours import leaders
 from service.bulk.texts import embed_lines
-from service.encoder import load_encoder
+from service.model.encoder import load_encoder
 from service.settings import BUNDLED_MODEL, Settings
 
 MARGINS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3)

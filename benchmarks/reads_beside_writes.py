@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from service.index.base import Vectors
-from service.index.collection import Collection
-from service.index.documents import Document, DocumentStore
-from service.index.keeper import IndexKeeper
+from service.documents.collection import Collection
+from service.documents.protocol import Vectors
+from service.documents.store.store import Document, DocumentStore
+from service.documents.vectors.maintenance import IndexKeeper
 
 DIM = 384
 LOAD = 2000

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from training.hardware import describe_hardware
-from training.optimizer import Stepper, clip_gradients
-from training.stages.config import StageConfig
+from training.config.stage import StageConfig
+from training.optimisation.optimizer import Stepper, clip_gradients
+from training.system.hardware import describe_hardware
 
 WIDTH, TOKENS, STEPS = 384, 128 * 24, 7  # 64 pairs of 24 tokens a side
 

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from service.artifact import MODEL_FILE, load_manifest
-from service.cpus import usable_cpus
-from service.exactness import keep_exact
-from service.session import INPUT_NAMES
+from service.model.artifact import MODEL_FILE, load_manifest
+from service.model.exactness import keep_exact
+from service.model.session import INPUT_NAMES
+from service.process.cpus import usable_cpus
 from service.settings import BUNDLED_MODEL
 
 LENGTHS = (8, 18, 64, 128, 256, 512)

@@ -1,5 +1,5 @@
 """Turns a checkpoint into a served artifact: ONNX graph, quantised weights, manifest, parity pack, model card."""
 
-from service.telemetry_off import switch_telemetry_off
+from service.process.telemetry_off import switch_telemetry_off
 
 switch_telemetry_off()  # before any module of this package loads a library

@@ -12,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 from export.errors import ExportError
 from export.gate import Limits
 from export.pipeline import ExportRequest, export_artifact
-from service.artifact import ArtifactError
+from service.model.artifact import ArtifactError
 
 FAILED = 2
 STOPPED = 130

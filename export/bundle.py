@@ -12,7 +12,7 @@ from pathlib import Path
 import tokenizers  # type: ignore[import-untyped]
 
 from export.errors import BadRequest
-from service.artifact import (
+from service.model.artifact import (
     CARD_FILE,
     MANIFEST_FILE,
     MODEL_FILE,

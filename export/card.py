@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.artifact import Manifest
+from service.model.artifact import Manifest
 
 LIMITATIONS = """\
 - Text beyond {max_length} tokens is cut: split longer documents before embedding them.

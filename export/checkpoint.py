@@ -13,12 +13,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
-import training.sentence  # noqa: F401 - registers the crosslet architecture with transformers
+import training.models.sentence_encoder  # noqa: F401 - registers the crosslet architecture with transformers
 from export.errors import BadCheckpoint, BadRequest
 from export.prompts import Prompts, check_configuration, prompts_of
-from service.artifact import DataLicence
+from service.model.artifact import DataLicence
 from training.errors import LoadError
-from training.loading import load_sentence_transformer
+from training.models.loading import load_sentence_transformer
 
 RECORD_FILE = "crosslet.json"
 

@@ -18,7 +18,7 @@ from export.__main__ import say, status_of
 from export.bundle import rewrite_card
 from export.card import model_card
 from export.errors import BadRequest
-from service.artifact import MODEL_FILE, load_manifest, verify_files
+from service.model.artifact import MODEL_FILE, load_manifest, verify_files
 
 DETAILS = ("_forward", "_backward", "_p5")  # of a score that stands beside them
 

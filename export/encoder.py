@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnxruntime
 import tokenizers  # type: ignore[import-untyped]
 
-from service.exactness import keep_exact
+from service.model.exactness import keep_exact
 
 
 class OnnxEncoder:

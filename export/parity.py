@@ -15,7 +15,7 @@ from export.checkpoint import Checkpoint, TrainingRecord
 from export.encoder import OnnxEncoder
 from export.prompts import Asked
 from export.texts import PARITY_TEXTS
-from service.artifact import SCHEMA_VERSION, ParityPack
+from service.model.artifact import SCHEMA_VERSION, ParityPack
 
 DECIMALS = 7  # a float32 of a unit vector has no more that matter
 

@@ -29,11 +29,11 @@ from export.graph import build_graph
 from export.onnx import check_size, export_fp32
 from export.parity import parity_pack, parity_texts, torch_embeddings
 from export.prompts import Asked, truncated_dim
-from export.quantize import quantise
+from export.quantization.quantize import quantise
+from export.quantization.tables import TableBits
 from export.sts import check_rankable, read_sts
-from export.tables import TableBits
 from export.texts import read_texts
-from service.artifact import MODEL_FILE, SCHEMA_VERSION, Activations, Manifest, Padding
+from service.model.artifact import MODEL_FILE, SCHEMA_VERSION, Activations, Manifest, Padding
 from service.version import VERSION
 
 Precision = Literal["int8", "fp32"]

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from export.__main__ import say, status_of
 from export.bundle import check_target, write_copy
 from export.errors import BadRequest
-from service.artifact import Manifest, Space
-from service.encoder import Encoder, load_encoder
-from service.spaces import SpaceMap
-from training.corpora.tsv import read_tsv_pairs
+from service.model.artifact import Manifest, Space
+from service.model.encoder import Encoder, load_encoder
+from service.model.spaces import SpaceMap
+from training.corpora.sources.tsv import read_tsv_pairs
 from training.errors import TrainingError
-from training.labels import linear_fit
-from training.teacher import load_teacher, teacher_identity
+from training.models.labels import linear_fit
+from training.models.teacher import load_teacher, teacher_identity
 
 Vectors = NDArray[np.float32]
 Pair = tuple[str, str]  # English, other

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from export.errors import BadRequest
 from export.gate import StsPair
-from training.text_files import text_lines
+from training.system.text_files import text_lines
 
 
 def read_sts(path: Path) -> tuple[StsPair, ...]:

@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from export.errors import BadRequest
-from training.text_files import text_lines
+from training.system.text_files import text_lines
 
 PARITY_TEXTS: dict[str, tuple[str, ...]] = {
     "ar": ("رجل يعزف على الغيتار.", "تفتح المكتبة أبوابها في الساعة التاسعة."),

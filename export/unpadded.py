@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.stages.start import OFFSET_FAMILIES
+from training.models.start import OFFSET_FAMILIES
 
 FAMILIES = ("bert", *OFFSET_FAMILIES)  # of one structure; MiniLM is a "bert"
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from pydantic import SecretStr  # noqa: E402 - the repository is on the path from here on
 
 from service.settings import PREFIX, Settings  # noqa: E402
-from training.config import RunConfig  # noqa: E402, TID251 - a tool of the repository, no part of the service
+from training.config.run import RunConfig  # noqa: E402, TID251 - a tool of the repository, no part of the service
 
 SETTINGS_HEAD = """# Settings
 

@@ -1,5 +1,5 @@
 """Serves a crosslet artifact over HTTP. Knows the artifact and its index; knows nothing about training."""
 
-from service.telemetry_off import switch_telemetry_off
+from service.process.telemetry_off import switch_telemetry_off
 
 switch_telemetry_off()  # before any module of this package loads a library

@@ -2,7 +2,7 @@
 
 import sys
 
-from service.cli import main
+from service.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["serve", *sys.argv[1:]]))

@@ -13,9 +13,9 @@ from prometheus_client import (
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from service.artifact import Manifest
-from service.cache import VectorCache
-from service.memory import resident_bytes
+from service.engine.cache import VectorCache
+from service.model.artifact import Manifest
+from service.process.memory import resident_bytes
 from service.version import VERSION
 
 # The buckets of OpenTelemetry's HTTP durations, in seconds.

@@ -9,27 +9,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from service.address_space import check_documents
-from service.artifact import Manifest
-from service.cache import VectorCache
-from service.cpus import usable_cpus
-from service.encoder import Choice, Encoder, choose_encoder
+from service.documents.backend import DocumentIndex
+from service.documents.collection import Collection
+from service.documents.lookup_pool import Readers
+from service.documents.milvus.address import EMBEDDED, milvus_address
+from service.documents.store.store import DocumentStore
+from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.snapshots import SnapshotFolder
+from service.engine.cache import VectorCache
+from service.engine.inline import LIMIT_S
+from service.engine.pool import EncoderPool
 from service.errors import Damaged, ServiceError, StoreError
-from service.index.backend import DocumentIndex
-from service.index.collection import Collection
-from service.index.documents import DocumentStore
-from service.index.keeper import IndexKeeper
-from service.index.milvus_address import EMBEDDED, milvus_address
-from service.index.snapshots import SnapshotFolder
-from service.lone import LIMIT_S
-from service.memory import give_back_unused, growth_during, resident_bytes, unmap_code
-from service.memory_budget import MemoryBudget
 from service.metrics import Metrics
-from service.pool import EncoderPool
-from service.prompts import Prompts
-from service.readers import Readers
+from service.model.artifact import Manifest
+from service.model.encoder import Choice, Encoder, choose_encoder
+from service.model.prompts import Prompts
+from service.model.spaces import Spaces, stored_as
+from service.process.address_space import check_documents
+from service.process.cpus import usable_cpus
+from service.process.memory import give_back_unused, growth_during, resident_bytes, unmap_code
+from service.process.memory_budget import MemoryBudget
 from service.settings import Settings
-from service.spaces import Spaces, stored_as
 
 PASSES_MEASURED = 3
 
@@ -158,8 +158,8 @@ def _growth_by_passes(encoder: Encoder) -> int:
 
 
 def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) -> DocumentIndex:
-    from service.index.milvus import MilvusIndex
-    from service.index.milvus_connection import MilvusConnection
+    from service.documents.milvus.connection import MilvusConnection
+    from service.documents.milvus.index import MilvusIndex
 
     connection = MilvusConnection(
         milvus_address(settings.index),

@@ -9,9 +9,9 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from service.address_space import WORKING_BYTES
+from service.documents.milvus.address import EMBEDDED
 from service.errors import StartError
-from service.index.milvus_address import EMBEDDED
+from service.process.address_space import WORKING_BYTES
 
 PREFIX = "CROSSLET_"
 ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,*?#@]+")

@@ -1,3 +1,3 @@
-from service.telemetry_off import switch_telemetry_off
+from service.process.telemetry_off import switch_telemetry_off
 
 switch_telemetry_off()  # before any module of this package loads a library

@@ -9,9 +9,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from service.artifact import Manifest, ParityPack, Space, describe_files, fingerprint_of, load_manifest
-from service.session import Session
-from service.tokenizer import Tokenizer as ServiceTokenizer
+from service.model.artifact import Manifest, ParityPack, Space, describe_files, fingerprint_of, load_manifest
+from service.model.session import Session
+from service.model.tokenizer import Tokenizer as ServiceTokenizer
 
 DIM = 16
 MAX_LENGTH = 24

@@ -9,18 +9,18 @@ import signal
 import sys
 from pathlib import Path
 
-from training.config import load_config
-from training.corpora.fetch import ensure_sources
+from training.config.parsing import read_yaml
+from training.config.run import load_config
+from training.corpora.sources.fetch import ensure_sources
 from training.errors import PeerError, TrainingError
-from training.hardware import describe_hardware
-from training.parsing import read_yaml
-from training.pipeline import run_alone, run_steps
-from training.preflight import check_evaluation, check_machine
-from training.processes import is_main_process, join_processes, on_main_process
+from training.optimisation.processes import is_main_process, join_processes, on_main_process
+from training.pipeline.preflight import check_evaluation, check_machine
+from training.pipeline.run import Run
+from training.pipeline.runner import run_alone, run_steps
+from training.pipeline.steps import steps_of
 from training.reranking.config import is_reranker
 from training.reranking.job import run_rerank_job
-from training.run import Run
-from training.steps import steps_of
+from training.system.hardware import describe_hardware
 
 logger = logging.getLogger(__name__)
 

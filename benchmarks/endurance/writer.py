@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from service.documents.collection import Collection
+from service.documents.protocol import Vectors
+from service.documents.store.store import Document, DocumentStore
+from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull, StoreError
-from service.index.base import Vectors
-from service.index.collection import Collection
-from service.index.documents import Document, DocumentStore
-from service.index.keeper import IndexKeeper
-from service.index.snapshots import SnapshotFolder
 
 DIM = 16
 IDS = 2000

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from service.telemetry_off import TELEMETRY_OFF
+from service.process.telemetry_off import TELEMETRY_OFF
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = Path(__file__).parent / "servers"

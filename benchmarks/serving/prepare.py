@@ -27,9 +27,9 @@ from benchmarks.serving.peers import ARTIFACT, BUNDLED, INT8, PADDED, PADDED_TOK
 from benchmarks.serving.sentences import SENTENCES
 from benchmarks.serving.texts import choose_texts, read_sentences
 from export.pipeline import ExportRequest, export_artifact
-from service.artifact import Padding
-from training.packages import packaged_folder
-from training.teacher import load_teacher
+from service.model.artifact import Padding
+from training.models.packages import packaged_folder
+from training.models.teacher import load_teacher
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
 TOKENS_OUTPUT = "last_hidden_state"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.serving.sentences import SENTENCES
-from training.corpora.readers import find_pair_file, read_pairs
+from training.corpora.sources.readers import find_pair_file, read_pairs
 
 LANGUAGES = ("en", "de", "es", "fr", "it", "pt", "tr")  # Latin script: the peers' model knows letters of no other
 SHORT_TOKENS = (6, 40)  # one sentence

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from training.config import StudentConfig
+from training.config.run import StudentConfig
 from training.corpora.corpus import Corpus
-from training.corpora.readers import find_pair_file, read_pairs
-from training.sentence import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
+from training.corpora.sources.readers import find_pair_file, read_pairs
+from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
+from training.models.start import assistant_from_base
+from training.models.teacher import load_teacher
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.stages.shrink import student_from_assistant
-from training.stages.start import assistant_from_base
-from training.teacher import load_teacher
-from training.tokens import TokenStore
+from training.vocabulary.tokens import TokenStore
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
 CPU = torch.device("cpu")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.training.bench import CPU, Bench
-from training.batches import BatchStream, FixedPlan
-from training.loop import Objective, train
+from training.config.stage import ContrastiveConfig, StageConfig
+from training.optimisation.batches import BatchStream, FixedPlan
+from training.optimisation.loop import Objective, train
 from training.stages.assistant import assistant_objective
 from training.stages.bottleneck import bottleneck_objective
-from training.stages.config import ContrastiveConfig, StageConfig
 from training.stages.contrastive import contrastive_objective
 from training.stages.student import student_objective
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from benchmarks.training.bench import CPU, Bench
-from training.device import has_bf16
 from training.losses import embedding_mse, multilingual_contrastive, token_embedding_mse
+from training.system.device import has_bf16
 
 
 class Stopwatch(TrainerCallback):

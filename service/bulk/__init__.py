@@ -1,1 +1,4 @@
-"""Commands over many texts at once: load, export, check, mine, deduplicate. Knows no HTTP."""
+"""Work on files: build, re-embed, mine, find duplicates.
+
+Imports all but `http` and `cli`.
+"""

@@ -13,9 +13,9 @@ import orjson
 
 from service.bulk.engine import Embedded, Engine
 from service.bulk.records import Record, is_same
+from service.documents.protocol import Vectors
+from service.documents.store.store import Document, StoredDocument
 from service.errors import Damaged, InferenceFailed, InvalidInput
-from service.index.base import Vectors
-from service.index.documents import Document, StoredDocument
 
 BATCH_DOCUMENTS = 256  # a transaction: each waits for the disk once
 BATCH_CHARS = 1_000_000  # long texts make smaller ones

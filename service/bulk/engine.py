@@ -13,10 +13,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from service.encoder import Encoded
+from service.engine.forward import failure_of
 from service.errors import ServiceError
-from service.passes import failure_of
-from service.spaces import SpaceMap
+from service.model.encoder import Encoded
+from service.model.spaces import SpaceMap
 
 EncodeAll = Callable[[Sequence[str]], list[Encoded]]
 

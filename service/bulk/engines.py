@@ -1,10 +1,10 @@
 """Chooses what embeds in bulk: the threads of this process, or the actors of a Ray cluster. Knows settings."""
 
 from service.bulk.engine import Engine, behind_prompt, in_space, threads_engine
-from service.cpus import usable_cpus
-from service.encoder import Encoder
+from service.model.encoder import Encoder
+from service.model.spaces import stored_as
+from service.process.cpus import usable_cpus
 from service.settings import Settings
-from service.spaces import stored_as
 
 ENGINES = ("threads", "ray")
 

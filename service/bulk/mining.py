@@ -9,8 +9,8 @@ from service.bulk.margin import Mined, mine, ratio_margins
 from service.bulk.neighbours import nearest
 from service.bulk.progress import progress
 from service.bulk.texts import embed_lines
-from service.cpus import usable_cpus
 from service.errors import InvalidInput
+from service.process.cpus import usable_cpus
 from service.settings import Settings
 
 SEPARATORS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # what readers of lines and cells split at

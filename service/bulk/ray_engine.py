@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from service.bulk.engine import Embedded, Engine, Vectors, encode_each
-from service.cpus import usable_cpus
-from service.encoder import Encoded
 from service.errors import ArtifactError, CrossletError, InferenceFailed, StartError
+from service.model.encoder import Encoded
+from service.process.cpus import usable_cpus
 
 ACTOR_TEXTS = 64  # what an actor gets at once
 ROUND_TEXTS = 4096  # of one actor in a round: minutes for it, against the seconds that its start takes
@@ -38,7 +38,7 @@ class Embedder:
     """The encoder in an actor of its own process."""
 
     def __init__(self, model: Model) -> None:
-        from service.encoder import choose_encoder
+        from service.model.encoder import choose_encoder
 
         self._encoder = choose_encoder(model.folder, model.fallback).encoder
         found = self._encoder.manifest.fingerprint

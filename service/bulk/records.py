@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from service.document_schemas import DocumentIn
+from service.documents.store.store import Document
 from service.errors import InvalidInput
-from service.index.documents import Document
+from service.schemas.documents import DocumentIn
 
 EXPORTED = {"vector"}  # `export --vectors` writes it; a document's vector is always made by the model at hand
 

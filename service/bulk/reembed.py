@@ -15,13 +15,13 @@ from service.bulk.build import Build, Outcome
 from service.bulk.engine import Engine
 from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
+from service.documents.protocol import Vectors
+from service.documents.store.locking import connect, lock_for_this_process
+from service.documents.store.revision_file import WITNESS
+from service.documents.store.schema import is_blank
+from service.documents.store.store import Document, DocumentStore, StoredDocument
+from service.documents.vectors.snapshots import flush
 from service.errors import InferenceFailed, StoreError
-from service.index.access import connect, lock_for_this_process
-from service.index.base import Vectors
-from service.index.documents import Document, DocumentStore, StoredDocument
-from service.index.schema import is_blank
-from service.index.snapshots import flush
-from service.index.witness import WITNESS
 
 NEXT = "documents.next.sqlite3"
 PAGE_ROWS = 1000

@@ -9,7 +9,7 @@ import orjson
 
 from service.bulk.engine import Engine
 from service.bulk.store_file import Row, open_store_file
-from service.index.documents import Document, DocumentStore
+from service.documents.store.store import Document, DocumentStore
 
 BATCH_DOCUMENTS = 64  # a transaction
 

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from service.documents.store.fields import fields_of
+from service.documents.store.integrity import REPAIR
+from service.documents.store.locking import connect, read_mode
+from service.documents.store.schema import CHECKSUMS_SINCE, PATHS_SINCE, checksum
+from service.documents.store.store import DocumentStore
 from service.errors import StartError, StoreError
-from service.index.access import connect, read_mode
-from service.index.damage import REPAIR
-from service.index.documents import DocumentStore
-from service.index.fields import fields_of
-from service.index.schema import CHECKSUMS_SINCE, PATHS_SINCE, checksum
 
 NORM_TOLERANCE = 1e-3
 BATCH_ROWS = 1024

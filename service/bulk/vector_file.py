@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from service.documents.protocol import Vectors
 from service.errors import InvalidInput, StartError
-from service.index.base import Vectors
 
 NPY_START = b"\x93NUMPY"
 UNIT_TOLERANCE = 1e-6  # what float32 leaves of norm 1: such a vector is stored to the bit

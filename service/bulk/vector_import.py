@@ -18,9 +18,9 @@ from service.bulk.engine import Engine
 from service.bulk.records import Record, is_same
 from service.bulk.sources import open_source
 from service.bulk.vector_file import VectorFile, check_plain_file, norms, units
+from service.documents.protocol import Vectors
+from service.documents.store.store import Document
 from service.errors import InferenceFailed, InvalidInput
-from service.index.base import Vectors
-from service.index.documents import Document
 
 SAMPLES = 32  # texts that are embedded to compare
 MIN_COSINE = 0.9  # of their median

@@ -3,7 +3,7 @@ import orjson
 import pytest
 
 from benchmarks.serving.peers import INT8, OURS, PEERS, PLAIN, SERVERS, Peer
-from service.telemetry_off import TELEMETRY_OFF
+from service.process.telemetry_off import TELEMETRY_OFF
 from tests.skeleton.project import ROOT, locked_versions
 
 ENVIRONMENTS = ROOT / "benchmarks" / "envs"

@@ -18,8 +18,8 @@ import pytest
 import requests
 import urllib3
 
-from service.artifact import load_manifest
-from service.index.documents import Document, DocumentStore
+from service.documents.store.store import Document, DocumentStore
+from service.model.artifact import load_manifest
 from tests.contract.conftest import BUNDLED
 from tests.contract.live import live_service
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from service.documents.backend import DocumentIndex
+from service.documents.store.store import Document
 from service.errors import InvalidInput, StoreError
-from service.index.backend import DocumentIndex
-from service.index.documents import Document
 from service.runtime import load_collection
 from service.settings import Settings
 from tests.contract.filter_oracle import FILTERS, matches, varied_metadata

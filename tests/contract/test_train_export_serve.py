@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from service.artifact import load_manifest, verify_files
+from service.model.artifact import load_manifest, verify_files
 from tests.parallel_text import write_data_folder
 from tests.skeleton.compose import binds, compose
 

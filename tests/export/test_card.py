@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from export.card import table
-from service.artifact import load_manifest
+from service.model.artifact import load_manifest
 
 
 @pytest.fixture

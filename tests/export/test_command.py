@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from export.__main__ import main
-from service.artifact import load_manifest, load_parity, verify_files
+from service.model.artifact import load_manifest, load_parity, verify_files
 from tests.export.checkpoints import MINILM, save_student, write_record
 
 

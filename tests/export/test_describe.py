@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from export.describe import main
-from service.artifact import load_manifest, verify_files
+from service.model.artifact import load_manifest, verify_files
 
 SCORES = {"stsb_test": {"en-de": 68.83, "average": 68.83}, "tatoeba_p5": {"de": 99.0}, "tatoeba_p1": {"de": 92.2}}
 

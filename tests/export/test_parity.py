@@ -6,7 +6,7 @@ from sentence_transformers import SentenceTransformer
 
 from export.checkpoint import TrainingRecord
 from export.parity import cosines, parity_texts
-from service.artifact import load_manifest, load_parity
+from service.model.artifact import load_manifest, load_parity
 from tests.export.checkpoints import MINILM, PARITY_TEXTS
 
 

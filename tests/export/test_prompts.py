@@ -15,10 +15,10 @@ from export.checkpoint import read_checkpoint
 from export.errors import BadCheckpoint
 from export.parity import cosines
 from export.prompts import Prompts
-from export.restore import main as restore
-from service.app import create_app
-from service.artifact import load_manifest, load_parity
-from service.encoder import load_encoder
+from export.restore.__main__ import main as restore
+from service.http.app import create_app
+from service.model.artifact import load_manifest, load_parity
+from service.model.encoder import load_encoder
 from service.runtime import load_runtime
 from service.settings import Settings
 from tests.export.checkpoints import PARITY_TEXTS, save_student, write_record

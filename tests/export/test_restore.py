@@ -10,13 +10,13 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling, T
 from torch import nn
 
 from export.__main__ import main as export
-from export.restore import main
-from service.artifact import load_manifest, load_parity
+from export.restore.__main__ import main
+from service.model.artifact import load_manifest, load_parity
 from tests.export.checkpoints import MINILM, PARITY_TEXTS, save_student, write_record
-from training.config import StudentConfig
-from training.sentence import SentenceEncoder
+from training.config.run import StudentConfig
+from training.models.sentence_encoder import SentenceEncoder
+from training.models.start import assistant_from_base
 from training.stages.shrink import student_from_assistant
-from training.stages.start import assistant_from_base
 
 DEFAULT = Path(__file__).parents[2] / "models" / "default"
 TEXTS = [text for texts in PARITY_TEXTS.values() for text in texts]

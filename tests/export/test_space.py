@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from export.space import RIDGE, embed, main, split
-from service.artifact import load_manifest, verify_files
-from service.encoder import load_encoder
+from service.model.artifact import load_manifest, verify_files
+from service.model.encoder import load_encoder
 from tests.artifacts import DIM, build_artifact
 from tests.export.checkpoints import save_student
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS
-from training.teacher import load_teacher, teacher_identity
+from training.models.teacher import load_teacher, teacher_identity
 
 PAIRS = [
     (f"{subject[0]} {verb[0]} {thing[0]}.", f"{subject[1]} {verb[1]} {thing[1]}.")

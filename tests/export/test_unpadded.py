@@ -12,7 +12,7 @@ from transformers import AutoModel, BertConfig, DistilBertConfig, PretrainedConf
 
 from export.graph import build_graph
 from export.onnx import export_fp32
-from export.quantize import quantise
+from export.quantization.quantize import quantise
 from export.unpadded import unpadded
 from tests.export.checkpoints import HIDDEN_SIZE, SMALL_BODY, save_student
 from tests.export.sessions import session_of

@@ -15,6 +15,41 @@ from tests.skeleton.project import ROOT, pyproject
 HEAVY = {"torch", "transformers", "optimum", "sentence_transformers", "onnx"}
 
 
+# What a room may import beside itself and the errors. Rooms that may import everything are not listed.
+DOCUMENT_TYPES = {"service.documents.protocol", "service.documents.filters", "service.documents.results"}
+ARROWS = {
+    "service.process": set(),
+    "service.model": {"service.process"},
+    "service.engine": {"service.model"},
+    "service.schemas": {"service.documents.store.fields"},
+    "service.documents.store": DOCUMENT_TYPES,
+    "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store"},
+    "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.store"},
+    "service.documents": set(),
+    "service.http": {
+        *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
+        *("service.process", "service.runtime", "service.schemas", "service.version"),
+    },
+    "service.bulk": {
+        *("service.documents", "service.engine", "service.json_parsing", "service.model", "service.process"),
+        *("service.schemas", "service.settings"),
+    },
+    "training.system": set(),
+    "training.config": set(),
+    "training.corpora.sources": {"training.config", "training.system"},
+    "training.corpora.cleaning": {"training.config", "training.corpora.sources", "training.system"},
+    "training.corpora": {"training.config", "training.system"},
+    "training.vocabulary": {"training.config", "training.corpora", "training.system"},
+    "training.models": {"training.config", "training.system", "training.vocabulary"},
+    "training.optimisation": {"training.config", "training.system"},
+    "training.stages": {
+        *("training.config", "training.corpora", "training.losses", "training.models", "training.optimisation"),
+        "training.vocabulary",
+    },
+    "export.quantization": set(),
+}
+
+
 def imported_modules(path: Path) -> Iterator[str]:
     """Dotted names that a source file imports, at any depth of its code."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -23,6 +58,11 @@ def imported_modules(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_module(name: str) -> bool:
+    """False for the names within a module, and for packages."""
+    return (ROOT / f"{name.replace('.', '/')}.py").is_file()
 
 
 def offences(package: str, banned: set[str]) -> list[str]:
@@ -43,7 +83,7 @@ def test_the_service_imports_neither_training_nor_export_nor_torch() -> None:
 def test_training_imports_neither_the_service_nor_export_but_to_score_as_the_service_runs() -> None:
     found = offences("training", {"service", "export"})
     allowed = (
-        "training/__init__.py: service.telemetry_off",
+        "training/__init__.py: service.process.telemetry_off",
         "training/evaluation/encoders.py: service.",
         "training/evaluation/mining.py: service.bulk.margin",
     )
@@ -53,8 +93,24 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_as_the_ser
 def test_export_takes_only_the_contract_exactness_telemetry_and_version_but_to_map_vectors_as_served() -> None:
     found = offences("export", {"service"})
     assert found
-    allowed = r": service(\.(artifact|exactness|telemetry_off|version)(\.\w+)?)?$|export/space\.py: service\."
+    contract = r"model(\.(artifact|exactness)(\.\w+)?)?|process(\.telemetry_off(\.\w+)?)?|version(\.\w+)?"
+    allowed = rf": service(\.({contract}))?$|export/space\.py: service\."
     assert [line for line in found if not re.search(allowed, line)] == []
+
+
+@pytest.mark.parametrize("room", ARROWS)
+def test_a_room_imports_only_what_its_docstring_says(room: str) -> None:
+    allowed = {room, *ARROWS[room], f"{room.split('.')[0]}.errors"}
+    deeper = [other for other in ARROWS if other.startswith(f"{room}.")]  # they have arrows of their own
+    offending = [
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in sorted((ROOT / room.replace(".", "/")).rglob("*.py"))
+        if not any(other.replace(".", "/") in path.as_posix() for other in deeper)
+        for module in imported_modules(path)
+        if is_module(module) and module.split(".")[0] == room.split(".")[0]
+        if not any(module == name or module.startswith(f"{name}.") for name in allowed)
+    ]
+    assert offending == []
 
 
 @pytest.mark.parametrize(
@@ -82,7 +138,7 @@ def test_every_imported_package_is_a_declared_dependency(package: str, extras: l
 
 
 def test_importing_the_application_loads_no_torch() -> None:
-    code = f"import sys, service.app; print(sorted({HEAVY!r} & sys.modules.keys()))"
+    code = f"import sys, service.http.app; print(sorted({HEAVY!r} & sys.modules.keys()))"
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from service.artifact import load_manifest
-from service.cache import VectorCache
+from service.engine.cache import VectorCache
 from service.errors import HTTP_OF, ClientGone
 from service.metrics import Metrics
+from service.model.artifact import load_manifest
 from service.settings import BUNDLED_MODEL
 from tests.skeleton.project import ROOT
 

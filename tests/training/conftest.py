@@ -3,7 +3,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from training.tokenizer import SPECIAL_TOKENS, wrap_tokenizer
+from training.vocabulary.tokenizer import SPECIAL_TOKENS, wrap_tokenizer
 
 torch.set_num_threads(1)  # tiny tensors: a second thread costs more than it brings
 

@@ -11,13 +11,13 @@ import torch
 
 import training.__main__ as command
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
-from training.batches import BatchStream
-from training.config import RunConfig
-from training.corpora.config import CorpusConfig
-from training.loop import train
-from training.pipeline import Step, run_steps
+from training.config.corpus import CorpusConfig
+from training.config.run import RunConfig
+from training.config.stage import StageConfig
+from training.optimisation.batches import BatchStream
+from training.optimisation.loop import train
+from training.pipeline.runner import Step, run_steps
 from training.stages.assistant import assistant_objective
-from training.stages.config import StageConfig
 from training.stages.pairs import PairEncoder, TeacherLabels
 
 ROUNDS = 60

@@ -5,9 +5,9 @@ import torch
 from transformers import BertConfig
 
 from training.corpora.corpus import Corpus
-from training.model import CrossletConfig, CrossletEncoder, shape_of
-from training.sentence import SentenceEncoder
-from training.tokens import TokenStore
+from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
+from training.models.sentence_encoder import SentenceEncoder
+from training.vocabulary.tokens import TokenStore
 
 VOCAB_SIZE, HIDDEN_SIZE = 60, 16
 

@@ -1,1 +1,4 @@
-"""Trains a grid of variants of one run, and reports what they show."""
+"""A grid of runs and its report; `crosslet ablate`.
+
+May import all of training.
+"""

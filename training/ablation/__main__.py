@@ -15,10 +15,10 @@ from training.ablation.report import Report
 from training.ablation.results import Results
 from training.ablation.runner import describe_plan, plan_trials, train_trials
 from training.ablation.spec import load_spec
-from training.corpora.fetch import ensure_sources
+from training.corpora.sources.fetch import ensure_sources
 from training.errors import TrainingError
-from training.pipeline import run_alone
-from training.preflight import check_evaluation, check_machine
+from training.pipeline.preflight import check_evaluation, check_machine
+from training.pipeline.runner import run_alone
 
 REPORT = "report"
 FAILED_CELLS = 1

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from training.ablation.plots import Panel
-from training.files import write_atomically
+from training.system.files import write_atomically
 
 FIGURE_FOLDER = "figures"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from training.ablation.spec import AblationSpec
-from training.config import RunConfig, check
+from training.config.parsing import build, read_yaml
+from training.config.run import RunConfig, check
 from training.errors import ConfigError
-from training.parsing import build, read_yaml
 
 Settings = dict[str, Any]
 

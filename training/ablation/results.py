@@ -14,9 +14,9 @@ import torch
 from training.ablation.grid import Cell
 from training.ablation.runner import Trial
 from training.ablation.spec import Metric
-from training.model import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts
-from training.pipeline import DONE
-from training.run import CHECKPOINT
+from training.models.encoder import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts
+from training.pipeline.run import CHECKPOINT
+from training.pipeline.runner import DONE
 
 STSB, STS2017 = "stsb_test", "sts2017"
 Scores = dict[str, dict[str, float]]  # set -> pair or language, or "average" -> score x 100

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from training.ablation.grid import Cell
 from training.errors import ConfigError
-from training.pipeline import DONE, Step, fingerprints, run_steps, share_steps
-from training.run import Run
-from training.steps import steps_of
+from training.pipeline.run import Run
+from training.pipeline.runner import DONE, Step, fingerprints, run_steps, share_steps
+from training.pipeline.steps import steps_of
 
 logger = logging.getLogger(__name__)
 

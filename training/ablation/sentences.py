@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 
-import training.sentence  # noqa: F401  (registers the architecture of our checkpoints)
+import training.models.sentence_encoder  # noqa: F401  (registers the architecture of our checkpoints)
 from training.evaluation.sts import find_sts
-from training.loading import load_sentence_transformer
+from training.models.loading import load_sentence_transformer
 
 SENTENCES = 30
 

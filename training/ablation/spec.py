@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from training.config.parsing import build, read_yaml
 from training.errors import ConfigError
-from training.parsing import build, read_yaml
 
 Metric = Literal["mono", "cross", "tatoeba"]  # STS within a language, STS against English, retrieval P@1
 

@@ -10,7 +10,7 @@ from training.ablation.findings import Verdict, compare, judge, measure_noise
 from training.ablation.paper import MODELS, PAIRS, published_row
 from training.ablation.results import Result, Results, Scores, scores_of_metric
 from training.ablation.spec import AblationSpec, Metric
-from training.model import ParameterCounts
+from training.models.encoder import ParameterCounts
 
 METRICS: tuple[Metric, ...] = ("mono", "cross", "tatoeba")
 NOTHING = "–"

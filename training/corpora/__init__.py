@@ -1,1 +1,4 @@
-"""Parallel text: reading, cleaning, mixing, and proof that no evaluation sentence is in it."""
+"""Parallel text: planned, mixed, written, memory-mapped.
+
+Imports `config`, `system` and its own rooms.
+"""

@@ -21,8 +21,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from training.arrays import map_array
 from training.errors import CorpusError
+from training.system.arrays import map_array
 
 ITERATION_CHUNK = 10_000  # texts read at once
 

@@ -18,16 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from training.corpora.config import CorpusConfig
+from training.config.corpus import CorpusConfig
+from training.corpora.cleaning.filters import PairFilter
+from training.corpora.cleaning.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.corpus import Corpus
-from training.corpora.filters import PairFilter
-from training.corpora.leakage import EvaluationSentences, check_no_leakage
-from training.corpora.readers import find_pair_file, read_pairs
 from training.corpora.report import CorpusReport
-from training.corpora.tsv import Pair
+from training.corpora.sources.readers import find_pair_file, read_pairs
+from training.corpora.sources.tsv import Pair
 from training.corpora.writer import CorpusWriter
 from training.errors import CorpusError
-from training.files import write_json_atomically
+from training.system.files import write_json_atomically
 
 logger = logging.getLogger(__name__)
 BATCH_PAIRS = 5_000  # at work at once

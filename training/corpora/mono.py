@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from training.errors import CorpusError
-from training.text_files import text_lines
+from training.system.text_files import text_lines
 
 SUFFIXES = (".txt.gz", ".txt")
 

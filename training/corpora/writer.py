@@ -10,9 +10,9 @@ from types import TracebackType
 
 import numpy as np
 
-from training.arrays import ArrayWriter, map_array
-from training.corpora.hashes import HashIndex, hash_keys
-from training.files import write_json_atomically
+from training.corpora.cleaning.hashes import HashIndex, hash_keys
+from training.system.arrays import ArrayWriter, map_array
+from training.system.files import write_json_atomically
 
 
 class _TextWriter:

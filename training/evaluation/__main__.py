@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from training.device import pick_device
 from training.errors import EvaluationError
 from training.evaluation.encoders import load_model
 from training.evaluation.failures import Failure, failures_markdown
@@ -24,10 +23,11 @@ from training.evaluation.sets import (
     find_failures,
 )
 from training.evaluation.vectors import each_text_once
-from training.files import write_json_atomically
 from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder
 from training.reranking.ranking import Scorer
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
+from training.system.device import pick_device
+from training.system.files import write_json_atomically
 
 
 def main(arguments: list[str] | None = None) -> int:

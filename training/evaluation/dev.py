@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.config import STSB_DEV
+from training.config.run import STSB_DEV
 from training.errors import EvaluationError
 from training.evaluation.sts import find_sts, spearman_of_cosines, spread
 from training.evaluation.vectors import Encode

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerBase
 
-from service.artifact import MANIFEST_FILE
-from service.cpus import usable_cpus
-from service.encoder import load_encoder as load_artifact_encoder
 from service.errors import ArtifactError
-from service.prompts import Prompts
-from training.device import autocast, pick_device
+from service.model.artifact import MANIFEST_FILE
+from service.model.encoder import load_encoder as load_artifact_encoder
+from service.model.prompts import Prompts
+from service.process.cpus import usable_cpus
 from training.errors import ConfigError, EvaluationError
 from training.evaluation.vectors import Encode
-from training.files import files_under, fingerprint_files
-from training.packages import packaged_folder
-from training.sentence import SentenceEncoder  # its module also registers crosslet checkpoints
-from training.teacher import load_teacher
+from training.models.packages import packaged_folder
+from training.models.sentence_encoder import SentenceEncoder  # its module also registers crosslet checkpoints
+from training.models.teacher import load_teacher
+from training.system.device import autocast, pick_device
+from training.system.files import files_under, fingerprint_files
 
 BATCH = 64  # texts
 ARTIFACT_CHUNK = 64  # texts that a thread takes at once

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from training.errors import EvaluationError
-from training.text_files import text_lines
+from training.system.text_files import text_lines
 
 T = TypeVar("T")
 

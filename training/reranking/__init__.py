@@ -1,1 +1,4 @@
-"""Cross-lingual passage re-ranking after Chen et al. 2020: a cross-encoder of query and passage."""
+"""Cross-encoders: mixing by language, training, measures (Chen et al. 2020).
+
+Imports `models`, `optimisation`, `pipeline`, `corpora`, `evaluation`.
+"""

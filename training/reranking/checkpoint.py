@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
 from training.errors import ConfigError, EvaluationError
-from training.files import write_json_atomically
-from training.reranking.cross_encoder import CrossEncoder, load_base
+from training.models.cross_encoder import CrossEncoder, load_base
+from training.system.files import write_json_atomically
 
 KIND = "cross-encoder"
 HEAD, MANIFEST = "head.safetensors", "reranker.json"

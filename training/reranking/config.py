@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from training.config.parsing import build, read_yaml
+from training.config.stage import StageConfig
 from training.errors import ConfigError
-from training.parsing import build, read_yaml
 from training.reranking.mixing import Strategy
 from training.reranking.pair_tokens import MIN_LENGTH
 from training.reranking.paraphrases import MonoPositives
 from training.reranking.readers import Format
-from training.stages.config import StageConfig
 
 KIND = "reranker"
 

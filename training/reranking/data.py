@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from training.corpora.leakage import EvaluationSentences
-from training.corpora.readers import files_of, find_pair_file, read_pairs
+from training.corpora.cleaning.leakage import EvaluationSentences
+from training.corpora.sources.readers import files_of, find_pair_file, read_pairs
 from training.errors import ConfigError, CorpusError, EvaluationError
 from training.evaluation.encoders import load_model
-from training.files import files_under, fingerprint_files
 from training.reranking.collection import Collection, Texts
 from training.reranking.config import NegativesConfig, RerankConfig, SourceConfig
 from training.reranking.mixing import AlignedPair, TextPair, mixed_test_set, stages_of
@@ -24,6 +23,7 @@ from training.reranking.paraphrases import Parallel, paraphrase_pairs
 from training.reranking.ranking import RankingSet
 from training.reranking.readers import read_collection
 from training.reranking.screening import MeasuredText, screen, screen_sentences
+from training.system.files import files_under, fingerprint_files
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from training.corpora.leakage import matching_words
+from training.corpora.cleaning.leakage import matching_words
 from training.errors import EvaluationError
 from training.evaluation.lines import find_file, parse_lines, read_rows, split_columns
 from training.reranking.collection import Collection, CollectionBuilder
-from training.text_files import open_bytes
+from training.system.text_files import open_bytes
 
 POOL = 500  # answers that Solr found for a question
 ROW = "domain<TAB>question<TAB>labels<TAB>labels of the pool"

@@ -14,23 +14,23 @@ from typing import Any
 
 import torch
 
-from training.device import pick_device
 from training.errors import ConfigError
 from training.evaluation.encoders import load_model
 from training.evaluation.vectors import each_text_once
-from training.files import write_json_atomically
-from training.hardware import describe_hardware
-from training.pipeline import Step, run_alone, run_steps
-from training.processes import process_count
+from training.models.cross_encoder import load_base
+from training.models.teacher import teacher_identity
+from training.optimisation.processes import process_count
+from training.pipeline.runner import Step, run_alone, run_steps
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.config import RerankConfig, load_rerank_config
-from training.reranking.cross_encoder import load_base
 from training.reranking.data import RerankData
 from training.reranking.measure import measure, sets_of
 from training.reranking.ranking import Scorer
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
 from training.reranking.trainer import BEST, LAST, train_stage
-from training.teacher import teacher_identity
+from training.system.device import pick_device
+from training.system.files import write_json_atomically
+from training.system.hardware import describe_hardware
 
 logger = logging.getLogger(__name__)
 SCORES = "scores.json"

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from training.errors import ConfigError
-from training.tokens import TokenStore
+from training.vocabulary.tokens import TokenStore
 
 ENCODE_BATCH = 10_000  # pairs
 MIN_LENGTH = 16  # tokens of a pair

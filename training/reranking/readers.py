@@ -19,7 +19,7 @@ from training.errors import EvaluationError
 from training.evaluation.lines import LANGUAGE, find_file, parse_lines, read_rows
 from training.reranking.collection import Collection, CollectionBuilder
 from training.reranking.insurance import read_insurance
-from training.text_files import open_bytes
+from training.system.text_files import open_bytes
 
 Format = Literal["jsonl", "squad", "mkqa", "tsv", "insurance"]
 SUFFIX = r"\.jsonl?(\.gz)?"

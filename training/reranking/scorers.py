@@ -7,12 +7,12 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
-from training.device import autocast
 from training.evaluation.keywords import bm25_scores
 from training.evaluation.vectors import Encode, unit_rows
-from training.reranking.cross_encoder import CrossEncoder
+from training.models.cross_encoder import CrossEncoder
 from training.reranking.pair_tokens import PairTokenizer
 from training.reranking.ranking import RankingSet
+from training.system.device import autocast
 
 BATCH = 64  # pairs
 CHUNK = 16_384  # pairs tokenised at once, sorted by length

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from training.corpora.leakage import EvaluationSentences, matching_words
+from training.corpora.cleaning.leakage import EvaluationSentences, matching_words
 from training.reranking.collection import Collection, Question, Texts
 
 SENTENCE_END = re.compile(r"(?<=[.!?؟।])\s+|(?<=[\u3002\uff01\uff1f])|\n+")

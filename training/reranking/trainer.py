@@ -1,6 +1,6 @@
 """One stage of a re-ranker: pairs of texts, binary cross-entropy, acc@1 on the way; best and last weights are kept.
 
-The loop, its checkpoints and its log are those of every stage (`training.loop`).
+The loop, its checkpoints and its log are those of every stage (`training.optimisation.loop`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from training.batches import BatchStream, Indices
-from training.files import write_json_atomically
-from training.loop import Objective, train
+from training.models.cross_encoder import CrossEncoder
+from training.optimisation.batches import BatchStream, Indices
+from training.optimisation.loop import Objective, train
 from training.reranking.checkpoint import save_cross_encoder
 from training.reranking.config import RerankConfig, RerankStageConfig
-from training.reranking.cross_encoder import CrossEncoder
 from training.reranking.losses import relevance
 from training.reranking.mixing import TextPair
 from training.reranking.pair_tokens import PairTokenizer
 from training.reranking.ranking import RankingSet, score_ranking
 from training.reranking.scorers import CrossEncoderScorer
-from training.tokens import TokenStore
+from training.system.files import write_json_atomically
+from training.vocabulary.tokens import TokenStore
 
 BEST, LAST = "best", "last"  # subfolders of a stage, each a checkpoint
 SCORE = "acc1.json"  # in a checkpoint: its score on the validation set

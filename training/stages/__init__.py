@@ -1,1 +1,4 @@
-"""The four stages of Ding et al. 2022, each an `Objective` for `training.loop.train`."""
+"""The four stages of the paper, an objective each.
+
+Imports `losses`, `models`, `optimisation`, `corpora`, `vocabulary`.
+"""

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.loop import Objective
+from training.config.stage import StageConfig
 from training.losses import embedding_mse
-from training.sentence import SentenceEncoder
-from training.stages.config import StageConfig
+from training.models.sentence_encoder import SentenceEncoder
+from training.optimisation.loop import Objective
 from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 
 

@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.loop import Objective
+from training.config.stage import BottleneckConfig
 from training.losses import pooled_embedding_mse, token_embedding_mse
-from training.processes import sum_over_processes
-from training.sentence import SentenceEncoder
-from training.stages.config import BottleneckConfig
+from training.models.sentence_encoder import SentenceEncoder
+from training.optimisation.loop import Objective
+from training.optimisation.processes import sum_over_processes
 from training.stages.pairs import PairEncoder
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.loop import Objective
+from training.config.stage import ContrastiveConfig, Reduction
 from training.losses import (
     bool_contrastive,
     cross_entropy_contrastive,
@@ -14,8 +14,8 @@ from training.losses import (
     hard_cross_entropy,
     multilingual_contrastive,
 )
-from training.sentence import SentenceEncoder
-from training.stages.config import ContrastiveConfig, Reduction
+from training.models.sentence_encoder import SentenceEncoder
+from training.optimisation.loop import Objective
 from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.corpora.corpus import Corpus
-from training.processes import gather_shares, own_share
-from training.sentence import SentenceEncoder
-from training.tokens import TokenStore
+from training.models.sentence_encoder import SentenceEncoder
+from training.optimisation.processes import gather_shares, own_share
+from training.vocabulary.tokens import TokenStore
 
 GROUP_TEXTS = 64  # encoded together on a CPU, where padding costs more than a call; a GPU takes all at once
 

@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.config import StudentConfig
+from training.config.run import StudentConfig
 from training.errors import ConfigError
-from training.model import BottleneckEmbedding, CrossletConfig, CrossletEncoder, copy_body, shape_of
-from training.sentence import SentenceEncoder
-from training.svd import weighted_svd
+from training.models.encoder import BottleneckEmbedding, CrossletConfig, CrossletEncoder, copy_body, shape_of
+from training.models.sentence_encoder import SentenceEncoder
+from training.models.svd import weighted_svd
 
 
 def student_from_assistant(

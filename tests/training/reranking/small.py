@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedTokenizerFast
 
-from tests.training.bases import SIZES, wordpiece
-from training.model import CrossletConfig, CrossletEncoder, shape_of
+from tests.training.models.bases import SIZES, wordpiece
+from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
+from training.models.sentence_encoder import SentenceEncoder, save_sentence_encoder
 from training.reranking.ranking import RankingSet
-from training.sentence import SentenceEncoder, save_sentence_encoder
 
 THINGS = ["cat", "dog", "train", "river", "cheese", "piano", "winter", "garden", "island", "teacher", "window", "bread"]
 PLACES = ["in the house", "near the sea", "under the old bridge", "behind the station"]

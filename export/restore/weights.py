@@ -1,0 +1,146 @@
+"""Reads the weights back out of a graph that `export.unpadded` drew. Knows ONNX; knows nothing about torch or files.
+
+K inputs of a matrix, N its outputs
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import NodeProto, numpy_helper
+
+from export.errors import BadRequest
+from export.quantization.copies import COPY
+from export.quantization.tables import restore_table
+
+Array = npt.NDArray[np.generic]
+Floats = npt.NDArray[np.float32]
+READABLE = (
+    "what can be restored is a mean-pooled bi-encoder with a body of the BERT family, exported with padding skipped, "
+    "in fp32 or in int8 with fixed steps"
+)
+PRODUCTS = [  # of a layer, in order; the first is of three matrices
+    ["attention.self.query", "attention.self.key", "attention.self.value"],
+    ["attention.output.dense"],
+    ["intermediate.dense"],
+    ["output.dense"],
+]
+MOVES = {"Add", "Gather", "Reshape", "Split"}  # what lies between a product and its parts
+OTHER_ACTIVATIONS = {  # than a layer's GELU; FusedGemm is a head's Dense with its activation
+    *("Celu", "Elu", "FastGelu", "FusedGemm", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "QuickGelu"),
+    *("Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Swish", "Tanh", "ThresholdedRelu"),
+}
+NORMS = ["output", "attention.output"]  # by whether a norm's number is odd
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a graph holds.
+
+    state: by the names that `BertModel` has; recurrences written out as layers.
+    heads: of each layer's attention.  epsilon: of each LayerNorm.  head: after the pooling, or None.
+    """
+
+    state: dict[str, Floats]
+    heads: int
+    epsilon: float
+    head: tuple[Floats, Floats] | None
+
+
+def read_weights(model: onnx.ModelProto) -> Weights:
+    """The parameters of a graph that `export.unpadded` drew, in float32.
+
+    Raises: BadRequest: int8 with steps found in each pass, or another body.
+    """
+    array = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    operators = Counter(node.op_type for node in model.graph.node)
+    if operators["DynamicQuantizeLinear"] or operators["MatMulNBits"]:
+        raise BadRequest(f"its int8 has steps that are found in each pass; {READABLE}")
+    products = [node for node in model.graph.node if _is_product(node, array)]
+    norms = [node for node in model.graph.node if node.op_type == "LayerNormalization"]
+    if operators["CumSum"] != 1 or len(products) // 4 * 2 + 1 != len(norms):
+        raise BadRequest(f"its body is none of the BERT family; {READABLE}")
+    if len(products) % 4 > 1:
+        raise BadRequest(f"its layers are not of four products each; {READABLE}")
+    gelus = sum(operators[name] for name in ("BiasGelu", "Gelu", "Erf"))
+    if OTHER_ACTIVATIONS & operators.keys() or gelus != len(products) // 4:
+        raise BadRequest(f"its activations are others than a GELU in each layer; {READABLE}")
+    layers = products[len(products) % 4 :]  # before them the bottleneck's projection
+    state = _tables(array, projection=next(iter(products[: -len(layers)]), None))
+    for number, node in enumerate(layers):
+        prefix, part = f"encoder.layer.{number // 4}", PRODUCTS[number % 4]
+        weight_NK, bias_N = _weight(node, array).T, _bias(node, model, array)
+        for share, name in enumerate(part):
+            size = len(weight_NK) // len(part)
+            rows = slice(share * size, (share + 1) * size)
+            state |= {f"{prefix}.{name}.weight": weight_NK[rows], f"{prefix}.{name}.bias": bias_N[rows]}
+    for number, node in enumerate(norms):
+        name = f"encoder.layer.{(number - 1) // 2}.{NORMS[number % 2]}" if number else "embeddings"
+        state |= {
+            f"{name}.LayerNorm.{part}": array[key] for part, key in zip(("weight", "bias"), node.input[1:], strict=True)
+        }
+    tail = [name for name in array if name.startswith("tail.")]
+    head = (array["tail.0.weight"], array["tail.0.bias"]) if tail else None
+    if len(tail) > 2:
+        raise BadRequest(f"it has several layers after its pooling; {READABLE}")
+    epsilon = next(attribute.f for attribute in norms[0].attribute if attribute.name == "epsilon")
+    return Weights(state, heads=_heads(layers[0], model, array), epsilon=epsilon, head=head)
+
+
+def _is_product(node: NodeProto, array: Mapping[str, Array]) -> bool:
+    return node.op_type == "MatMulIntegerToFloat" or (node.op_type == "MatMul" and node.input[1] in array)
+
+
+def _tables(array: Mapping[str, Array], projection: NodeProto | None) -> dict[str, Floats]:
+    """The embedding tables, the words' at full width."""
+    state = {}
+    stored = {re.sub(r"_(row_int8|block_codes)$", "", name) for name in array}
+    for name in stored:
+        if match := re.fullmatch(r"(?:body\.)+(embeddings\.\w+_embeddings)(?:\.table)?\.weight", name):
+            state[f"{match[1]}.weight"] = restore_table(name, array)
+    if projection is not None:
+        words = "embeddings.word_embeddings.weight"
+        state[words] = state[words] @ _weight(projection, array)
+    return state
+
+
+def _weight(product: NodeProto, array: Mapping[str, Array]) -> Floats:
+    """The matrix of a product, (K, N)."""
+    if product.op_type == "MatMul":
+        return array[product.input[1]].astype(np.float32)
+    codes = product.input[0].removesuffix("_codes")
+    matrix = COPY.sub("", product.input[1]).removesuffix("_int8")
+    code_KN, scale_N = array[f"{matrix}_int8"].astype(np.float32), array[f"{matrix}_scale"].astype(np.float32)
+    smoothing_K = array[f"{codes}_smoothing"].astype(np.float32)  # the input is multiplied by it
+    weight_KN: Floats = code_KN * scale_N * smoothing_K[:, None]
+    return weight_KN
+
+
+def _bias(product: NodeProto, model: onnx.ModelProto, array: Mapping[str, Array]) -> Floats:
+    """What is added to a product: in it, or by the node that reads it."""
+    readers = [node for node in model.graph.node if product.output[0] in node.input]
+    names = [*product.input[6:], *(name for node in readers for name in node.input)]
+    return next(array[name].astype(np.float32) for name in names if name in array and array[name].ndim == 1)
+
+
+def _heads(product: NodeProto, model: onnx.ModelProto, array: Mapping[str, Array]) -> int:
+    """From the shape (B, L, heads, size) that a layer's queries, keys or values are given."""
+    maker = {output: node for node in model.graph.node for output in node.output}
+
+    def is_after_product(node: NodeProto | None) -> bool:
+        while node is not None and node.op_type in MOVES:
+            node = next((maker[name] for name in node.input if name in maker), None)
+        return node is product
+
+    shapes = (
+        array[node.input[1]]
+        for node in model.graph.node
+        if node.op_type == "Reshape" and node.input[1] in array and is_after_product(node)
+    )
+    return int(next(shape for shape in shapes if len(shape) == 4)[2])

@@ -1,0 +1,270 @@
+"""What `crosslet index ..` does to the local documents. Knows the parts; imports heavy ones when used."""
+
+import argparse
+import dataclasses
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from service.cli.arguments import Subcommand, out_argument
+from service.cli.index_import import import_arguments, import_documents
+from service.cli.start_trial import Use
+from service.documents.milvus.address import EMBEDDED
+from service.errors import InferenceFailed, InvalidInput, StartError, StoreError
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.bulk.build import Build, Outcome
+
+
+def build(options: argparse.Namespace, settings: Settings) -> None:
+    """Load a file of documents into the store; what is there already is passed over.
+
+    Raises: StartError: the model, the store or the file is refused, or the user stopped.  InvalidInput: a bad line.
+        InferenceFailed: the model failed on some documents, each named on standard error; the others are loaded.
+    """
+    from service.bulk.build import Build
+    from service.bulk.engines import documents_engine
+    from service.bulk.progress import progress, tell
+    from service.bulk.records import to_document
+    from service.bulk.sources import format_of, open_source
+    from service.model.encoder import choose_encoder
+    from service.runtime import load_collection
+
+    format_ = format_of(options.file, options.format)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    with open_source(options.file, format_) as source:
+        collection = load_collection(settings, encoder.manifest)
+        try:
+            with progress("build", total=source.size, unit=source.unit) as bar, _named(source.name):
+
+                def advance(read: int, outcome: "Outcome") -> None:
+                    bar.set_postfix_str(f"{outcome.total} documents", refresh=False)
+                    bar.update(read - bar.n)
+
+                def skip(sentence: str) -> None:
+                    tell(f"skipped {source.name}: {sentence}")
+
+                work = Build(
+                    collection,
+                    read=functools.partial(to_document, max_text_chars=settings.max_text_chars),
+                    on_bad_line=skip if options.on_bad_line == "skip" else _stop,
+                    on_failed=tell,
+                    advance=advance,
+                )
+                with _interruptible(work):
+                    outcome = work.run(source.records, documents_engine(options.engine, encoder, settings))
+        finally:
+            collection.close()
+    sys.stderr.write(f"{outcome}\n")
+    if outcome.failed:
+        raise InferenceFailed(
+            f"{outcome.failed} documents could not be embedded; what the store had under their ids stays: "
+            "load them again with other texts"
+        )
+
+
+def export(options: argparse.Namespace, settings: Settings) -> None:
+    """Write every document as a line of JSON; a service may have the store meanwhile.
+
+    Raises: StartError: there is no store, or it cannot be read.  StorageFull: the file has no room.
+    """
+    from service.bulk.output import writing
+    from service.bulk.progress import progress
+    from service.bulk.store_file import open_store_file
+    from service.bulk.upkeep import export_lines
+
+    with (
+        open_store_file(_local(settings)) as file,
+        writing(options.out) as out,
+        progress("export", total=file.count(), unit="documents") as bar,
+    ):
+        for line in export_lines(file, vectors=options.vectors == "base64"):
+            out.write(line)
+            bar.update()
+
+
+def stats(_: argparse.Namespace, settings: Settings) -> None:
+    """Print what the store holds.
+
+    Raises: StartError: there is no store, or it cannot be read.
+    """
+    from service.bulk.upkeep import stats as count
+
+    _print_json(dataclasses.asdict(count(_local(settings))))
+
+
+def verify(_: argparse.Namespace, settings: Settings) -> None:
+    """Check every document.
+
+    Raises: StoreError: something is wrong; standard error has a sentence a kind of fault.
+    """
+    from service.bulk.progress import progress
+    from service.bulk.store_file import open_store_file
+    from service.bulk.upkeep import verify as check
+
+    path = _local(settings)
+    with open_store_file(path) as file:
+        count = file.count()
+        with progress("verify", total=count, unit="documents") as bar:
+            faults = check(file, advance=bar.update)
+    for sentence in faults:
+        sys.stderr.write(f"{sentence}\n")
+    if faults:
+        raise StoreError(f"document store {path} has faults of {len(faults)} kinds")
+    sys.stderr.write(f"{path}: {count} documents are sound\n")
+
+
+def compact(_: argparse.Namespace, settings: Settings) -> None:
+    """Give back the room of what was deleted, and print the bytes before and after.
+
+    Raises: StartError: there is no store, or a service has it.
+    """
+    from service.bulk.upkeep import compact as give_back
+
+    _print_json(dataclasses.asdict(give_back(_local(settings))))
+
+
+def repair(options: argparse.Namespace, settings: Settings) -> None:
+    """Make damaged vectors anew from their texts, and name the documents whose text is damaged or cannot be embedded.
+
+    Raises: StartError: the model or the store is refused, a service has it, or a document stays damaged.
+    """
+    from service.bulk.build import named
+    from service.bulk.engines import documents_engine
+    from service.bulk.progress import progress
+    from service.bulk.repair import repair as make_anew
+    from service.bulk.store_file import open_store_file
+    from service.model.encoder import choose_encoder
+    from service.model.spaces import stored_as
+
+    path = _local(settings)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    stored = stored_as(encoder.manifest, settings.space)
+    with open_store_file(path) as file:
+        count = file.count()
+    with progress("repair", total=count, unit="documents") as bar:
+        done = make_anew(
+            path,
+            documents_engine(options.engine, encoder, settings),
+            fingerprint=stored.fingerprint,
+            dim=stored.dim,
+            advance=bar.update,
+        )
+    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors made anew\n")
+    for id_ in done.lost:
+        sys.stderr.write(f"the text or metadata of {named(id_)} are not what was stored\n")
+    for id_, error in done.failed.items():
+        sys.stderr.write(f"{named(id_)}: {error}\n")
+    damaged = len(done.lost) + len(done.failed)
+    if damaged:
+        raise StoreError(f"document store {path} has {damaged} damaged documents: put them again, or delete them")
+
+
+def re_embed(options: argparse.Namespace, settings: Settings) -> None:
+    """Make the store over for the model at hand; a service may go on with the old one until the end.
+
+    Raises: StartError: the model or the store is refused, the user stopped, or a service still has the store.
+        InferenceFailed: the model failed on some documents, each named on standard error; the old store stays.
+    """
+    from service.bulk.engines import documents_engine
+    from service.bulk.progress import progress, tell
+    from service.bulk.reembed import Reembedding
+    from service.bulk.store_file import open_store_file
+    from service.model.encoder import choose_encoder
+    from service.model.spaces import stored_as
+
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    path = _local(settings)
+    stored = stored_as(encoder.manifest, settings.space)
+    work = Reembedding(path, fingerprint=stored.fingerprint, dim=stored.dim, on_failed=tell)
+    engine = documents_engine(options.engine, encoder, settings)
+    with open_store_file(path) as file:
+        count = file.count()
+    with progress("re-embed", total=count, unit="documents") as bar:
+
+        def advance(read: int, _: "Outcome") -> None:
+            bar.update(read - bar.n)
+
+        try:
+            outcome = work.copy(engine, advance=advance)
+        except KeyboardInterrupt as exc:
+            raise StartError("stopped; the same command goes on") from exc
+    sys.stderr.write(f"{outcome}\n")
+    work.take_over(engine)
+    sys.stderr.write(f"{path} now has the vectors of {encoder.manifest.name}\n")
+
+
+def _engine_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--engine", choices=["threads", "ray"], default="threads", help="what embeds (threads)")
+
+
+def _build_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="documents in .jsonl, .csv or .parquet; -: stdin")
+    parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], help="where the name does not say it")
+    parser.add_argument("--on-bad-line", choices=["stop", "skip"], default="stop", help="(stop)")
+    _engine_argument(parser)
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    out_argument(parser)
+    parser.add_argument("--vectors", choices=["base64"], help="write them, too: little-endian float32")
+
+
+INDEX_SUBCOMMANDS = {
+    "index build": Subcommand(build, "load documents from a file, those that changed", _build_arguments, Use.DOCUMENTS),
+    "index import": Subcommand(
+        import_documents,
+        "load documents with vectors made elsewhere by the same model",
+        import_arguments,
+        Use.DOCUMENTS,
+    ),
+    "index re-embed": Subcommand(
+        re_embed, "make the documents over for another model (--model)", _engine_argument, Use.DOCUMENTS
+    ),
+    "index export": Subcommand(export, "write every document as a line of JSON", _export_arguments),
+    "index stats": Subcommand(stats, "print what the document store holds"),
+    "index verify": Subcommand(verify, "check the document store"),
+    "index repair": Subcommand(repair, "make damaged vectors anew", _engine_argument, Use.DOCUMENTS),
+    "index compact": Subcommand(compact, "give back the room of deleted documents"),
+}
+
+
+def _local(settings: Settings) -> Path:
+    """The store on this machine.
+
+    Raises: StartError: the documents are in a Milvus.
+    """
+    if settings.index != EMBEDDED:
+        raise StartError("this command is about the documents of CROSSLET_DATA, but CROSSLET_INDEX names a Milvus")
+    return settings.documents_path
+
+
+def _stop(sentence: str) -> None:
+    raise InvalidInput(f"{sentence} (--on-bad-line skip passes over it)")
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Sentences about a line say of which file."""
+    try:
+        yield
+    except InvalidInput as exc:
+        raise InvalidInput(f"{name}: {exc}") from exc
+
+
+@contextmanager
+def _interruptible(work: "Build") -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as exc:
+        raise StartError(f"stopped: {work.outcome}; the same command goes on") from exc
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")

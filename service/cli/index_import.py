@@ -1,0 +1,62 @@
+"""What `crosslet index import` does to the documents. Knows the parts; imports heavy ones when used."""
+
+import argparse
+import functools
+import sys
+from pathlib import Path
+
+from service.errors import StartError
+from service.settings import Settings
+
+
+def import_documents(options: argparse.Namespace, settings: Settings) -> None:
+    """Load documents with vectors that were made elsewhere; what is there already is passed over.
+
+    Raises: StartError: the model, the store or a file is refused, or the user stopped.  InvalidInput: a document or
+        vector is bad, or the vectors do not seem to be those of the model at hand; nothing was written.
+    """
+    from service.bulk.engines import engine_of
+    from service.bulk.progress import progress
+    from service.bulk.records import to_document
+    from service.bulk.vector_file import open_vector_file
+    from service.bulk.vector_import import VectorImport, check_model
+    from service.model.encoder import choose_encoder
+    from service.runtime import load_collection
+
+    vectors = open_vector_file(options.vectors)
+    read = functools.partial(to_document, max_text_chars=settings.max_text_chars)
+    work = VectorImport(options.documents, vectors, read=read)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    collection = load_collection(settings, encoder.manifest)
+    try:
+        try:
+            with progress("check", total=vectors.count, unit="documents") as bar:
+                samples = work.check(dim=encoder.manifest.dim, advance=bar.update)
+            if options.model_check:
+                engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.document)
+                check_model(samples, engine, name=encoder.manifest.name)
+            with progress("import", total=vectors.count, unit="documents") as bar:
+                work.load(collection, advance=bar.update)
+        except KeyboardInterrupt as exc:
+            raise StartError(f"stopped: {work.outcome}; the same command goes on") from exc
+    finally:
+        collection.close()
+    sys.stderr.write(f"{work.outcome}\n")
+
+
+def import_arguments(parser: argparse.ArgumentParser) -> None:
+    """Two files and an option."""
+    parser.add_argument("documents", type=Path, metavar="DOCUMENTS", help="JSON lines, as index build reads them")
+    parser.add_argument(
+        "vectors",
+        type=Path,
+        metavar="VECTORS",
+        help="one a line, in order: .npy of float32 or float16, or a flat index of FAISS; you vouch that they are "
+        "this model's",
+    )
+    parser.add_argument(
+        "--no-model-check",
+        dest="model_check",
+        action="store_false",
+        help="do not embed some of the texts to see whether the vectors are this model's",
+    )

@@ -1,0 +1,150 @@
+"""What the subcommands of `crosslet` do. Knows the artifact and the local store; heavy parts are imported when used."""
+
+import argparse
+import dataclasses
+import gc
+import logging
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import orjson
+
+from service.documents.milvus.address import EMBEDDED, milvus_address
+from service.errors import InvalidInput
+from service.http.lazy_import import import_server
+from service.http.listener import METRICS_PORT, bound_socket
+from service.model.artifact import load_manifest
+from service.process.cpus import usable_cpus
+from service.process.descriptors import raise_limit
+from service.process.logs import configure_logging
+from service.settings import Settings, unknown_settings
+
+MALLOC_ARENAS = 2  # each heap keeps its own peak: `python -m benchmarks.allocator`
+# How long a worker that comes back from the model may wait for the event loop to let it have the interpreter. Python's
+# own 5 ms is a pass or two.
+SWITCH_INTERVAL_S = 0.0002
+UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # as bytes that are not UTF-8 are read
+
+logger = logging.getLogger(__name__)
+
+
+def serve(_: argparse.Namespace, settings: Settings) -> None:
+    """Load everything, then answer over HTTP until a signal.
+
+    Raises: StartError: the model, the documents or a setting is refused.
+    """
+    gc.disable()  # what a start makes stays; `settle` collects what does not, and turns it on again
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    from service.model.encoder import choose_encoder  # `info` must not pay for ONNX Runtime
+    from service.process.memory import limit_arenas
+
+    limit_arenas(MALLOC_ARENAS)
+    configure_logging(settings.log_level)
+    raise_limit()
+    if settings.index != EMBEDDED:
+        milvus_address(settings.index)  # before it is logged: refuses one with a password
+    logger.info("settings", extra=settings.model_dump(mode="json"))
+    for name, meant in unknown_settings().items():
+        logger.warning("no such setting: it does nothing", extra={"variable": name, "meant": meant})
+    if not any(settings.keys()):
+        logger.warning("no API key is set: whoever reaches the port may read and write (CROSSLET_API_KEYS)")
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(bound_socket(settings.host, settings.port))
+        metrics_listener = (
+            sockets.enter_context(bound_socket(settings.host, settings.metrics_port, setting=METRICS_PORT))
+            if settings.metrics_port
+            else None
+        )
+        with ThreadPoolExecutor(1) as importer:
+            if usable_cpus() > 1:  # loading leaves the interpreter half of its time; on one core both would wait
+                importer.submit(import_server)
+            choice = choose_encoder(settings.model, settings.fallback_model)
+        import_server()
+        from service.http.server import serve as serve_runtime
+        from service.runtime import load_runtime
+
+        serve_runtime(load_runtime(settings, choice), listener, metrics_listener)
+
+
+def embed(options: argparse.Namespace, settings: Settings) -> None:
+    """Print one JSON list of numbers a text.
+
+    Raises: InvalidInput: a text is empty, too long, or not valid UTF-8, or the model has no such prompt or space.
+    """
+    from service.model.encoder import choose_encoder
+
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    prompt, space = encoder.prompts.chosen(options.prompt_name), encoder.spaces.chosen(options.space)
+    for name, text in _texts_of(options.texts):
+        vector_D = encoder.encode(prompt + _readable(text, name, settings)).vector
+        _print_json(vector_D if space is None else space(vector_D[None])[0])
+
+
+def search(options: argparse.Namespace, settings: Settings) -> None:
+    """Print the documents nearest to a query, one JSON line each.
+
+    Raises: StartError: the store is missing, unreadable, or of another model.  InvalidInput: the query is empty, too
+        long, or not UTF-8.
+    """
+    from service.bulk.store_file import check_there
+    from service.model.encoder import choose_encoder
+    from service.runtime import load_collection
+
+    query = _readable(options.query, "the query", settings)
+    if settings.index == EMBEDDED:
+        check_there(settings.documents_path)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
+    collection = load_collection(settings, encoder.manifest, read_only=True)
+    try:
+        vector_D = encoder.encode(prompt + query).vector
+        if settings.space:
+            vector_D = encoder.spaces.maps[settings.space](vector_D[None])[0]
+        for match in collection.search(vector_D, top_k=options.top_k, filter_=options.filter):
+            document = match.document
+            _print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})
+    finally:
+        collection.close()
+
+
+def info(_: argparse.Namespace, settings: Settings) -> None:
+    """Print the manifest without its file hashes."""
+    facts = dataclasses.asdict(load_manifest(settings.model))
+    del facts["files"]
+    _print_json(facts, option=orjson.OPT_INDENT_2)
+
+
+def _texts_of(given: list[str]) -> Iterator[tuple[str, str]]:
+    """Each text with its name for a complaint: those given, else the lines of standard input that have any.
+
+    Raises: InvalidInput: standard input is UTF-16.
+    """
+    if given:
+        yield from ((f"text {number}", text) for number, text in enumerate(given, start=1))
+        return
+    for number, line in enumerate(sys.stdin, start=1):
+        if number == 1 and line.startswith(UTF16_MARKS):
+            raise InvalidInput("standard input is UTF-16 by its byte-order mark; crosslet reads UTF-8")
+        if line.strip():
+            yield f"standard input line {number}", line.rstrip("\r\n")
+
+
+def _readable(text: str, name: str, settings: Settings) -> str:
+    """The text, if HTTP would take it, and its bytes were UTF-8: Python hands others on as lone surrogates."""
+    if not text:
+        raise InvalidInput(f"{name} is empty; every text needs at least one character")
+    if len(text) > settings.max_text_chars:
+        raise InvalidInput(
+            f"{name} has {len(text)} characters; the limit is {settings.max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidInput(f"{name} is not valid UTF-8") from exc
+    return text
+
+
+def _print_json(value: object, option: int = 0) -> None:
+    sys.stdout.write(orjson.dumps(value, option=option | orjson.OPT_SERIALIZE_NUMPY).decode() + "\n")

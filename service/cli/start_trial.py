@@ -1,0 +1,77 @@
+"""Loads and runs what a command will, all of it at once, and keeps nothing. Knows the heavy parts; knows no limit."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+
+from service.documents.milvus.address import EMBEDDED
+from service.process.cpus import usable_cpus
+from service.settings import Settings
+
+VECTORS = 64
+WRITERS = 2  # threads that change the index: of writes, and of its maintenance
+
+
+class Use(Enum):
+    """What a command does with the model."""
+
+    EMBED = "embed"
+    DOCUMENTS = "documents"  # vectors are compared, too
+    SERVE = "serve"
+
+
+def try_start(settings: Settings, use: Use) -> None:
+    """Load the parts and have every thread do the most that it will do.
+
+    Raises: StartError: the model is refused.
+    """
+    if use is Use.SERVE:
+        from service.cli.serve import MALLOC_ARENAS
+        from service.http.lazy_import import import_server
+        from service.process.memory import limit_arenas
+
+        limit_arenas(MALLOC_ARENAS)
+        import_server()
+    from service.model.encoder import choose_encoder
+    from service.model.spaces import stored_as
+    from service.runtime import EMBEDDED_READERS, REMOTE_READERS
+
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    workers = 1 if use is Use.EMBED else settings.workers or usable_cpus()
+    work: list[Callable[[], object]] = [encoder.embed_longest] * workers
+    if use is not Use.EMBED:
+        if settings.index == EMBEDDED:
+            work += [lambda: _index(stored_as(encoder.manifest, settings.space).dim)] * (EMBEDDED_READERS + WRITERS)
+        else:
+            import service.documents.milvus.index  # noqa: F401
+
+            work += [lambda: None] * REMOTE_READERS
+    _all_at_once(work)
+
+
+def _index(dim: int) -> None:
+    import numpy as np
+
+    from service.documents.vectors.flat import FaissIndex
+
+    index, vectors_ND = FaissIndex(dim), np.ones((VECTORS, dim), np.float32)
+    index.replace(index.prepare(range(VECTORS), vectors_ND))
+    index.search(vectors_ND[0], top_k=1)
+
+
+def _all_at_once(work: Sequence[Callable[[], object]]) -> None:
+    """Each in a thread of its own, none of which ends before all are there."""
+    all_there = threading.Event()
+
+    def run(call: Callable[[], object]) -> None:
+        all_there.wait()
+        call()
+
+    with ThreadPoolExecutor(len(work)) as threads:
+        try:
+            running = [threads.submit(run, call) for call in work]
+        finally:
+            all_there.set()
+    for one in running:
+        one.result()

@@ -1,0 +1,300 @@
+"""Documents and their index, always in step: a change is durable first, then searchable. Knows no HTTP and no encoder.
+
+A thread of its own makes the next index while this one is searched, and puts it in its place.
+
+N documents, D dims, B queries
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from service.documents.filters import to_condition
+from service.documents.protocol import Rows, VectorIndex, Vectors, candidates
+from service.documents.results import EVERYTHING, FilterTime, Match, Reads, Shown, scored
+from service.documents.store.store import Document, DocumentStore, Page, StoredDocument
+from service.documents.store.transaction import Transaction
+from service.documents.vectors.ivf_build import BuildStoppedError
+from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.rwlock import ReadWriteLock
+from service.errors import StorageFull
+
+RETRY_S = 0.0005  # until a reader looks again whether the index has the last change
+PATIENCE = 5  # tries
+RELOAD_S = 5.0  # until an index that could not be loaded anew is tried again
+
+logger = logging.getLogger(__name__)
+
+
+class Collection:
+    """The document store with the vector index derived from it. Every method may block; call it off the event loop."""
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        keeper: IndexKeeper,
+        *,
+        max_index_bytes: int = 0,
+        check_memory: Callable[[int], None] = lambda growth_bytes: None,
+        read_only: bool = False,
+    ) -> None:
+        """Load the index of the store, or build it.
+
+        max_index_bytes: most memory for vectors, 0 = no limit.  check_memory: raises StorageFull where the process has
+        no room for so many bytes more.  read_only: another process may be writing the store.
+        """
+        self._store = store
+        self._keeper = keeper
+        self._max_index_bytes = max_index_bytes
+        self._check_memory = check_memory
+        self._writing = threading.Lock()
+        self._in_step = ReadWriteLock()  # guards the index and the revision that it is at
+        self._index: VectorIndex = keeper.load_exact() if read_only else keeper.load()
+        self._revision = None if read_only else store.revision  # None: the store may go on without the index
+        self._is_behind = False  # a change is on the disk that the index could not follow
+        self._changed = threading.Event()
+        self._is_closing = False
+        self._maintenance = threading.Thread(target=self._maintain, name="index", daemon=True)
+        if not read_only:
+            self._maintenance.start()
+
+    def close(self) -> None:
+        """Leave a snapshot and close the store. A build that runs is given up."""
+        self._is_closing = True
+        self._changed.set()
+        if self._maintenance.ident is not None:
+            self._maintenance.join()
+            self._save()
+        self._store.close()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def backend(self) -> str:
+        """The name of the index."""
+        return self._index.backend
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the index takes."""
+        return self._index.size_bytes
+
+    @property
+    def recall(self) -> float:
+        """Share of the 10 nearest that a search finds, measured when the index was built; 1 where it is exact."""
+        return self._index.recall
+
+    def check_room(self, ids: Sequence[str]) -> None:
+        """Refuse documents that have no room before they are embedded; `put` checks again.
+
+        Raises: StorageFull: no room under `max_index_bytes`, or in the process.
+        """
+        self._check_growth(len(set(ids)) - len(self._store.rows_of(ids)))
+
+    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
+        """Insert or replace documents, by id; gives the revision of the change. Durable and searchable on return.
+
+        Raises: StorageFull: no room on the disk or under `max_index_bytes`; nothing was changed.
+        """
+        with self._writing, self._store.transaction() as transaction:
+            self._check_growth(len(documents) - len(transaction.rows_of([document.id for document in documents])))
+            addition = self._index.prepare(transaction.upsert(documents, vectors_ND), vectors_ND)
+            transaction.commit()
+            self._follow(transaction.revision, lambda index: index.replace(addition), changed=len(documents))
+            return transaction.revision
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Remove documents by id; gives how many there were."""
+        with self._writing, self._store.transaction() as transaction:
+            return self._delete(transaction, transaction.rows_of(ids))
+
+    def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
+        """Remove the documents that a filter selects; gives how many there were.
+
+        filter_s: how long the filter may be looked up; None: as long as it takes.
+        Raises: InvalidInput: the filter is empty or malformed, or its look-up takes too long.
+        """
+        condition = to_condition(filter_)
+        with self._writing:  # no other writer comes between the look-up and the removal
+            rows = FilterTime(filter_s).matching(self._store, condition).tolist()
+            with self._store.transaction() as transaction:
+                return self._delete(transaction, rows)
+
+    def get(self, id_: str) -> StoredDocument | None:
+        """One document by its id."""
+        return self._store.get(id_)
+
+    def page(
+        self,
+        *,
+        after_row: int,
+        limit: int,
+        max_chars: int,
+        filter_: Mapping[str, object] | None = None,
+        filter_s: float | None = None,
+    ) -> Page:
+        """The next documents that the filter selects, as `DocumentIndex` says; an empty one selects everything."""
+        if not filter_:
+            return self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
+        condition = to_condition(filter_)
+        with self._store.snapshot():
+            rows = FilterTime(filter_s).matching(self._store, condition)
+            page = self._store.page(after_row=after_row, limit=limit, max_chars=max_chars, among=rows)
+        return replace(page, total=len(rows))
+
+    def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
+        """How many documents a filter selects; bounded and refused as in `page`."""
+        if not filter_:
+            return len(self)
+        return len(FilterTime(filter_s).matching(self._store, to_condition(filter_)))
+
+    def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
+        """The `top_k` nearest documents that the filter selects: by score, ties by id.
+
+        Raises: InvalidInput: the filter is malformed.
+        """
+        return self.search_all(vector_D[None], top_k=top_k, filter_=filter_)[0]
+
+    def search_all(
+        self,
+        vectors_BD: Vectors,
+        *,
+        top_k: int,
+        filter_: Mapping[str, object] | None = None,
+        shown: Shown = EVERYTHING,
+    ) -> list[list[Match]]:
+        """One search a vector, each over one revision: writers need not wait for all of them.
+
+        A change is on the disk before the index has it, so that nobody waits for the disk: where the two differ, a
+        reader tries again. After some tries, in which its filter took longer to look up than writers leave it, it keeps
+        them waiting while it looks it up once more, and makes the searches that are left over that one revision.
+
+        Raises: InvalidInput: the filter is malformed, or what is found has too many characters.
+        """
+        reads = Reads(self._store, to_condition(filter_) if filter_ else None, shown)  # {} selects everything
+        found: list[list[Match]] = []
+        for vector_D in vectors_BD:
+            matches = self._beside_writers(vector_D, top_k, reads)
+            if matches is None:
+                return found + self._before_writers(vectors_BD[len(found) :], top_k, reads)
+            found.append(matches)
+        return found
+
+    def _beside_writers(self, vector_D: Vectors, top_k: int, reads: Reads) -> list[Match] | None:
+        """One search, with the index locked for as long as it is searched; None: out of patience."""
+        for _ in range(PATIENCE):
+            with self._store.snapshot() as revision:
+                among = reads.selected(revision)
+                with self._in_step.shared():
+                    best = self._best(vector_D, top_k, among) if self._is_at(revision) else None
+                if best is not None:
+                    return reads.matches(best)
+            time.sleep(RETRY_S)
+        return None
+
+    def _before_writers(self, vectors_BD: Vectors, top_k: int, reads: Reads) -> list[list[Match]]:
+        while True:
+            with self._in_step.shared(), self._store.snapshot() as revision:
+                if self._is_at(revision):
+                    among = reads.selected(revision)
+                    return [reads.matches(self._best(vector_D, top_k, among)) for vector_D in vectors_BD]
+            time.sleep(RETRY_S)
+
+    def _is_at(self, revision: int) -> bool:
+        return self._revision in {None, revision}
+
+    def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
+        """Scores and rows, best first; ties are ordered and cut by id before any text is read."""
+        if self._index.is_exact:
+            hits = self._index.search(vector_D, top_k=top_k, among=among)
+            rows, scores_N = hits.rows.tolist(), hits.scores
+        else:
+            hits = self._index.search(vector_D, top_k=candidates(top_k), among=among)
+            rows, scores_N = scored(self._store, hits.rows.tolist(), vector_D)
+        scores = np.clip(scores_N, -1, 1).tolist()  # rounding may leave a cosine just above 1
+        best = sorted(zip(scores, rows, strict=True), reverse=True)
+        best = [hit for hit in best if hit[0] >= best[:top_k][-1][0]]
+        if len({score for score, _ in best}) < len(best):
+            ids = self._store.ids_of([row for _, row in best])
+            best.sort(key=lambda hit: (-hit[0], ids[hit[1]]))
+        return best[:top_k]
+
+    def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
+        if rows:
+            transaction.delete(rows)
+            transaction.commit()
+            self._follow(transaction.revision, lambda index: index.remove(rows), changed=len(rows))
+        return len(rows)
+
+    def _follow(self, revision: int, change: Callable[[VectorIndex], None], *, changed: int) -> None:
+        """Have the index follow a change that is on the disk. If it fails, it is loaded anew and not saved as it is."""
+        try:
+            with self._in_step.exclusive():
+                self._revision = revision
+                change(self._index)
+        except BaseException:
+            self._is_behind = True
+            self._changed.set()
+            raise
+        self._note(changed)
+
+    def _note(self, changed: int) -> None:
+        """Have the thread look whether another index or another snapshot is due."""
+        self._keeper.note(changed)
+        if self._keeper.is_outgrown(self._index) or self._keeper.is_stale(self._index):
+            self._changed.set()
+
+    def _maintain(self) -> None:
+        while not self._is_closing:
+            self._changed.wait(RELOAD_S if self._is_behind else None)
+            self._changed.clear()
+            try:
+                if self._is_behind:
+                    self._reload_index()
+                elif self._keeper.is_outgrown(self._index):
+                    self._replace_index()
+                elif self._keeper.is_stale(self._index):
+                    with self._writing:
+                        self._save()
+            except BuildStoppedError:
+                return
+            except StorageFull as exc:
+                logger.warning("index not built", extra={"reason": str(exc)})
+            except Exception:  # the index that serves goes on serving
+                logger.exception("index not built")
+
+    def _save(self) -> None:
+        if self._revision is not None and not self._is_behind:
+            self._keeper.save(self._index, self._revision)
+
+    def _reload_index(self) -> None:
+        with self._writing:
+            index = self._keeper.load()
+            with self._in_step.exclusive():
+                self._index = index
+            self._is_behind = False
+
+    def _replace_index(self) -> None:
+        built = self._keeper.build(lambda: self._is_closing, self._check_memory)
+        with self._store.snapshot() as revision:  # most of what changed meanwhile holds no writer up
+            self._keeper.catch_up(built.index, built.revision)
+        with self._writing:  # writers wait while the last changes are added; readers go on
+            self._keeper.catch_up(built.index, revision)
+            with self._in_step.exclusive():
+                self._index = built.index
+        self._note(0)  # a load may have outgrown it already
+
+    def _check_growth(self, new: int) -> None:
+        if not new:
+            return
+        needed = self._index.size_bytes + new * self._index.row_bytes
+        if self._max_index_bytes and needed > self._max_index_bytes:
+            raise StorageFull(
+                f"the index would take {needed} bytes; the limit is {self._max_index_bytes} (CROSSLET_MAX_INDEX_BYTES)"
+            )
+        self._check_memory(self._index.growth_bytes(new))

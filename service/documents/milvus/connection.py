@@ -1,0 +1,234 @@
+"""One collection of a Milvus, behind calls that end in time and fail with our errors. Knows rows; knows no document.
+
+B queries, D dims
+"""
+
+import importlib.util
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from service.documents.milvus.address import MilvusAddress
+from service.documents.milvus.rows import MAX_ID_BYTES, MAX_TEXT_BYTES, MAX_TOKENS, TOKEN_CHARS, Row
+from service.documents.protocol import Vectors
+from service.errors import IndexUnavailable, Overloaded, ServiceError, StartError, StorageFull, StoreError
+
+SCHEMA_VERSION = 2
+WITHOUT_PATHS = 1  # a version whose rows have the tokens of the metadata's own keys alone
+LOAD_TIMEOUT_S = 300  # a collection that no node holds in memory yet is read from object storage
+STRONG = "Strong"  # a read sees every write that was answered before it, by whichever replica
+# gRPC waits longer after each failed connection, up to two minutes: a Milvus that is back would be refused so long.
+GRPC_OPTIONS = {"grpc.max_reconnect_backoff_ms": 1000, "grpc.use_local_subchannel_pool": 1}
+RATE_LIMIT, FORCE_DENY = 8, 9  # Milvus' codes: too fast; its memory or disk is full
+
+logger = logging.getLogger(__name__)
+
+Hits = list[tuple[float, Row]]  # inner products and rows
+
+
+class MilvusConnection:
+    """A connection and the collection of one model. Safe to call from many threads at once."""
+
+    def __init__(
+        self,
+        address: MilvusAddress,
+        *,
+        fingerprint: str,
+        dim: int,
+        token: str = "",
+        timeout_s: float = 10.0,
+        read_only: bool = False,
+    ) -> None:
+        """Connect, and make the collection if there is none. read_only: it must exist. token: user:password or a key.
+
+        Raises: StartError: pymilvus is missing, or Milvus cannot be used.  StoreError: the collection is another's.
+        """
+        pymilvus = _pymilvus(address)
+        self._errors = (pymilvus.MilvusException, _grpc_error())
+        self._shown = address.shown
+        self._lite_path = address.uri if address.is_lite else ""
+        self._timeout_s = timeout_s
+        self.name = f"crosslet_{fingerprint[:16]}"
+        self.has_paths = True  # whether filters find nested fields in every row
+        try:
+            self._client = pymilvus.MilvusClient(
+                address.uri,
+                db_name=address.database,
+                token=token,
+                timeout=timeout_s,
+                dedicated=True,
+                grpc_options=GRPC_OPTIONS,
+            )
+            self._open(pymilvus, fingerprint, dim, is_lite=address.is_lite, read_only=read_only)
+        except self._errors as exc:
+            raise StartError(
+                f"Milvus at {address.shown} cannot be used ({_reason(exc)}); CROSSLET_INDEX names it"
+            ) from exc
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a search compares with every vector."""
+        return bool(self._lite_path)
+
+    def close(self) -> None:
+        """Close the connection; milvus-lite, which runs in this process, lets go of its file."""
+        self._client.close()
+        if self._lite_path:
+            from milvus_lite.server_manager import server_manager_instance
+
+            server_manager_instance.release_server(self._lite_path)
+
+    def upsert(self, rows: Sequence[Row]) -> None:
+        """Insert or replace rows by id."""
+        with self._answered():
+            self._client.upsert(self.name, list(rows), timeout=self._timeout_s)
+
+    def delete(self, expression: str) -> None:
+        """Remove the rows that an expression selects."""
+        with self._answered():
+            self._client.delete(self.name, filter=expression, timeout=self._timeout_s)
+
+    def count(self, expression: str = "") -> int:
+        """How many rows an expression selects."""
+        return int(self._query(expression, ["count(*)"])[0]["count(*)"])
+
+    def rows(self, expression: str, fields: Sequence[str], *, limit: int) -> list[Row]:
+        """Rows that an expression selects, in no particular order."""
+        return self._query(expression, fields, limit=limit)
+
+    def search(self, vectors_BD: Vectors, *, fields: Sequence[str], limit: int, expression: str) -> list[Hits]:
+        """The rows with the largest inner products, a list a vector; the order of ties is Milvus' own."""
+        with self._answered():
+            found_B = self._client.search(
+                self.name,
+                data=vectors_BD,
+                anns_field="vector",
+                filter=expression,
+                limit=limit,
+                output_fields=list(fields),
+                search_params={"metric_type": "IP"},  # no parameter of an index: an operator may exchange it
+                consistency_level=STRONG,
+                timeout=self._timeout_s,
+            )
+        return [[(hit["distance"], dict(hit["entity"]) | {"id": hit["id"]}) for hit in found] for found in found_B]
+
+    def _query(self, expression: str, fields: Sequence[str], **options: int) -> list[Row]:
+        with self._answered():
+            found = self._client.query(
+                self.name,
+                filter=expression,
+                output_fields=list(fields),
+                consistency_level=STRONG,
+                timeout=self._timeout_s,
+                **options,
+            )
+        return [dict(row) for row in found]
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as exc:
+            raise self._error(exc) from exc
+
+    def _error(self, exc: Exception) -> ServiceError:
+        code = getattr(exc, "code", None)  # a number, or a method where gRPC itself failed
+        if code == RATE_LIMIT:
+            return Overloaded(f"Milvus at {self._shown} takes no more requests now; try again", retry_after_s=1)
+        if code == FORCE_DENY:
+            return StorageFull(f"Milvus at {self._shown} has no room, in its memory or on its disk (CROSSLET_INDEX)")
+        return IndexUnavailable(
+            f"Milvus at {self._shown} gave no answer within {self._timeout_s:g} s or refused; "
+            "documents cannot be reached now (CROSSLET_INDEX, CROSSLET_INDEX_TIMEOUT_S)"
+        )
+
+    def _open(self, pymilvus: Any, fingerprint: str, dim: int, *, is_lite: bool, read_only: bool) -> None:
+        client, timeout_s = self._client, self._timeout_s
+        description, older = (
+            f"crosslet documents, schema {version}, model {fingerprint}" for version in (SCHEMA_VERSION, WITHOUT_PATHS)
+        )
+        if not client.has_collection(self.name, timeout=timeout_s):
+            if read_only:
+                raise StartError(
+                    f"Milvus at {self._shown} has no collection {self.name} for this model (CROSSLET_MODEL)"
+                )
+            self._create(pymilvus, dim, description)
+        found = client.describe_collection(self.name, timeout=timeout_s)
+        dims = [field["params"].get("dim") for field in found["fields"] if field["name"] == "vector"]
+        if dims != [dim] or found["description"] not in {"", description, older}:  # milvus-lite keeps no description
+            raise StoreError(
+                f"collection {self.name} of Milvus at {self._shown} is not of this model and this version: it is "
+                f"described as {found['description']!r}, the service expects {description!r} (CROSSLET_MODEL)"
+            )
+        self.has_paths = found["description"] != older
+        if read_only:
+            return
+        if not client.list_indexes(self.name, timeout=timeout_s):
+            # On a server what Milvus itself chooses; an operator may put another in its place.
+            self._index("vector", index_type="FLAT" if is_lite else "AUTOINDEX", metric_type="IP")
+            if not is_lite:
+                self._index_scalars()
+        client.load_collection(self.name, timeout=max(LOAD_TIMEOUT_S, timeout_s))
+
+    def _index(self, field: str, **options: str) -> None:
+        indexes = self._client.prepare_index_params()
+        indexes.add_index(field, **options)
+        self._client.create_index(self.name, indexes, timeout=self._timeout_s)
+
+    def _index_scalars(self) -> None:
+        """What filters and pages read. Without these they give the same answers, by reading every row."""
+        for field in ("tokens", "arrival"):
+            try:
+                self._index(field, index_type="INVERTED")
+            except self._errors as exc:  # Milvus 2.3 has none over arrays
+                logger.warning("scalar index refused", extra={"field": field, "reason": _reason(exc)})
+
+    def _create(self, pymilvus: Any, dim: int, description: str) -> None:
+        kinds = pymilvus.DataType
+        schema = pymilvus.MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False, description=description)
+        schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=MAX_ID_BYTES)
+        schema.add_field("text", kinds.VARCHAR, max_length=MAX_TEXT_BYTES)
+        schema.add_field("metadata", kinds.JSON)
+        schema.add_field(
+            "tokens", kinds.ARRAY, element_type=kinds.VARCHAR, max_capacity=MAX_TOKENS, max_length=TOKEN_CHARS
+        )
+        schema.add_field("bounds", kinds.JSON)
+        schema.add_field("arrival", kinds.INT64)
+        schema.add_field("revision", kinds.INT64)
+        schema.add_field("vector", kinds.FLOAT_VECTOR, dim=dim)
+        try:
+            self._client.create_collection(self.name, schema=schema, consistency_level=STRONG, timeout=self._timeout_s)
+        except self._errors:
+            if not self._client.has_collection(self.name, timeout=self._timeout_s):  # else another replica was faster
+                raise
+
+
+def _pymilvus(address: MilvusAddress) -> Any:
+    missing = [name for name in ("pymilvus", "grpc") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise StartError(
+            "CROSSLET_INDEX names a Milvus, which needs pymilvus: "
+            "pip install --require-hashes --no-deps -r requirements/milvus.txt, or the image with LOCK=milvus.txt"
+        )
+    if address.is_lite and importlib.util.find_spec("milvus_lite") is None:
+        raise StartError("CROSSLET_INDEX names a file of milvus-lite: `make setup-dev` in a checkout installs it")
+    import pymilvus  # here, for its memory and its time at start: pandas comes with it
+
+    # It logs each error with its expression, which may hold ids; ours carry what an operator needs.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+    return pymilvus
+
+
+def _grpc_error() -> type[Exception]:
+    import grpc
+
+    error: type[Exception] = grpc.RpcError
+    return error
+
+
+def _reason(exc: Exception) -> str:
+    """The first line of what Milvus or gRPC says."""
+    details = getattr(exc, "details", None)
+    text = getattr(exc, "message", "") or (str(details()) if callable(details) else str(exc))
+    return text.strip().split("\n")[0] or type(exc).__name__

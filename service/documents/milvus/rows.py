@@ -1,0 +1,68 @@
+"""Documents as rows of Milvus, and back. Knows Milvus' limits on a row; knows no connection."""
+
+from typing import Any
+
+import orjson
+
+from service.documents.milvus.filters import searchable
+from service.documents.protocol import Vectors
+from service.documents.store.store import Document, StoredDocument
+from service.errors import InvalidInput
+
+Row = dict[str, Any]  # as pymilvus takes and gives it
+
+FIELDS = ["id", "text", "metadata", "arrival", "revision"]  # what a document is read from
+MAX_ID_BYTES = 4 * 512  # an id has at most 512 characters
+MAX_TEXT_BYTES = 65_535  # Milvus' largest VARCHAR
+MAX_JSON_BYTES = 65_536
+MAX_TOKENS = 4_096  # Milvus' largest ARRAY
+TOKEN_CHARS = 33
+
+
+def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int, revision: int) -> Row:
+    """What Milvus keeps of a document. position: what a message calls it.
+
+    Raises: InvalidInput: Milvus cannot hold it.
+    """
+    found = searchable(document.metadata)
+    place = f"documents[{position}]"
+    if not is_storable_id(document.id):
+        raise InvalidInput(f"{place}.id has a control character, or takes more than {MAX_ID_BYTES} bytes")
+    _check(len(document.text.encode()), MAX_TEXT_BYTES, f"{place}.text takes", "bytes")
+    _check(len(orjson.dumps(document.metadata)), MAX_JSON_BYTES, f"{place}.metadata takes", "bytes")
+    _check(len(found.tokens), MAX_TOKENS, f"{place}.metadata has", "keys and values to filter on")
+    _check(len(orjson.dumps(found.bounds)), MAX_JSON_BYTES, f"{place}.metadata has too many keys: they take", "bytes")
+    return {
+        "id": document.id,
+        "text": document.text,
+        "metadata": document.metadata,
+        "tokens": found.tokens,
+        "bounds": found.bounds,
+        "arrival": arrival,
+        "revision": revision,
+        "vector": vector_D,
+    }
+
+
+def to_document(row: Row) -> StoredDocument:
+    """The document of a row that was read with `FIELDS`, or without its text or metadata: those are then empty."""
+    text, metadata = row.get("text", ""), row.get("metadata", {})
+    return StoredDocument(id=row["id"], text=text, metadata=metadata, row=row["arrival"], revision=row["revision"])
+
+
+def is_storable_id(id_: str) -> bool:
+    """Whether a document can have this id: no control character, which an expression could not quote."""
+    return len(id_.encode()) <= MAX_ID_BYTES and not any(char < " " or char == "\x7f" for char in id_)
+
+
+def ids_expression(ids: list[str]) -> str:
+    """Selects documents by storable ids."""
+    quoted = ", ".join('"' + id_.replace("\\", "\\\\").replace('"', '\\"') + '"' for id_ in ids)
+    return f"id in [{quoted}]"
+
+
+def _check(size: int, limit: int, what: str, unit: str) -> None:
+    if size > limit:
+        raise InvalidInput(
+            f"{what} {size} {unit}; the limit is {limit} where Milvus keeps the documents (CROSSLET_INDEX)"
+        )

@@ -1,0 +1,48 @@
+"""A document as the store's rows have it. Knows columns and their checksum; runs no query."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from service.documents.store.integrity import damaged_document
+from service.documents.store.schema import checksum
+from service.documents.store.transaction import Document
+
+Found = tuple[int, str, str, str, int, int | None]  # as `columns` are read
+
+
+@dataclass(frozen=True)
+class StoredDocument(Document):
+    """A document with its row number and the revision of its last change."""
+
+    row: int
+    revision: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """Documents in the order of first arrival.
+
+    next_row: the row to go on after; None: this was the last page.  total: of how many a filter selects; None: of all.
+    """
+
+    documents: list[StoredDocument]
+    next_row: int | None
+    total: int | None = None
+
+
+def columns(*, text: bool = True, metadata: bool = True, has_checksums: bool) -> str:
+    """What to select for `to_document`: of what is not wanted nothing, and then no checksum, which is of all."""
+    parts = ["row", "id", "text" if text else "''", "metadata" if metadata else "'{}'", "revision"]
+    return ", ".join([*parts, "text_checksum" if text and metadata and has_checksums else "NULL"])
+
+
+def to_document(found: Found) -> StoredDocument:
+    """The document of a row.
+
+    Raises: Damaged: the disk gives another than was stored.
+    """
+    row, id_, text, metadata, revision, expected = found
+    if expected is not None and checksum(id_, text, metadata) != expected:
+        raise damaged_document(id_, "text or metadata")
+    return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)

@@ -1,0 +1,4 @@
+"""FAISS: derived from the store, and may be thrown away.
+
+Imports the store.
+"""

@@ -1,0 +1,224 @@
+"""Approximate inner-product search: inverted lists of 8-bit vectors. Knows rows and vectors; knows no text and no SQL.
+
+N documents, D dims, Q queries
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from service.documents.protocol import Addition, Hits, Rows, Vectors, candidates, with_ties
+from service.documents.vectors.search import search_index, selector_of
+
+ROWS_A_LIST = 40  # that k-means sees
+ITERATIONS = 10  # of k-means
+FILTERED = 2  # times the rows that a search without a filter scans: matching rows may all be far from the query
+LEAST_FILTERED = 4000  # rows, which take a quarter of a millisecond
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How an index was made. recall: of the 10 nearest, measured when it was built; exact search is 1."""
+
+    built_rows: int
+    probes: int
+    recall: float
+
+
+class InvertedIndex:
+    """`IndexIVFScalarQuantizer`: the residual to a list's centroid in 8 bits a dimension.
+
+    Searches may run at once; a change needs the index for itself. A search visits the `probes` nearest lists; with a
+    filter as many as have twice as many matching rows, wherever those lie.
+    """
+
+    backend = "faiss-ivf-sq8"
+    is_exact = False
+
+    def __init__(self, index: Any, tuning: Tuning) -> None:
+        """index: of FAISS, trained."""
+        self._index = index
+        self.tuning = tuning
+        self._list_of_row = np.zeros(0, np.uint16)  # stale where a row is gone
+        self._largest_row = -1  # rows above it are new: no pass to remove them first
+        for number, rows in self._rows_by_list():
+            self._place(rows, np.full(len(rows), number))
+
+    @classmethod
+    def trained(cls, sample_ND: Vectors, *, rows: int) -> Self:
+        """An empty index for about so many rows. Takes seconds; on one thread, so that requests have the others."""
+        import faiss
+
+        faiss.omp_set_num_threads(1)  # of this thread alone
+        dim = sample_ND.shape[1]
+        lists = lists_for(rows)
+        index = faiss.IndexIVFScalarQuantizer(
+            faiss.IndexFlatIP(dim), dim, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+        )
+        index.cp.niter = ITERATIONS
+        index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = ROWS_A_LIST, 1  # 1: it prints below it
+        index.train(np.ascontiguousarray(sample_ND, np.float32))
+        return cls(index, Tuning(rows, lists, 1.0))
+
+    @classmethod
+    def read(cls, path: Path, facts: dict[str, Any]) -> Self:
+        """What `write` left; `facts` as it gave them. Its lists have no room to spare: it is as small as it can be.
+
+        Raises: RuntimeError: FAISS cannot read the file.  TypeError: the facts are others.
+        """
+        import faiss
+
+        return cls(faiss.read_index(str(path)), Tuning(**facts))
+
+    def write(self, path: Path) -> None:
+        """Leave a file that `read` takes.
+
+        Raises: OSError: there is no room.
+        """
+        import faiss
+
+        with path.open("wb") as file:  # FAISS's own writer takes a file that cannot be closed for a whole one
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]  # as in trained
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What `read` needs beside the file."""
+        return asdict(self.tuning)
+
+    @property
+    def recall(self) -> float:
+        """Of the 10 nearest, when the index was built."""
+        return self.tuning.recall
+
+    def rows(self) -> Rows:
+        """Every row number, in no order."""
+        return np.concatenate([np.empty(0, np.int64), *(rows for _, rows in self._rows_by_list())])
+
+    @property
+    def lists(self) -> int:
+        """How many lists there are."""
+        return int(self._index.nlist)
+
+    @property
+    def size_bytes(self) -> int:
+        """Vectors, row numbers, the list of every row number that was ever used, and centroids; no room to spare."""
+        placed_bytes = (self._largest_row + 1) * self._list_of_row.itemsize
+        return len(self) * (int(self._index.code_size) + 8) + placed_bytes + self.lists * int(self._index.d) * 4
+
+    @property
+    def row_bytes(self) -> int:
+        """A vector, its row number and its list."""
+        return int(self._index.code_size) + 8 + self._list_of_row.itemsize
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def growth_bytes(self, count: int) -> int:
+        """Memory that adding so many rows takes at its peak: a full list doubles."""
+        return 2 * count * self.row_bytes
+
+    def prepare(self, rows: Sequence[int], vectors_ND: Vectors) -> Addition:
+        """Choose lists and round the residuals, which is nearly all of the work."""
+        vectors_ND = np.ascontiguousarray(vectors_ND, np.float32)
+        return Addition(np.asarray(rows, np.int64), vectors_ND, self._index.sa_encode(vectors_ND))
+
+    def replace(self, addition: Addition) -> None:
+        """Add rows, or give existing rows a new vector."""
+        if len(addition.rows):
+            self.remove(addition.rows.tolist())
+            self._index.add_sa_codes(addition.prepared, addition.rows)
+            self._place(addition.rows, self._lists_of(addition.prepared))
+
+    def remove(self, rows: Sequence[int]) -> None:
+        """Forget rows; unknown ones are ignored. One pass over the row numbers, whatever the number of rows."""
+        known = [row for row in rows if row <= self._largest_row]
+        if known:
+            self._index.remove_ids(np.asarray(known, np.int64))
+
+    def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
+        """The best `top_k` rows found and every row that ties with the last of them, among the given rows or all."""
+        available = len(self) if among is None else min(len(self), len(among))
+        if not available:
+            return Hits.none()
+        wanted = min(top_k, available)
+        selector = None if among is None else selector_of(among)
+        probes = self.tuning.probes if among is None else self._probes_among(vector_D, among, wanted)
+
+        def visiting(lists: int) -> Hits:
+            return with_ties(
+                lambda count: self._search(vector_D, count, lists, selector), wanted=wanted, available=available
+            )
+
+        hits = visiting(probes)
+        return hits if len(hits.rows) >= wanted or probes == self.lists else visiting(self.lists)
+
+    def _probes_among(self, vector_D: Vectors, among: Rows, wanted: int) -> int:
+        """How many lists, the nearest first, have enough of these rows."""
+        held = among[among <= self._largest_row]
+        in_list = np.bincount(self._list_of_row[held], minlength=self.lists)
+        _, nearest_1L = self._index.quantizer.search(np.ascontiguousarray(vector_D, np.float32)[None], self.lists)
+        enough = max(wanted, LEAST_FILTERED, FILTERED * self.tuning.probes * len(self) / self.lists)
+        return min(self.lists, int(np.searchsorted(np.cumsum(in_list[nearest_1L[0]]), min(enough, len(among)))) + 1)
+
+    def tune(self, query_QD: Vectors, nearest_QK: Rows, *, target: float) -> None:
+        """Visit as few lists as find `target` of the nearest rows, to an eighth of their number.
+
+        Args: nearest_QK: the K nearest of each query, by exact search. One is found if it is among the candidates.
+        """
+        too_few, probes = 0, 1
+        while (recall := self._recall(query_QD, nearest_QK, probes)) < target and probes < self.lists:
+            too_few, probes = probes, min(2 * probes, self.lists)
+        while probes - too_few > max(1, probes // 8) and recall >= target:
+            middle = (too_few + probes) // 2
+            if (found := self._recall(query_QD, nearest_QK, middle)) >= target:
+                probes, recall = middle, found
+            else:
+                too_few = middle
+        self.tuning = Tuning(self.tuning.built_rows, probes, round(recall, 4))
+
+    def _recall(self, query_QD: Vectors, nearest_QK: Rows, probes: int) -> float:
+        count = candidates(nearest_QK.shape[1])
+        found = [
+            len(np.intersect1d(self._search(query_D, count, probes, None).rows, nearest_K))
+            for query_D, nearest_K in zip(query_QD, nearest_QK, strict=True)
+        ]
+        return sum(found) / max(1, nearest_QK.size)
+
+    def _rows_by_list(self) -> Iterator[tuple[int, Rows]]:
+        import faiss
+
+        lists = self._index.invlists
+        for number in range(self.lists):
+            if size := lists.list_size(number):
+                yield number, faiss.rev_swig_ptr(lists.get_ids(number), size).copy()
+
+    def _lists_of(self, codes_NC: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """The list of each of FAISS's codes: their first bytes, the lowest first."""
+        width = self._index.coarse_code_size()
+        lists_N: npt.NDArray[np.int64] = codes_NC[:, :width] @ (1 << 8 * np.arange(width))
+        return lists_N
+
+    def _place(self, rows: Rows, lists_N: npt.NDArray[np.int64]) -> None:
+        """Note the lists of rows that are in the index."""
+        self._largest_row = max(self._largest_row, int(rows.max()))
+        room = len(self._list_of_row)
+        if self._largest_row >= room:
+            grown = np.zeros(max(self._largest_row + 1, room + room // 2), np.uint16)
+            grown[:room] = self._list_of_row
+            self._list_of_row = grown
+        self._list_of_row[rows] = lists_N
+
+    def _search(self, vector_D: Vectors, count: int, probes: int, selector: Any) -> Hits:
+        import faiss
+
+        parameters = faiss.SearchParametersIVF(nprobe=probes, sel=selector)  # type: ignore[call-arg]  # as in trained
+        return search_index(self._index, vector_D, count, parameters)
+
+
+def lists_for(rows: int) -> int:
+    """The power of two nearest to twice the square root of the rows, where there are so many rows."""
+    return int(min(max(1, rows), 2 ** np.round(np.log2(2 * np.sqrt(max(1, rows))))))

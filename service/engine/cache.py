@@ -1,0 +1,89 @@
+"""Keeps the vectors of recent texts within a number of bytes. Knows hashes, never a text; knows nothing about queues.
+
+D dims
+"""
+
+import hashlib
+import struct
+import threading
+from collections import OrderedDict
+
+import numpy as np
+
+from service.model.encoder import Encoded, TextInput
+
+KEY_BYTES = 16
+HEADER = struct.Struct("<II")  # tokens, full_length: before the D float32 of the vector
+# What CPython takes for an entry beside its value: two bytes objects (33 each, before rounding), the key, a node of
+# the order, and a slot of a hash table that is at worst just grown. `test_cache.py` compares it with tracemalloc.
+ENTRY_OVERHEAD_BYTES = 320
+
+
+class VectorCache:
+    """Least recently used out first. Safe to call from many threads at once; every call takes constant time.
+
+    A key is the BLAKE2b of the text, keyed by the model's fingerprint. A vector comes back to the bit.
+    """
+
+    def __init__(self, max_bytes: int, *, fingerprint: str, dim: int) -> None:
+        """max_bytes: most memory it may take, 0 = keep nothing."""
+        self._entry_bytes = HEADER.size + 4 * dim + ENTRY_OVERHEAD_BYTES
+        self._max_entries = max_bytes // self._entry_bytes
+        self._salt = hashlib.blake2b(fingerprint.encode(), digest_size=64).digest()
+        self._values: OrderedDict[bytes, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        self.hits = 0
+        self.misses = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the entries take."""
+        return len(self._values) * self._entry_bytes
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, text: TextInput, *, truncate: bool) -> Encoded | None:
+        """What was kept of a text, or None; a cut vector is nothing for who forbids the cut."""
+        if not self._max_entries:
+            return None
+        key = self._key(text)
+        with self._lock:
+            value = self._values.get(key)
+            found = None if value is None else _unpacked(value)
+            if found is None or (found.truncated and not truncate):
+                self.misses += 1
+                return None
+            self._values.move_to_end(key)
+            self.hits += 1
+            return found
+
+    def put(self, text: TextInput, encoded: Encoded) -> None:
+        """Keep a vector, in place of the one that was not asked for the longest."""
+        if not self._max_entries:
+            return
+        key, value = self._key(text), _packed(encoded)
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._max_entries:
+                self._values.popitem(last=False)
+
+    def clear(self) -> None:
+        """Give the memory back; what is computed from now on is kept again."""
+        with self._lock:
+            self._values = OrderedDict()
+
+    def _key(self, text: TextInput) -> bytes:
+        # Prefixed, so that no text equals a row of ids.
+        content = b"t" + text.encode("utf-8", "surrogatepass") if isinstance(text, str) else f"i{text}".encode()
+        return hashlib.blake2b(content, digest_size=KEY_BYTES, key=self._salt).digest()
+
+
+def _packed(encoded: Encoded) -> bytes:
+    return HEADER.pack(encoded.tokens, encoded.full_length) + encoded.vector.tobytes()
+
+
+def _unpacked(value: bytes) -> Encoded:
+    tokens, full_length = HEADER.unpack_from(value)
+    return Encoded(np.frombuffer(value, np.float32, offset=HEADER.size), tokens, full_length)

@@ -1,0 +1,230 @@
+"""Queues the texts of requests, fairly and each distinct one once. Knows texts and who waits for them; runs nothing.
+
+B texts of a request, D dims
+"""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from service.errors import ServiceError
+from service.model.encoder import Encoded, TextInput
+
+LONG_TEXT = 500  # characters or token ids: one takes up to a hundred times as long as a sentence
+CHARS_A_TOKEN = 4  # about
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """The vectors of one request, in its order, and what they cost.
+
+    embeddings: (B, D) float32, of the texts that did not fail.  failed: why the others did, by position.
+    tokens: read by the model, over all texts, equal ones counted each.
+    truncated: positions of the cut texts.  queue_s: from admission to the first text's start.
+    inference_s: time spent encoding, summed over the distinct texts; one shared with other requests counts in each.
+    """
+
+    embeddings: npt.NDArray[np.float32]
+    tokens: int
+    truncated: tuple[int, ...]
+    queue_s: float
+    inference_s: float
+    failed: Mapping[int, ServiceError]
+
+
+class InputError(Exception):
+    """One text of a request failed; carries its position so that the request can name it."""
+
+    def __init__(self, position: int, cause: ServiceError) -> None:
+        super().__init__(str(cause))
+        self.position = position
+        self.cause = cause
+
+
+class Work:
+    """One text that is computed once for all who wait for it: requests, and positions in each.  size: in characters."""
+
+    __slots__ = ("is_long", "is_started", "positions", "size", "text", "truncate", "wanted")
+
+    def __init__(self, text: TextInput, truncate: bool) -> None:
+        self.text = text
+        self.truncate = truncate
+        self.is_long = len(text) > LONG_TEXT
+        self.size = len(text) if isinstance(text, str) else CHARS_A_TOKEN * len(text)
+        self.positions: dict[Job, list[int]] = {}
+        self.wanted = 0  # how many positions that are
+        self.is_started = False
+
+    @property
+    def waiting(self) -> int:
+        """How many texts wait for it: one of them is in the worker's hands once it is started."""
+        return max(0, self.wanted - self.is_started)
+
+
+class Job:
+    """The texts of one request on their way through the pool. Changed only under the pool's lock.
+
+    skip_failed: a text that fails does not fail the others; all together fail the request.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[TextInput],
+        truncate: bool,
+        finished: Callable[[], object],
+        *,
+        skip_failed: bool = False,
+    ) -> None:
+        self.texts = texts
+        self.truncate = truncate
+        self.skip_failed = skip_failed
+        self.finished = finished  # called once, under the pool's lock; refers to no job: jobs go without the collector
+        self.results: list[Encoded | None] = [None] * len(texts)
+        self.failed: dict[int, ServiceError] = {}  # by position
+        self.works: dict[Work, None] = {}  # the distinct texts that had no result when it was admitted
+        self.to_start: deque[Work] = deque()  # those that no worker had taken, in order
+        self.admitted_at = time.monotonic()
+        self.started_at: float | None = None
+        self.inference_s = 0.0
+
+    @property
+    def missing(self) -> list[int]:
+        """The positions without a result."""
+        return [position for position, result in enumerate(self.results) if result is None]
+
+    @property
+    def error(self) -> InputError | None:
+        """Why the request fails, or None."""
+        if not self.failed or (self.skip_failed and len(self.failed) < len(self.texts)):
+            return None
+        first = min(self.failed)
+        return InputError(first, self.failed[first])
+
+    def begin(self, now: float) -> None:
+        """Note when a worker took its first text."""
+        if self.started_at is None:
+            self.started_at = now
+
+    def take(self, positions: Sequence[int], result: Encoded | ServiceError, *, took_s: float) -> None:
+        """Note what a text of it came to."""
+        self.inference_s += took_s
+        if isinstance(result, ServiceError):
+            self.failed |= dict.fromkeys(positions, result)
+            return
+        for position in positions:
+            self.results[position] = result
+
+    def batch(self) -> EncodedBatch:
+        """The result; every text is done, and at least one has a vector."""
+        encoded = [result for result in self.results if result is not None]
+        return EncodedBatch(
+            embeddings=np.array([one.vector for one in encoded]),
+            tokens=sum(one.tokens for one in encoded),
+            truncated=tuple(position for position, one in enumerate(self.results) if one is not None and one.truncated),
+            queue_s=0.0 if self.started_at is None else self.started_at - self.admitted_at,
+            inference_s=self.inference_s,
+            failed=dict(sorted(self.failed.items())),
+        )
+
+
+class FairQueue:
+    """Hands out one text of each job in turn, so that a large request does not hold up a small one.
+
+    A text that is in the queue or with a worker already is not queued again: who asks for it joins. Only a text that
+    another one's turn has started is ever computed earlier than its own turn.
+    """
+
+    def __init__(self) -> None:
+        self._turns: OrderedDict[Job, None] = OrderedDict()
+        self._works: dict[tuple[TextInput, bool], Work] = {}  # waiting for a worker, or with one
+        self.depth = 0  # texts that wait, equal ones counted each: each will take its place in an answer
+        self.unstarted = 0  # distinct texts that no worker has taken: what is left to compute
+        self.unstarted_long = 0  # the long ones of these
+
+    @property
+    def jobs(self) -> Set[Job]:
+        """The jobs with texts that no worker has taken."""
+        return self._turns.keys()
+
+    def added_by(self, job: Job) -> list[TextInput]:
+        """The distinct texts that nobody computes yet: what a job would add to the work."""
+        missing = dict.fromkeys(job.texts[position] for position in job.missing)
+        return [text for text in missing if (text, job.truncate) not in self._works]
+
+    def push(self, job: Job) -> None:
+        """Append a job with at least one text without a result."""
+        for position in job.missing:
+            key = job.texts[position], job.truncate
+            work = self._works.get(key)
+            if work is None:
+                work = self._works[key] = Work(*key)
+                self._count_unstarted(work, 1)
+            if job not in work.positions:
+                work.positions[job] = []
+                job.works[work] = None
+                if work.is_started:
+                    job.begin(job.admitted_at)
+                else:
+                    job.to_start.append(work)
+            work.positions[job].append(position)
+            self._count(work, 1)
+        if job.to_start:
+            self._turns[job] = None
+
+    def first(self) -> Work:
+        """The text whose turn it is. Call it while `unstarted`."""
+        while True:
+            job = next(iter(self._turns))
+            while job.to_start and job.to_start[0].is_started:
+                job.to_start.popleft()
+            if job.to_start:
+                return job.to_start[0]
+            del self._turns[job]
+
+    def pop(self) -> Work:
+        """Take the text whose turn it is; its job goes to the back of the line. Call it while `unstarted`."""
+        work = self.first()
+        job, _ = self._turns.popitem(last=False)
+        job.to_start.popleft()
+        if job.to_start:
+            self._turns[job] = None
+        self._count_unstarted(work, -1)
+        self.depth -= work.waiting
+        work.is_started = True
+        self.depth += work.waiting
+        now = time.monotonic()
+        for waiting in work.positions:
+            waiting.begin(now)
+        return work
+
+    def finish(self, work: Work) -> dict[Job, list[int]]:
+        """Take a started text out; gives the positions that wait for it, by job."""
+        del self._works[work.text, work.truncate]
+        self.depth -= work.waiting
+        for job in work.positions:
+            del job.works[work]
+        return work.positions
+
+    def drop(self, job: Job) -> None:
+        """Forget what a job still waits for; a text that others want stays."""
+        for work in job.works:
+            self._count(work, -len(work.positions.pop(job)))
+            if not work.wanted and not work.is_started:
+                del self._works[work.text, work.truncate]
+                self._count_unstarted(work, -1)
+        job.works.clear()
+        job.to_start.clear()  # a text that others want refers to jobs: they go without the collector
+        self._turns.pop(job, None)
+
+    def _count_unstarted(self, work: Work, more: int) -> None:
+        self.unstarted += more
+        self.unstarted_long += more * work.is_long
+
+    def _count(self, work: Work, more: int) -> None:
+        self.depth -= work.waiting
+        work.wanted += more
+        self.depth += work.waiting

@@ -1,0 +1,75 @@
+"""Makes vectors of queued texts, alone or together. Knows the encoder and the cache; knows no queue and no lock."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from service.engine.batcher import Prepared
+from service.engine.cache import VectorCache
+from service.engine.fair_queue import Work
+from service.errors import InferenceFailed, ServiceError
+from service.model.encoder import Encoded, Encoder, TextInput
+
+Encode = Callable[[TextInput, bool], Encoded]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a worker made of a text, and how long it took: of a pass, its share."""
+
+    work: Work
+    result: Encoded | ServiceError
+    took_s: float
+
+
+def encode_alone(work: Work, encode: Encode, cache: VectorCache | None) -> Finished:
+    """One text by itself; whatever is raised is its result."""
+    started_at = time.monotonic()
+    try:
+        result: Encoded | ServiceError = encode(work.text, work.truncate)
+        if cache is not None and isinstance(result, Encoded):
+            cache.put(work.text, result)
+    except BaseException as exc:  # a worker outlives any text, and a panic of the tokenizer
+        result = failure_of(exc)
+    return Finished(work, result, time.monotonic() - started_at)
+
+
+def tokenise_all(works: Sequence[Work], encoder: Encoder) -> tuple[list[Prepared], list[Finished]]:
+    """The texts that are ready for a pass, and those that failed; where one does, each is tried alone."""
+    started_at = time.monotonic()
+    try:
+        tokenised = encoder.tokenise([work.text for work in works], [work.truncate for work in works])
+    except BaseException as exc:
+        if len(works) == 1:
+            return [], [Finished(works[0], failure_of(exc), time.monotonic() - started_at)]
+        parts = [tokenise_all([work], encoder) for work in works]
+        return [one for ready, _ in parts for one in ready], [one for _, failed in parts for one in failed]
+    share_s = (time.monotonic() - started_at) / max(1, len(works))
+    return [Prepared(work, tokens, share_s) for work, tokens in zip(works, tokenised, strict=True)], []
+
+
+def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCache | None) -> list[Finished]:
+    """One pass over texts. Where it fails each is tried alone, for perhaps only one is to blame."""
+    if not texts:
+        return []
+    started_at = time.monotonic()
+    try:
+        encoded = encoder.run([one.tokens for one in texts])
+        if cache is not None:
+            for one, vector in zip(texts, encoded, strict=True):
+                cache.put(one.work.text, vector)
+    except BaseException as exc:
+        if len(texts) > 1:
+            return [finished for one in texts for finished in encode_together([one], encoder, cache)]
+        return [Finished(texts[0].work, failure_of(exc), texts[0].took_s + time.monotonic() - started_at)]
+    share_s = (time.monotonic() - started_at) / len(texts)
+    return [Finished(one.work, vector, one.took_s + share_s) for one, vector in zip(texts, encoded, strict=True)]
+
+
+def failure_of(exc: BaseException) -> ServiceError:
+    """What is said of a text on which something was raised: nothing of the text."""
+    if isinstance(exc, ServiceError):
+        return exc
+    failed = InferenceFailed(f"the encoder failed ({type(exc).__name__})")
+    failed.__cause__ = exc
+    return failed

@@ -1,0 +1,297 @@
+"""Runs queued texts through the encoder on threads. Knows limits and timings; knows nothing about HTTP or ONNX."""
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Sequence
+
+from service.engine.batcher import Window
+from service.engine.cache import VectorCache
+from service.engine.completions import Outbox
+from service.engine.fair_queue import LONG_TEXT, EncodedBatch, FairQueue, Job, Work
+from service.engine.forward import Encode, Finished, encode_alone, encode_together, tokenise_all
+from service.engine.inline import LoneTexts
+from service.errors import NotReady, Overloaded
+from service.model.encoder import Encoder, TextInput
+
+TAKEN_AT_ONCE = 16  # texts that are tokenised before the next pass: the first need not wait for hundreds
+LONGEST_RETRY_S = 60
+LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end together, and late ones would all be in vain
+
+
+class EncoderPool:
+    """Worker threads over one bounded fair queue of texts.
+
+    A text is encoded alone, or in a pass that keeps its vector to the bit, so that this never depends on its company.
+    Equal texts in flight are encoded once. One failing text fails the requests that have it, and no other, unless they
+    skip it. A short text of the only request is encoded on the event loop.
+    """
+
+    def __init__(
+        self,
+        encode: Encode,
+        *,
+        workers: int,
+        max_queue_texts: int,
+        request_timeout_s: float = 30.0,
+        cache: VectorCache | None = None,
+        sharing: Encoder | None = None,
+        on_loop_s: float = 0.0,
+    ) -> None:
+        """Ready to start.
+
+        Args: cache: None = every text is computed.  sharing: whose passes short texts share; None: `encode` does all.
+              on_loop_s: what short texts may take on the average for a lone one to be encoded on the event loop.
+        """
+        self._encode = encode
+        self._sharing = sharing
+        self._max_queue_texts = max_queue_texts
+        self._request_timeout_s = request_timeout_s
+        self._cache = cache
+        self._lone = LoneTexts(encode, cache, limit_s=on_loop_s)
+        self._queue = FairQueue()
+        self._window = Window()
+        self._outbox = Outbox()
+        self._wake = threading.Condition()  # guards the queue, the window, their jobs, the outbox, and the fields below
+        self._is_closing = False
+        self._idle = 0  # workers that wait for something to do
+        self._mean_s = {False: 0.002, True: 0.02}  # by whether a text is long; guesses at first
+        self._progress_at = time.monotonic()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"encoder-{number}", daemon=True) for number in range(workers)
+        ]
+
+    def start(self) -> None:
+        """Start the workers."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Finish every admitted text, then end the workers. Blocks."""
+        with self._wake:
+            self._is_closing = True
+            self._wake.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    @property
+    def depth(self) -> int:
+        """How many accepted texts wait: for a pass, or for an equal text that waits or is in one."""
+        return self._queue.depth + len(self._window)
+
+    @property
+    def workers(self) -> int:
+        """How many texts are encoded at once."""
+        return len(self._threads)
+
+    @property
+    def retry_after_s(self) -> int:
+        """When the texts that wait now will have been computed, in whole seconds."""
+        return min(LONGEST_RETRY_S, max(1, math.ceil(self._drain_s())))
+
+    def _drain_s(self, more: Sequence[TextInput] = ()) -> float:
+        """About how long the workers take for what waits and for more texts."""
+        more_long = sum(len(text) > LONG_TEXT for text in more)
+        long = self._queue.unstarted_long + more_long
+        short = self._queue.unstarted + len(more) - long
+        return (short * self._mean_s[False] + long * self._mean_s[True]) / max(1, len(self._threads))
+
+    def trouble(self, *, stall_timeout_s: float) -> str | None:
+        """Why the pool cannot serve now, or None: a worker died, or texts wait and none gets finished."""
+        dead = sum(not thread.is_alive() for thread in self._threads)
+        if dead:
+            return f"{dead} of {len(self._threads)} encoder workers are not running"
+        with self._wake:
+            idle_s = time.monotonic() - self._progress_at
+            if self.depth and idle_s > stall_timeout_s:
+                return f"{self.depth} texts wait and none was finished for {idle_s:.0f} s"
+        return None
+
+    async def encode(
+        self, texts: Sequence[TextInput], *, truncate: bool = True, skip_failed: bool = False
+    ) -> EncodedBatch:
+        """Embed the texts of one request. A cancelled call drops those of its texts that nobody else waits for.
+
+        Args:   skip_failed: the rest of the request is embedded though some of its texts fail.
+        Raises: Overloaded: the queue has no room or no time, or texts still waited after `request_timeout_s`.
+                NotReady: the pool is closing.  InputError: a text failed, with `skip_failed` all of them did; the rest
+                of the request is dropped.
+        """
+        loop = asyncio.get_running_loop()
+        done, count, asked_at = asyncio.Event(), len(texts), time.monotonic()
+
+        def finished() -> None:
+            self._outbox.add(loop, done.set, texts=count, since=asked_at, now=time.monotonic())
+
+        job = Job(texts, truncate, finished, skip_failed=skip_failed)
+        if self._cache is not None:
+            job.results = [self._cache.get(text, truncate=truncate) for text in texts]
+        with self._lone.request():
+            finished_here = await self._lone.encode(job, mean_s=self._mean_s[False]) if self._is_at_rest else None
+            if finished_here is None:
+                await self._encode_by_workers(job, done)
+            else:
+                with self._wake:
+                    self._learn(finished_here)
+                    job.take([0], finished_here.result, took_s=finished_here.took_s)
+        if (error := job.error) is not None:
+            raise error
+        return job.batch()
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether no worker has a text, that of a client who left neither, and the pool takes more."""
+        return self._idle == len(self._threads) and not self._is_closing
+
+    async def _encode_by_workers(self, job: Job, done: asyncio.Event) -> None:
+        self._admit(job)
+        if job.works:
+            try:
+                await self._until(done, job)
+            finally:
+                with self._wake:
+                    self._drop(job)
+
+    def _admit(self, job: Job) -> None:
+        with self._wake:
+            if self._is_closing:
+                raise NotReady("the service is shutting down")
+            if not job.missing:
+                return
+            if self.depth >= self._max_queue_texts:  # not depth + count: the small would keep the large out
+                raise Overloaded(
+                    f"{self.depth} texts wait; requests are taken while fewer than "
+                    f"{self._max_queue_texts} do (CROSSLET_MAX_QUEUE_TEXTS)",
+                    retry_after_s=self.retry_after_s,
+                )
+            added = self._queue.added_by(job) if self.depth else []
+            drain_s = self._drain_s(added) if added else 0.0
+            longest_s = self._request_timeout_s * LONGEST_WAIT
+            if drain_s > longest_s:
+                raise Overloaded(
+                    f"the texts that wait and {len(added)} of the request would take about {drain_s:.2g} s; at most "
+                    f"{longest_s:g} s of work may wait, half of CROSSLET_REQUEST_TIMEOUT_S: send fewer, or later",
+                    retry_after_s=min(LONGEST_RETRY_S, math.ceil(drain_s - longest_s)),
+                )
+            if not self.depth:
+                self._progress_at = job.admitted_at  # the wait starts now, not when the last request ended
+            self._queue.push(job)
+            self._window.join(job)
+            self._wake.notify(len(job.to_start))
+
+    async def _until(self, done: asyncio.Event, job: Job) -> None:
+        """Wait for the job's end. Past the time limit its texts in the queue are given up, not those a worker took."""
+        limit = asyncio.get_running_loop().call_later(self._request_timeout_s, done.set)
+        try:
+            await done.wait()
+        finally:
+            limit.cancel()
+        if not job.works:
+            return
+        with self._wake:
+            waiting = sum(not work.is_started for work in job.works)
+            if waiting:
+                self._drop(job)  # these texts are not among those that a later request waits for
+                raise Overloaded(
+                    f"{waiting} of the request's {len(job.texts)} texts still waited for a worker after "
+                    f"{self._request_timeout_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer at once",
+                    retry_after_s=self.retry_after_s,
+                )
+        done.clear()  # a worker has the rest; it will set it again, on this loop
+        if job.works:
+            await done.wait()
+
+    def _work(self) -> None:
+        finished: list[Finished] = []
+        while True:
+            with self._wake:
+                taken: list[Work] | None = None  # while this worker waits, it must keep no request alive
+                while finished:
+                    self._settle(finished.pop(0))
+                taken = self._next()
+            if taken is None:
+                return
+            if self._sharing is None or (taken and taken[0].is_long):
+                finished = [encode_alone(work, self._encode, self._cache) for work in taken]
+            else:
+                finished = self._share(taken, self._sharing)
+
+    def _next(self) -> list[Work] | None:
+        """The next texts, none where the window is full; None: the pool closes. Answers that are due leave before."""
+        if not self._can_start:
+            self._outbox.deliver()
+        while not self._can_start:
+            if self._is_closing and not self._queue.unstarted:
+                self._wake.notify_all()  # the others wait for what this one had
+                return None
+            self._idle += 1
+            self._wake.wait()
+            self._idle -= 1
+        taken = self._take()
+        waiting = len(self._queue.jobs | self._window.jobs)
+        if (taken and taken[0].is_long) or self._outbox.is_due(waiting=waiting, now=time.monotonic()):
+            self._outbox.deliver()
+        return taken
+
+    @property
+    def _can_start(self) -> bool:
+        """Whether a worker has something to do: perhaps all that there is waits for the window's room."""
+        return bool(self._window) or (self._queue.unstarted > 0 and self._may_take(self._queue.first()))
+
+    def _may_take(self, work: Work) -> bool:
+        return self._sharing is None or work.is_long or self._window.has_room(work)
+
+    def _take(self) -> list[Work]:
+        """A long text, or a worker's part of the short ones that the window has room for: perhaps none."""
+        if not self._queue.unstarted:
+            return []
+        if self._sharing is None or (self._queue.first().is_long and not self._window):
+            return [self._queue.pop()]
+        taken: list[Work] = []
+        for _ in range(min(TAKEN_AT_ONCE, math.ceil(self._queue.unstarted / len(self._threads)))):
+            work = self._queue.first()
+            if work.is_long or not self._window.has_room(work):
+                break
+            self._window.expect(work)
+            taken.append(self._queue.pop())
+        return taken
+
+    def _share(self, taken: Sequence[Work], encoder: Encoder) -> list[Finished]:
+        """Tokenise what was taken, and make a pass over the text whose turn it is and what may go with it."""
+        prepared, failed = tokenise_all(taken, encoder)
+        with self._wake:
+            for one in prepared:
+                if one.work.wanted:
+                    self._window.add(one)
+                else:
+                    self._window.remove(one.work)
+                    self._queue.finish(one.work)
+            for faulty in failed:
+                self._window.remove(faulty.work)
+            waiting = len(self._window) + self._queue.unstarted
+            share = math.ceil(waiting / (1 + self._idle))  # one pass of all would leave a core without work
+            together = self._window.take(encoder.room, mixed=encoder.mixes_lengths, most=share)
+            if self._can_start:
+                self._wake.notify()
+        return failed + encode_together(together, encoder, self._cache)
+
+    def _drop(self, job: Job) -> None:
+        self._queue.drop(job)
+        for work in self._window.leave(job):
+            self._queue.finish(work)
+
+    def _learn(self, finished: Finished) -> None:
+        is_long = finished.work.is_long
+        self._mean_s[is_long] += 0.05 * (finished.took_s - self._mean_s[is_long])
+
+    def _settle(self, finished: Finished) -> None:
+        self._progress_at = time.monotonic()
+        self._learn(finished)
+        for job, positions in self._queue.finish(finished.work).items():
+            job.take(positions, finished.result, took_s=finished.took_s)
+            if job.error is not None:
+                self._drop(job)
+            if not job.works:
+                job.finished()

@@ -1,0 +1,146 @@
+"""Puts the application together: routes, layers, error handlers, lifespan. Knows all parts; does none of their work."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from service.errors import NotFound, ServiceError, StartError
+from service.http.auth import BEARER, KeyCheck
+from service.http.body_limit import BodyLimit
+from service.http.cors import Cors
+from service.http.fast_path import DirectRoutes
+from service.http.path_prefix import PathPrefix
+from service.http.request_log import RequestLog
+from service.http.response_limit import AnswerLimit
+from service.http.responses import error_response, on_http_error, on_service_error, on_validation_error
+from service.http.route_table import Resources, spellings
+from service.http.routes import docs, documents, embed, health, models, openai, root, search, similarity
+from service.runtime import Runtime
+from service.version import VERSION
+
+ROUTERS = [module.router for module in (embed, similarity, search, documents, openai, models, root)]
+STRICT_ROUTERS = [search.router, documents.router]  # ours alone: clients of the others expect what TEI and OpenAI do
+DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
+
+A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
+
+
+def create_app(runtime: Runtime) -> FastAPI:
+    """The ASGI application over a loaded runtime; its lifespan starts the workers and closes everything."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        runtime.start()
+        yield
+        await asyncio.to_thread(runtime.close)
+
+    app = _framework(
+        runtime,
+        servers=_servers(runtime.settings.root_path),
+        title="crosslet",
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+    )
+    for router in ROUTERS:
+        app.include_router(router, dependencies=[BEARER])
+    others = [health.router, docs.router, *([] if runtime.settings.metrics_port else [health.metrics_router])]
+    for router in others:
+        app.include_router(router)
+    app.mount(docs.STATIC_PATH, StaticFiles(directory=docs.STATIC_FILES))
+    _add_layers(app, runtime, _routes_of(*ROUTERS, *others))
+    return app
+
+
+def create_metrics_app(runtime: Runtime) -> FastAPI:
+    """What answers on the metrics' own port, without a key."""
+    app = _framework(runtime)
+    app.include_router(health.metrics_router)
+    app.add_exception_handler(HTTPException, _only_metrics)
+    routes = _routes_of(health.metrics_router)
+    app.add_middleware(Resources, routes=routes, strict=[])
+    app.add_middleware(RequestLog, metrics=runtime.metrics, paths=_spelled(routes))
+    return app
+
+
+def _framework(runtime: Runtime, **options: Any) -> FastAPI:
+    app = FastAPI(
+        openapi_url=None,  # routes/docs.py has it
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI asks anew for each request
+        **options,
+    )
+    app.state.runtime = runtime
+    app.add_exception_handler(ServiceError, on_service_error)
+    app.add_exception_handler(RequestValidationError, on_validation_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    return app
+
+
+async def _only_metrics(request: Request, _: Exception) -> Response:
+    return error_response(request.url.path, NotFound("this port has GET /metrics alone (CROSSLET_METRICS_PORT)"))
+
+
+def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
+    settings = runtime.settings
+    full, read = settings.keys()
+    # Last added, first reached: prefix -> log -> origin -> answer -> gzip -> key -> body -> routes.
+    # A body is read only for a known key.
+    mounts = [route for route in app.routes if isinstance(route, Mount)]
+    app.add_middleware(Resources, routes=[*routes, *mounts], strict=_routes_of(*STRICT_ROUTERS))
+    app.add_middleware(DirectRoutes, routes=routes)
+    app.add_middleware(
+        BodyLimit,
+        max_body_bytes=settings.max_body_bytes,
+        max_inflight_bytes=settings.max_inflight_bytes,
+        body_timeout_s=settings.body_timeout_s,
+        check_memory=runtime.memory.check_body,
+    )
+    app.add_middleware(KeyCheck, full=full, read=read, metrics_open=settings.metrics_open)
+    if settings.gzip_min_bytes:
+        # Level 1: vectors are random decimals; a higher level takes much more time and hardly makes them smaller.
+        app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
+    app.add_middleware(AnswerLimit, max_unread_bytes=settings.max_unread_bytes)
+    log = partial(RequestLog, metrics=runtime.metrics, paths=_spelled(routes))
+    if origins := settings.origins():
+        methods = sorted({"HEAD", "OPTIONS"}.union(*(route.methods or () for route in routes)))
+        cors = partial(Cors, origins=origins, methods=methods)
+        app.add_middleware(cors)
+        app.add_middleware(log, answer_through=cors)
+    else:
+        app.add_middleware(log)
+    if settings.root_path:
+        _check_prefix(settings.root_path, routes)
+        app.add_middleware(PathPrefix, prefix=settings.root_path)
+
+
+def _spelled(routes: list[Route]) -> dict[str, str]:
+    """How the path of a route without parameters may be written -> the path."""
+    fixed = [route.path for route in routes if not route.param_convertors]
+    return {spelling: path for path in fixed for spelling in spellings(path)}
+
+
+def _servers(root_path: str) -> list[dict[str, str]]:
+    """Where OpenAPI says that its paths begin."""
+    return [{"url": root_path}] if root_path else []
+
+
+def _check_prefix(prefix: str, routes: list[Route]) -> None:
+    taken = sorted({f"/{route.path.split('/')[1]}" for route in routes} - {"/"})
+    if f"/{prefix.split('/')[1]}" in taken:  # else a path could be a route's own or the prefix, cut off or not
+        raise StartError(
+            f"CROSSLET_ROOT_PATH is {prefix}, and routes begin so; it may begin with anything but {', '.join(taken)}"
+        )
+
+
+def _routes_of(*routers: APIRouter) -> list[Route]:
+    return [route for router in routers for route in router.routes if isinstance(route, Route)]

@@ -1,0 +1,158 @@
+"""Reads request bodies within limits, before anything else looks at them. Knows bytes; parses no JSON.
+
+Differs from a check in each route: chunked bodies count too, and all requests together stay under one budget. Of a
+compressed body, the bytes it stands for are counted; of a whole one what it takes when it is parsed, which is several
+times its size. One that would be very many times its size is refused.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
+from service.http.decompression import Decoder, decoder_of
+from service.http.headers import header
+from service.http.json_size import MAX_VALUES, parsed_bytes, values_of
+from service.http.responses import error_response
+from service.process.memory import return_free_memory
+
+LARGE_BYTES = 10_000_000  # that a request held: to give such memory back takes milliseconds
+RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
+
+
+@dataclass
+class _Held:
+    """What is kept of one request: its body as it came, and what that counts as."""
+
+    chunks: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class BodyLimit:
+    """Holds one request's body up to `max_body_bytes`, and what all take in memory up to `max_inflight_bytes`.
+
+    A body has `body_timeout_s` to arrive: clients that stop half-way must not keep the memory of all others. A whole
+    one counts as what it is parsed to until its answer begins, and as half of all at most: else it might never get in.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        max_body_bytes: int,
+        max_inflight_bytes: int,
+        body_timeout_s: float,
+        check_memory: Callable[[int, int], None] = lambda more_bytes, held_bytes: None,
+    ) -> None:
+        """check_memory: raises Overloaded or TooLarge where the process has no room for more beside what is held."""
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+        self._max_inflight_bytes = max_inflight_bytes
+        self._body_timeout_s = body_timeout_s
+        self._check_memory = check_memory
+        self._inflight_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body, pass the request on with it, and count it until the answer is sent."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        held = _Held()
+
+        async def observed_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._let_go(held, down_to=sum(map(len, held.chunks)))
+            await send(message)
+
+        try:
+            await self._read(scope, receive, held)
+            more_bytes = sum(map(parsed_bytes, held.chunks)) - held.size_bytes
+            self._check_memory(more_bytes, held.size_bytes)
+            self._hold(min(more_bytes, max(0, self._max_inflight_bytes // 2 - held.size_bytes)), held)
+            held.chunks[:] = [b"".join(held.chunks)]  # in memory once, not twice, while the application works
+            _check_values(held.chunks[0])
+            await self._app(scope, _Replay(held.chunks[0], receive), observed_send)
+        except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
+            # The connection stays open: closed under a client that still sends, the answer would be lost to it. The
+            # server throws the rest of the body away as it arrives.
+            await error_response(scope["path"], exc)(scope, receive, send)
+        except ClientGone:
+            return
+        finally:
+            self._let_go(held, down_to=0)
+            held.chunks.clear()
+
+    async def _read(self, scope: Scope, receive: Receive, held: _Held) -> None:
+        decoder = decoder_of(header(scope, b"content-encoding"))
+        declared = header(scope, b"content-length")
+        if declared.isdigit() and int(declared) > self._max_body_bytes:
+            raise self._too_large(f"{declared} bytes")
+        try:
+            async with asyncio.timeout(self._body_timeout_s):
+                await self._read_chunks(receive, decoder, held)
+        except TimeoutError as exc:
+            raise BodyTimeout(
+                f"the body did not arrive whole in {self._body_timeout_s:g} s (CROSSLET_BODY_TIMEOUT_S)"
+            ) from exc
+
+    async def _read_chunks(self, receive: Receive, decoder: Decoder, held: _Held) -> None:
+        size_bytes, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone("the client left while sending its body")
+            room_bytes = self._max_body_bytes - size_bytes
+            chunk = decoder.add(message.get("body", b""), at_most_bytes=room_bytes + 1)  # + 1: to see what is over it
+            more = message.get("more_body", False)
+            size_bytes += len(chunk)
+            if size_bytes > self._max_body_bytes:
+                raise self._too_large(f"more than {self._max_body_bytes} bytes")
+            self._check_memory(len(chunk), held.size_bytes)
+            self._hold(len(chunk), held)
+            held.chunks.append(chunk)
+        decoder.end()
+
+    def _hold(self, more_bytes: int, held: _Held) -> None:
+        if not more_bytes:  # what has no body is never refused for others'
+            return
+        wanted = self._inflight_bytes + more_bytes
+        if wanted > self._max_inflight_bytes:
+            raise Overloaded(
+                f"request bodies would take {wanted} bytes of memory; "
+                f"the limit is {self._max_inflight_bytes} (CROSSLET_MAX_INFLIGHT_BYTES)",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        self._inflight_bytes = wanted
+        held.size_bytes += more_bytes
+
+    def _let_go(self, held: _Held, *, down_to: int) -> None:
+        freed_bytes = held.size_bytes - down_to
+        self._inflight_bytes -= freed_bytes
+        held.size_bytes = down_to
+        if freed_bytes > LARGE_BYTES:
+            asyncio.get_running_loop().call_soon(return_free_memory)  # the C heap would keep it
+
+    def _too_large(self, size: str) -> TooLarge:
+        return TooLarge(f"the body has {size}; the limit is {self._max_body_bytes} (CROSSLET_MAX_BODY_BYTES)")
+
+
+def _check_values(body: bytes) -> None:
+    values = values_of(body)
+    if values > MAX_VALUES:
+        raise TooLarge(f"the body has {values} lists, objects and strings; the limit is {MAX_VALUES} in one request")
+
+
+class _Replay:
+    """Hands out the body that was read, then what the client does next (it leaves)."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}

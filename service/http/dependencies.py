@@ -1,0 +1,230 @@
+"""What routes ask for: the runtime, and texts turned into vectors. Knows requests and the pool; shapes no answer."""
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from fastapi import Depends, Request
+
+from service.engine.fair_queue import EncodedBatch, InputError
+from service.errors import ClientGone, InvalidInput, TextTooLong
+from service.http.request_log import RequestFacts
+from service.model.encoder import TextInput
+from service.model.prompts import Prompts
+from service.model.spaces import SpaceMap, Spaces
+from service.model.tokenizer import normalised_length
+from service.runtime import Runtime
+
+MOST_LISTED_POSITIONS = 20
+WATCH_AFTER_S = 0.1  # whose answer comes sooner is not watched for leaving: that costs as much as it could save
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Place = Callable[[int], str]  # the position of a text -> what a message calls it
+
+
+def runtime_of(request: Request) -> Runtime:
+    """The runtime of the app that got the request."""
+    runtime: Runtime = request.app.state.runtime
+    return runtime
+
+
+def one_or_listed(name: str, given: object) -> Place:
+    """Places in a field that takes one text or a list of them."""
+    return lambda position: name if isinstance(given, str) else f"{name}[{position}]"
+
+
+class Embedder:
+    """Embeds the texts of one request: checks them, waits in the queue, and accounts for the cost."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._runtime = runtime_of(request)
+        self._facts: RequestFacts = request.state.facts
+
+    @property
+    def prompts(self) -> Prompts:
+        """What may go before the texts."""
+        return self._runtime.prompts
+
+    @property
+    def spaces(self) -> Spaces:
+        """Where the vectors may be mapped."""
+        return self._runtime.spaces
+
+    @property
+    def document_space(self) -> SpaceMap | None:
+        """The space of documents and of queries for them; None: the model's own."""
+        return self._runtime.spaces.chosen(self._runtime.settings.space or None)
+
+    async def embed(
+        self,
+        texts: Sequence[TextInput],
+        *,
+        name: str,
+        prompt: str,
+        place: Place | None = None,
+        truncate: bool = True,
+        skip_failed: bool = False,
+        dimensions: int | None = None,
+        space: SpaceMap | None = None,
+    ) -> EncodedBatch:
+        """Embed texts in their order. name, place: what a message calls all of them, and one; default: name[position].
+
+        Args:   prompt: goes before each text, and is read and counted with it.
+                skip_failed: texts that fail are in the batch's `failed`, unless all do.
+                dimensions: how many of each vector will be kept; refused before anything is computed.
+                space: into which the vectors are mapped; None: they stay in the model's own.
+        Raises: InvalidInput: no text, too many, an empty one, too many dimensions, token ids with a prompt.
+                TextTooLong: over the limit, or `truncate` is off.
+                TooLarge, Overloaded, NotReady, InferenceFailed: as pool and memory budget say.  ClientGone: it left.
+        """
+        place = place or one_or_listed(name, texts)
+        self._check(texts, name, place)
+        dim = self._runtime.manifest.dim if space is None else space.dim
+        if dimensions is not None and dimensions > dim:
+            raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
+        texts = _behind(prompt, texts, place) if prompt else texts
+        try:
+            with self._room_for(texts):
+                self._facts.texts += len(texts)
+                encoding = self._runtime.pool.encode(texts, truncate=truncate, skip_failed=skip_failed)
+                batch = await while_connected(self._request, encoding)
+        except InputError as exc:
+            raise type(exc.cause)(f"{place(exc.position)} {exc.cause}") from exc.cause.__cause__
+        if batch.failed:
+            first = next(iter(batch.failed.values()))
+            facts = {"request_id": self._facts.request_id, "failed": len(batch.failed)}
+            logger.error("texts failed", exc_info=first.__cause__, extra=facts)
+        asyncio.get_running_loop().call_soon(self._account, batch)  # when the answer has left
+        if space is None:
+            return batch
+        # Behind the cache, which knows own vectors alone; in a thread: 512 vectors take tens of milliseconds.
+        mapped_BE = await asyncio.to_thread(space, batch.embeddings)
+        return dataclasses.replace(batch, embeddings=mapped_BE)
+
+    def _room_for(self, texts: Sequence[TextInput]) -> AbstractContextManager[None]:
+        if not self._runtime.settings.memory_budget:  # to measure texts takes time
+            return nullcontext()
+        pool = self._runtime.pool
+        return self._runtime.memory.texts(
+            len(texts),
+            waiting=pool.depth,
+            longest_chars=max(map(_length, texts)),
+            retry_after_s=pool.retry_after_s,
+        )
+
+    def _check(self, texts: Sequence[TextInput], name: str, place: Place) -> None:
+        limit, longest = self._runtime.settings.max_texts, self._runtime.settings.max_text_chars
+        if not texts:
+            raise InvalidInput(f"{name} is empty; send at least one text")
+        if len(texts) > limit:
+            raise InvalidInput(f"{name} has {len(texts)} texts; the limit is {limit} (CROSSLET_MAX_TEXTS)")
+        empty = next((position for position, text in enumerate(texts) if not text), None)
+        if empty is not None:
+            raise InvalidInput(f"{place(empty)} is empty; every text needs at least one character")
+        for position, text in enumerate(texts):
+            if len(text) > longest:
+                units = "characters" if isinstance(text, str) else "token ids"
+                raise TextTooLong(
+                    f"{place(position)} has {len(text)} {units}; the limit is {longest} (CROSSLET_MAX_TEXT_CHARS)"
+                )
+
+    def _account(self, batch: EncodedBatch) -> None:
+        metrics = self._runtime.metrics
+        self._facts.tokens += batch.tokens
+        metrics.tokens.inc(batch.tokens)
+        metrics.truncated_inputs.inc(len(batch.truncated))
+        metrics.queue_duration.observe(batch.queue_s)
+        metrics.inference_duration.observe(batch.inference_s)
+
+
+def cost_headers(batch: EncodedBatch) -> dict[str, str]:
+    """The headers of an inference answer."""
+    count = len(batch.truncated)
+    positions = f"; indices={','.join(map(str, batch.truncated))}" if 0 < count <= MOST_LISTED_POSITIONS else ""
+    return {
+        "x-tokens": str(batch.tokens),
+        "x-truncated": f"{count}{positions}",
+        "x-queue-ms": f"{batch.queue_s * 1000:.2f}",
+        "x-inference-ms": f"{batch.inference_s * 1000:.2f}",
+    }
+
+
+def cut_dimensions(embedding_BD: npt.NDArray[np.float32], dimensions: int | None) -> npt.NDArray[np.float32]:
+    """Keep the first dimensions of each vector, of those that it has, and scale it back to norm 1."""
+    if dimensions is None or dimensions == embedding_BD.shape[1]:
+        return embedding_BD
+    kept_BD = embedding_BD[:, :dimensions]
+    norm_B1 = np.linalg.norm(kept_BD, axis=1, keepdims=True)
+    kept: npt.NDArray[np.float32] = kept_BD / np.maximum(norm_B1, np.finfo(np.float32).tiny)
+    return kept
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await work, or drop it when the client leaves."""
+    working = asyncio.current_task()
+    assert working is not None  # noqa: S101 - a coroutine runs in a task
+    has_left = False
+    leaving: asyncio.Task[None] | None = None
+
+    async def leave() -> None:
+        nonlocal has_left
+        await _disconnected(request)
+        has_left = True
+        working.cancel()
+
+    def watch() -> None:
+        nonlocal leaving
+        leaving = asyncio.ensure_future(leave())
+
+    timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, watch)
+    try:
+        return await work
+    except asyncio.CancelledError as exc:
+        if has_left and not working.uncancel():  # else the server ends, too
+            raise ClientGone("the client left before its answer was ready") from exc
+        raise
+    finally:
+        timer.cancel()
+        if leaving is not None:
+            leaving.cancel()
+
+
+def _behind(prompt: str, texts: Sequence[TextInput], place: Place) -> list[str]:
+    found = [prompt + text for text in texts if isinstance(text, str)]
+    if len(found) < len(texts):
+        position = next(position for position, text in enumerate(texts) if not isinstance(text, str))
+        raise InvalidInput(
+            f"{place(position)} is a list of token ids, and the model's prompt goes before text; send text"
+        )
+    return found
+
+
+def _length(text: TextInput) -> int:
+    """What of a text takes memory while it is tokenised; token ids are there already."""
+    return normalised_length(text) if isinstance(text, str) else 0
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+# Coroutines, though they wait for nothing: the framework sends what is none through a thread, at each request.
+async def _runtime(request: Request) -> Runtime:
+    return runtime_of(request)
+
+
+async def _embedder(request: Request) -> Embedder:
+    return Embedder(request)
+
+
+RuntimeDependency = Annotated[Runtime, Depends(_runtime)]
+EmbedderDependency = Annotated[Embedder, Depends(_embedder)]

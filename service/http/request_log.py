@@ -1,0 +1,107 @@
+"""Gives each request an id, one log line and its place in the metrics. Knows HTTP; never looks into a body."""
+
+import asyncio
+import itertools
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import NotReady
+from service.http.headers import header
+from service.http.responses import error_response, internal_error_response
+from service.metrics import Metrics
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})  # logged at DEBUG: probes come every few seconds
+
+PROCESS = secrets.token_hex(8)  # random bytes for each request would be a system call for each
+numbers = itertools.count(1)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class RequestFacts:
+    """What the log line says about one request; routes add to it."""
+
+    request_id: str
+    texts: int = 0
+    tokens: int = 0
+    status: int = 499  # until an answer starts
+    started_at: float = field(default_factory=time.monotonic)
+
+
+class RequestLog:
+    """The outermost layer: nothing is answered without an id, a metric and a line."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metrics: Metrics,
+        paths: Mapping[str, str],
+        answer_through: Callable[[ASGIApp], ASGIApp] = lambda answer: answer,
+    ) -> None:
+        """paths: how one may be written -> its route's, to count what is refused before it comes to one.
+
+        answer_through: the layer that this one's own answers pass as those from below do.
+        """
+        self._app = app
+        self._metrics = metrics
+        self._paths = paths
+        self._answer_through = answer_through
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; answer 500 for what nobody caught."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = header(scope, b"x-request-id")
+        facts = RequestFacts(given if REQUEST_ID.fullmatch(given) else f"{PROCESS}{next(numbers):016x}")
+        scope.setdefault("state", {})["facts"] = facts
+
+        async def observed_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                facts.status = message["status"]
+                message["headers"].append((b"x-request-id", facts.request_id.encode()))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed_send)
+        except asyncio.CancelledError:  # the server cancels requests for one reason, and nothing above needs to know
+            if facts.status == 499:
+                error = NotReady("the service ended before the answer was ready (CROSSLET_SHUTDOWN_TIMEOUT_S)")
+                await self._answer_through(error_response(scope["path"], error))(scope, receive, observed_send)
+        except Exception:
+            logger.exception("unexpected error", extra={"request_id": facts.request_id})
+            if facts.status == 499:
+                answer = internal_error_response(scope["path"])
+                await self._answer_through(answer)(scope, receive, observed_send)
+        finally:  # soon: the loop sends the answer first
+            asyncio.get_running_loop().call_soon(self._record, scope, facts)
+
+    def _record(self, scope: Scope, facts: RequestFacts) -> None:
+        took_s = time.monotonic() - facts.started_at
+        # The template, so that ids stay out of the labels.
+        route: str = getattr(scope.get("route"), "path", None) or self._paths.get(scope["path"], "unmatched")
+        self._metrics.requests.labels(route, str(facts.status)).inc()
+        self._metrics.request_duration.labels(route).observe(took_s)
+        level = logging.DEBUG if route in QUIET_ROUTES and facts.status < 500 else logging.INFO
+        logger.log(
+            level,
+            "request",
+            extra={
+                "request_id": facts.request_id,
+                "method": scope["method"],
+                "route": route,
+                "status": facts.status,
+                "texts": facts.texts,
+                "tokens": facts.tokens,
+                "ms": round(took_s * 1000, 2),
+            },
+        )

@@ -1,0 +1,92 @@
+"""Finds the route that a path and a method name, and refuses what none takes. Knows routes; does none of their work.
+
+A path may end in a slash or not: a redirect would name the scheme that the service hears, behind a proxy not that of
+the client. An id may end in a slash, so what ends in a parameter is taken as it is. HEAD is a GET without the body,
+which the server leaves out.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from urllib.parse import parse_qsl
+
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.errors import InvalidInput, MethodNotAllowed
+from service.http.responses import error_response
+
+LONGEST_NAME = 64  # characters of an unknown parameter's name in a message
+
+
+class Resources:
+    """The layer around the framework's router, which gets each path and method in one spelling."""
+
+    def __init__(self, app: ASGIApp, *, routes: Iterable[Route | Mount], strict: Collection[Route | Mount]) -> None:
+        """strict: those of the routes that refuse query parameters which they do not have."""
+        self._app = app
+        self._routes = list(routes)
+        self._parameters = {id(route): _query_parameters(route) for route in strict}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on to its route, or answer it where it has none."""
+        found = list(self._found(scope["path"])) if scope["type"] == "http" else []
+        if not found:
+            await self._app(scope, receive, send)
+            return
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        route, path = next(((route, path) for route, path in found if method in _methods(route)), found[0])
+        scope["route"] = route  # what the request is counted as
+        refusal = self._refusal(route, scope["query_string"])
+        if method not in _methods(route):
+            await _other_methods(scope, [route for route, _ in found])(scope, receive, send)
+        elif refusal is not None:
+            await error_response(path, refusal)(scope, receive, send)
+        else:
+            # A copy: the server looks into its own for HEAD.
+            await self._app({**scope, "path": path, "method": method}, receive, send)
+
+    def _found(self, path: str) -> Iterator[tuple[Route | Mount, str]]:
+        """The routes of a path, whatever their methods, each with the path as the route spells it."""
+        for route in self._routes:
+            for spelling in {path, path if route.param_convertors else path.removesuffix("/") or "/"}:
+                match = route.path_regex.match(spelling)
+                if match and all(match.groupdict().values()):  # no id is empty
+                    yield route, spelling
+
+    def _refusal(self, route: Route | Mount, query_string: bytes) -> InvalidInput | None:
+        known = self._parameters.get(id(route)) if query_string else None
+        if known is None:
+            return None
+        given = [name for name, _ in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)]
+        unknown = next((name for name in given if name not in known), None)
+        if unknown is None:
+            return None
+        takes = f"known are {', '.join(known)}" if known else "this route takes none"
+        return InvalidInput(f'the query parameter "{unknown[:LONGEST_NAME]}" is unknown; {takes}')
+
+
+def spellings(path: str) -> set[str]:
+    """How a path without parameters may be written."""
+    return {path, f"{path.removesuffix('/')}/"}
+
+
+def _methods(route: Route | Mount) -> set[str]:
+    return {"GET"} if isinstance(route, Mount) else route.methods or set()  # files are mounted
+
+
+def _other_methods(scope: Scope, routes: list[Route | Mount]) -> Response:
+    """The answer to OPTIONS, or to a method that none of the path's routes has."""
+    methods = {"OPTIONS"}.union(*map(_methods, routes))
+    allow = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+    if scope["method"] == "OPTIONS":
+        return Response(status_code=204, headers={"allow": allow})
+    return error_response(scope["path"], MethodNotAllowed(f"the method is {scope['method']}; known are {allow}", allow))
+
+
+def _query_parameters(route: Route | Mount) -> list[str]:
+    if not isinstance(route, APIRoute):
+        return []
+    return [one.alias for one in get_flat_params(route.dependant) if isinstance(one.field_info, Query)]

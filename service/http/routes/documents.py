@@ -1,0 +1,209 @@
+"""PUT, GET and DELETE of documents. Knows the routes; the collection keeps them."""
+
+from typing import Annotated
+from urllib.parse import unquote_to_bytes
+
+import orjson
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from service.documents.backend import DocumentIndex
+from service.documents.store.store import Document, StoredDocument
+from service.errors import InvalidInput, NotFound
+from service.http.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
+from service.http.json_route import JsonRoute
+from service.http.responses import dump_json, dumped_response, json_response
+from service.http.routes.openapi import BODY_ERRORS, answers, inference
+from service.json_parsing import loads
+from service.schemas.documents import (
+    CountDocumentsRequest,
+    CountDocumentsResponse,
+    DeleteDocumentsRequest,
+    DeleteDocumentsResponse,
+    DocumentIn,
+    DocumentOut,
+    DocumentsPage,
+    PutDocumentsRequest,
+    PutDocumentsResponse,
+)
+
+router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
+
+DocumentIdInPath = Annotated[str, Path(description="The document's id; it may hold slashes.", examples=["de/1"])]
+LARGEST_ROW = 2**63 - 1
+MAX_PAGE_CHARS = 4_000_000  # texts and metadata: as much as a body may bring
+
+
+@router.put(
+    "", response_model=PutDocumentsResponse, responses=inference(403, 507), summary="Insert or replace documents"
+)
+async def put_documents(
+    body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
+) -> Response:
+    """Embed and keep documents; doing it twice changes nothing more. Answered once they are on the disk.
+
+    Where the model fails on some of the texts, the other documents are kept, and `failed` names these; an earlier
+    version of them stays. Where it fails on all, that is an error.
+    """
+    _check_ids_differ(body.documents)
+    await runtime.read(runtime.collection.check_room, [document.id for document in body.documents])
+    texts = [document.text for document in body.documents]
+    place, prompt = (lambda position: f"documents[{position}].text"), embedder.prompts.document
+    space = embedder.document_space
+    batch = await embedder.embed(texts, name="documents", prompt=prompt, place=place, skip_failed=True, space=space)
+    documents = [
+        Document(document.id, document.text, document.metadata)
+        for position, document in enumerate(body.documents)
+        if position not in batch.failed
+    ]
+    revision = await runtime.write(runtime.collection.put, documents, batch.embeddings)
+    answer: dict[str, object] = {"upserted": len(documents), "revision": revision}
+    if batch.failed:
+        answer["failed"] = [
+            {"id": body.documents[position].id, "error": str(error)} for position, error in batch.failed.items()
+        ]
+    return json_response(answer, headers=cost_headers(batch))
+
+
+@router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")
+async def list_documents(
+    runtime: RuntimeDependency,
+    cursor: Annotated[
+        str, Query(description="`next_cursor` of the page before; empty for the first.", examples=["12"])
+    ] = "",
+    limit: Annotated[int, Query(ge=1, description="Most documents to return.", examples=[100])] = 100,
+    filter_: Annotated[
+        str | None,
+        Query(alias="filter", description="Conditions on the metadata, in JSON.", examples=['{"lang": "de"}']),
+    ] = None,
+) -> Response:
+    """Documents in the order of their first arrival, page by page; with a filter those that match."""
+    _check_limit(limit, runtime.settings.max_top_k, "limit")
+    given, limit_s = _filter_in(filter_), runtime.settings.request_timeout_s
+    after_row = _row_of(cursor)
+    return dumped_response(
+        await runtime.read(_page, runtime.collection, given, after_row=after_row, limit=limit, filter_s=limit_s)
+    )
+
+
+@router.post(
+    "/count",
+    response_model=CountDocumentsResponse,
+    responses=answers(*BODY_ERRORS, 503),
+    summary="Count documents",
+)
+async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
+    """How many documents there are, or match a filter."""
+    count, limit_s = runtime.collection.count, runtime.settings.request_timeout_s
+    return json_response({"count": await runtime.read(count, body.filter, filter_s=limit_s)})
+
+
+@router.post(
+    "/delete",
+    response_model=DeleteDocumentsResponse,
+    responses=answers(*BODY_ERRORS, 403, 503, 507),
+    summary="Remove several documents",
+)
+async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
+    """Remove documents by their ids, or all that a filter selects."""
+    if body.ids is not None:
+        deleted = await runtime.write(runtime.collection.delete, body.ids)
+    else:
+        delete, limit_s = runtime.collection.delete_matching, runtime.settings.request_timeout_s
+        deleted = await runtime.write(delete, body.filter or {}, filter_s=limit_s)
+    return json_response({"deleted": deleted})
+
+
+# `path`: an id may hold slashes.
+@router.get(
+    "/{document_id:path}",
+    response_model=DocumentOut,
+    responses=answers(401, 404, 429, 503),
+    summary="Read a document",
+)
+async def get_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
+    """One document by its id."""
+    document = await runtime.read(runtime.collection.get, _id_in(request))
+    if document is None:
+        raise NotFound("no document has this id")
+    return json_response(_shown(document))
+
+
+@router.delete(
+    "/{document_id:path}",
+    response_model=DeleteDocumentsResponse,
+    responses=answers(401, 403, 404, 503, 507),
+    summary="Remove a document",
+)
+async def delete_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
+    """Remove one document by its id."""
+    deleted = await runtime.write(runtime.collection.delete, [_id_in(request)])
+    if not deleted:
+        raise NotFound("no document has this id")
+    return json_response({"deleted": deleted})
+
+
+def _page(
+    collection: DocumentIndex, filter_: dict[str, object] | None, *, after_row: int, limit: int, filter_s: float
+) -> bytes:
+    page = collection.page(
+        after_row=after_row, limit=limit, max_chars=MAX_PAGE_CHARS, filter_=filter_, filter_s=filter_s
+    )
+    next_cursor = None if page.next_row is None else str(page.next_row)
+    documents = [_shown(one) for one in page.documents]
+    total = len(collection) if page.total is None else page.total
+    return dump_json({"documents": documents, "next_cursor": next_cursor, "total": total})
+
+
+def _shown(document: StoredDocument) -> dict[str, object]:
+    return {
+        "id": document.id,
+        "text": document.text,
+        "metadata": document.metadata,
+        "revision": document.revision,
+    }
+
+
+def _check_ids_differ(documents: list[DocumentIn]) -> None:
+    first: dict[str, int] = {}
+    for position, document in enumerate(documents):
+        if first.setdefault(document.id, position) != position:
+            raise InvalidInput(
+                f"documents[{position}].id repeats documents[{first[document.id]}].id; send each id once"
+            )
+
+
+def _check_limit(value: int, limit: int, name: str) -> None:
+    if value > limit:
+        raise InvalidInput(f"{name} is {value}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
+
+
+def _row_of(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= LARGEST_ROW):
+        raise InvalidInput("cursor is not the next_cursor of a page")
+    return int(cursor)
+
+
+def _filter_in(text: str | None) -> dict[str, object] | None:
+    if text is None:
+        return None
+    try:
+        filter_ = loads(text.encode())
+    except orjson.JSONDecodeError as exc:
+        raise InvalidInput("filter is not valid JSON") from exc
+    if not isinstance(filter_, dict):
+        raise InvalidInput('filter is not a JSON object, as {"lang": "de"} is')
+    return filter_
+
+
+def _id_in(request: Request) -> str:
+    """The id in a URL, from its bytes: the router drops a line break at its end, the server replaces what is no UTF-8.
+
+    Raises: NotFound: no id can be so.
+    """
+    path: bytes = unquote_to_bytes(request.scope["raw_path"])
+    try:
+        return path.partition(b"/documents/")[2].decode()
+    except UnicodeDecodeError as exc:
+        raise NotFound("no document has this id") from exc

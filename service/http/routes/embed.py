@@ -1,0 +1,31 @@
+"""POST /embed: texts in, unit vectors out. Knows the route; the work is the engine's."""
+
+from fastapi import APIRouter, Response
+
+from service.http.dependencies import EmbedderDependency, cost_headers, cut_dimensions, one_or_listed
+from service.http.json_route import JsonRoute
+from service.http.responses import array_response
+from service.http.routes.openapi import inference
+from service.schemas.embed import EmbedRequest
+
+router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
+
+
+@router.post(
+    "/embed", response_model=list[list[float]], responses=inference(example=[[0.1, -0.2]]), summary="Embed texts"
+)
+async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
+    """Turn each text into a vector of norm 1. A vector never depends on what else is in the request."""
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    place = one_or_listed("inputs", body.inputs)
+    prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
+    batch = await embedder.embed(
+        texts,
+        name="inputs",
+        prompt=prompt,
+        place=place,
+        truncate=body.may_cut,
+        dimensions=body.dimensions,
+        space=embedder.spaces.chosen(body.space),
+    )
+    return array_response(cut_dimensions(batch.embeddings, body.dimensions), cost_headers(batch))

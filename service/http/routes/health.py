@@ -1,0 +1,90 @@
+"""GET /health, /ready, /metrics and /info. Knows what to report; these never enter the queue."""
+
+import asyncio
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from service.errors import NotReady
+from service.http.auth import BEARER
+from service.http.dependencies import RuntimeDependency
+from service.http.json_route import JsonRoute
+from service.http.responses import json_response
+from service.http.routes.openapi import answers
+from service.schemas.embed import InfoResponse, Limits, SpaceInfo, StatusResponse
+from service.version import VERSION
+
+router = APIRouter(tags=["operation"], route_class=JsonRoute)
+metrics_router = APIRouter(tags=["operation"], route_class=JsonRoute)  # on a port of its own, by setting
+
+METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example": "crosslet_index_documents 200.0\n"}}
+
+
+@router.get("/health", response_model=StatusResponse, responses=answers(), summary="Is the process alive?")
+async def health() -> Response:
+    """200 as long as the process answers."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/ready", response_model=StatusResponse, responses=answers(503), summary="May it be sent requests?")
+async def ready(runtime: RuntimeDependency) -> Response:
+    """200, or 503 with the reason: starting, shutting down, or workers that make no progress."""
+    trouble = runtime.trouble()
+    if trouble is not None:
+        raise NotReady(trouble)
+    return json_response({"status": "ok"})
+
+
+@metrics_router.get(
+    "/metrics",
+    response_class=Response,
+    responses=answers(401, content=METRICS_CONTENT),
+    dependencies=[BEARER],
+    summary="Prometheus metrics",
+)
+async def metrics(runtime: RuntimeDependency) -> Response:
+    """Counters, gauges and histograms in Prometheus' text format."""
+    # Off the event loop, for the number of documents may be asked of another process; not behind what waits to be read.
+    return Response(await asyncio.to_thread(runtime.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get(
+    "/info",
+    response_model=InfoResponse,
+    responses=answers(401, 429, 503),
+    dependencies=[BEARER],
+    summary="What runs here?",
+)
+async def info(runtime: RuntimeDependency) -> Response:
+    """The model, the limits in force and the index."""
+    manifest, settings, collection = runtime.manifest, runtime.settings, runtime.collection
+    limits = {name: getattr(settings, name) for name in Limits.model_fields}
+    index = {
+        "backend": collection.backend,
+        "documents": await runtime.read(len, collection),
+        "size_bytes": collection.size_bytes,
+        "recall": collection.recall,
+    }
+    return json_response(
+        {
+            "model": manifest.name,
+            "is_fallback": runtime.refused is not None,
+            "fingerprint": manifest.fingerprint,
+            "dim": manifest.dim,
+            "max_length": manifest.max_length,
+            "languages": manifest.languages,
+            "precision": manifest.precision,
+            "parameters": manifest.parameters,
+            "model_id": manifest.name,
+            "max_input_length": manifest.max_length,
+            "max_client_batch_size": settings.max_texts,
+            "auto_truncate": True,
+            "prompts": manifest.prompts,
+            "default_prompt_name": manifest.default_prompt_name,
+            "spaces": [{name: getattr(space, name) for name in SpaceInfo.model_fields} for space in manifest.spaces],
+            "document_space": settings.space or None,
+            "limits": limits,
+            "index": index,
+            "version": VERSION,
+        }
+    )

@@ -1,0 +1,52 @@
+"""GET /v1/models: the one model, in OpenAI's shape. Knows that shape; the manifest says what the model is."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from service.errors import NotFound
+from service.http.dependencies import RuntimeDependency
+from service.http.json_route import JsonRoute
+from service.http.responses import json_response
+from service.http.routes.openapi import answers
+from service.model.artifact import Manifest
+from service.schemas.openai import OpenAIErrorResponse, OpenAIModel, OpenAIModels
+
+router = APIRouter(prefix="/v1/models", tags=["embeddings"], route_class=JsonRoute)
+
+ModelInPath = Annotated[str, Path(description="The model's name; it may hold slashes.", examples=["default"])]
+
+
+@router.get(
+    "",
+    response_model=OpenAIModels,
+    responses=answers(401, error=OpenAIErrorResponse),
+    summary="List the model, as OpenAI does",
+)
+async def list_models(runtime: RuntimeDependency) -> Response:
+    """The one model that is served. `/v1/embeddings` takes any name for it."""
+    return json_response({"object": "list", "data": [_shown(runtime.manifest)]})
+
+
+@router.get(
+    "/{model:path}",
+    response_model=OpenAIModel,
+    responses=answers(401, 404, error=OpenAIErrorResponse),
+    summary="Describe the model, as OpenAI does",
+)
+async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
+    """The model, by the name that the list gives it."""
+    name = runtime.manifest.name
+    if model.removesuffix("/") != name:
+        raise NotFound(f"no such model; this service has {name}")
+    return json_response(_shown(runtime.manifest))
+
+
+def _shown(manifest: Manifest) -> dict[str, object]:
+    created = datetime.fromtimestamp(0, UTC)
+    with suppress(ValueError):  # whoever wrote the manifest may have left out the date
+        created = datetime.fromisoformat(manifest.created_at)
+    aware = created if created.tzinfo else created.replace(tzinfo=UTC)
+    return {"id": manifest.name, "object": "model", "created": int(aware.timestamp()), "owned_by": "crosslet"}

@@ -1,0 +1,80 @@
+"""POST /v1/embeddings, /embeddings: OpenAI's shape over the same engine. Knows that shape; the work is the engine's."""
+
+import base64
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from fastapi import APIRouter, Response
+
+from service.errors import InvalidInput
+from service.http.dependencies import (
+    EmbedderDependency,
+    Place,
+    RuntimeDependency,
+    cost_headers,
+    cut_dimensions,
+    one_or_listed,
+)
+from service.http.json_route import JsonRoute
+from service.http.responses import json_response
+from service.http.routes.openapi import inference
+from service.model.encoder import TextInput
+from service.schemas.openai import (
+    OpenAIEmbeddingsRequest,
+    OpenAIEmbeddingsResponse,
+    OpenAIErrorResponse,
+    TokenIds,
+)
+
+IDS_REFUSED = (
+    "input has token ids, and those of another tokenizer give wrong vectors: have the client send text (LangChain's "
+    "OpenAIEmbeddings: check_embedding_ctx_length=False), or allow this model's own ids (CROSSLET_TOKEN_IDS=true)"
+)
+
+router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
+
+
+@router.post(
+    "/embeddings",  # for clients whose base URL lacks /v1
+    response_model=OpenAIEmbeddingsResponse,
+    responses=inference(error=OpenAIErrorResponse),
+    summary="Embed texts, as OpenAI does",
+)
+@router.post(
+    "/v1/embeddings",
+    response_model=OpenAIEmbeddingsResponse,
+    responses=inference(error=OpenAIErrorResponse),
+    summary="Embed texts, as OpenAI does",
+)
+async def create_embeddings(
+    body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
+) -> Response:
+    """Drop-in for OpenAI clients: change the base URL. Longer texts are cut, as `x-truncated` says."""
+    inputs, place = _inputs(body.input), _place(body.input)
+    if not runtime.settings.token_ids and any(isinstance(one, tuple) for one in inputs):
+        raise InvalidInput(IDS_REFUSED)
+    prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
+    space = embedder.spaces.chosen(body.space)
+    batch = await embedder.embed(
+        inputs, name="input", prompt=prompt, place=place, dimensions=body.dimensions, space=space
+    )
+    vectors = cut_dimensions(batch.embeddings, body.dimensions)
+    encoded = _base64(vectors) if body.encoding_format == "base64" else np.ascontiguousarray(vectors)
+    data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(encoded)]
+    usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
+    content = {"object": "list", "data": data, "model": runtime.manifest.name, "usage": usage}
+    return json_response(content, headers=cost_headers(batch))
+
+
+def _inputs(given: str | list[str] | TokenIds | list[TokenIds]) -> Sequence[TextInput]:
+    return given if isinstance(given, list) else [given]
+
+
+def _place(given: str | list[str] | TokenIds | list[TokenIds]) -> Place:
+    return one_or_listed("input", given if isinstance(given, list) else "")
+
+
+def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
+    little_endian_BD = np.ascontiguousarray(vectors_BD, dtype="<f4")  # whatever this machine is
+    return [base64.b64encode(vector_D.data).decode() for vector_D in little_endian_BD]

@@ -1,0 +1,101 @@
+"""POST /search: the documents nearest to a query. Knows the route; the collection searches."""
+
+import time
+from collections.abc import Iterable
+
+from fastapi import APIRouter, Request, Response
+
+from service.documents.backend import DocumentIndex
+from service.documents.filters import to_condition
+from service.documents.protocol import Vectors
+from service.documents.results import Match, Shown
+from service.errors import InvalidInput
+from service.http.dependencies import (
+    EmbedderDependency,
+    RuntimeDependency,
+    cost_headers,
+    one_or_listed,
+    while_connected,
+)
+from service.http.json_route import JsonRoute
+from service.http.responses import dump_json, dumped_response
+from service.http.routes.openapi import inference
+from service.runtime import Runtime
+from service.schemas.documents import SearchRequest, SearchResponse
+
+MAX_ANSWER_BYTES = 8_000_000
+
+router = APIRouter(tags=["documents"], route_class=JsonRoute)
+
+
+@router.post("/search", response_model=SearchResponse, responses=inference(), summary="Find documents")
+async def search(
+    request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
+) -> Response:
+    """The top_k documents with the largest cosine, in any language; how surely is `recall` in `GET /info`."""
+    started_at = time.monotonic()
+    _check(body, runtime)
+    queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
+    prompts = embedder.prompts
+    prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
+    place, space = one_or_listed(name, body.query), embedder.document_space
+    batch = await embedder.embed(queries, name=name, prompt=prompt, place=place, space=space)
+    shown = Shown(
+        offset=body.offset,
+        min_score=body.min_score,
+        text="text" in body.include,
+        metadata="metadata" in body.include,
+        max_chars=MAX_ANSWER_BYTES,
+        filter_s=runtime.settings.request_timeout_s,
+    )
+    looking_up = runtime.read(_answer, runtime.collection, body, batch.embeddings, shown, started_at=started_at)
+    answer = await while_connected(request, looking_up)
+    return dumped_response(answer, headers=cost_headers(batch))
+
+
+def _check(body: SearchRequest, runtime: Runtime) -> None:
+    if body.rerank:
+        raise InvalidInput("rerank is true, but this service has no re-ranker loaded; leave it out")
+    limit, wanted = runtime.settings.max_top_k, body.offset + body.top_k
+    named = f"top_k is {body.top_k}" if not body.offset else f"offset and top_k together are {wanted}"
+    if wanted > limit:
+        raise InvalidInput(f"{named}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
+    queries, most = len(body.queries or [body.query]), runtime.settings.max_results
+    if queries * wanted > most:
+        raise InvalidInput(
+            f"{named}: {queries} queries ask for {queries * wanted} results; the limit is {most} (CROSSLET_MAX_RESULTS)"
+        )
+    if body.filter:
+        to_condition(body.filter)  # a malformed filter is refused before the query costs anything
+
+
+def _answer(
+    collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, shown: Shown, *, started_at: float
+) -> bytes:
+    found = collection.search_all(query_BD, top_k=body.offset + body.top_k, filter_=body.filter, shown=shown)
+    results = _within_limit(dump_json([_result(match, shown) for match in matches]) for matches in found)
+    lists = results[0] if body.query is not None else b"[%b]" % b",".join(results)
+    took_ms = round((time.monotonic() - started_at) * 1000, 2)
+    return b'{"results":%b,"took_ms":%b}' % (lists, dump_json(took_ms))
+
+
+def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
+    """The answers of all queries; a document that several find is in each, so a few long ones can be many bytes."""
+    kept: list[bytes] = []
+    for answer in answers:
+        kept.append(answer)
+        if sum(map(len, kept)) > MAX_ANSWER_BYTES:
+            raise InvalidInput(
+                f"the answer would have more than {MAX_ANSWER_BYTES} bytes; send fewer queries, a smaller top_k, or "
+                "leave text out of include and ask for it by id"
+            )
+    return kept
+
+
+def _result(match: Match, shown: Shown) -> dict[str, object]:
+    result: dict[str, object] = {"id": match.document.id, "score": match.score}
+    if shown.text:
+        result["text"] = match.document.text
+    if shown.metadata:
+        result["metadata"] = match.document.metadata
+    return result

@@ -1,1 +1,0 @@
-"""Keeps documents and finds the nearest: SQLite is the truth, FAISS is derived. Knows vectors; knows no encoder."""

@@ -1,0 +1,266 @@
+"""Text in, unit vector out. Knows the artifact, and which texts may share a pass; knows nothing about queues or HTTP.
+
+L tokens, D dims
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from service.errors import ArtifactError, InferenceFailed, InvalidInput, ParityFailed, TextTooLong
+from service.model.artifact import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    Manifest,
+    ParityPack,
+    load_manifest,
+    load_parity,
+    verify_files,
+)
+from service.model.embedding_table import embedding_rows
+from service.model.prompts import Prompts
+from service.model.session import IDS_NAME, Session
+from service.model.spaces import Spaces
+from service.model.tokenizer import TokenisedText, Tokenizer
+
+logger = logging.getLogger(__name__)
+
+PASS_PLACES = 192  # texts times tokens of the longest: more is no quicker for each, and keeps others waiting
+FOUR = 4  # places: rows of so many, or a multiple, have a vector to the bit where padding is skipped
+
+TextInput = str | tuple[int, ...]  # a text, or token ids that a client made with this model's tokenizer
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """vector: (D,) float32, norm 1.  tokens: how many the model read.  full_length: how many the text has."""
+
+    vector: npt.NDArray[np.float32]
+    tokens: int
+    full_length: int
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the model read less than the whole text."""
+        return self.full_length > self.tokens
+
+
+class Encoder:
+    """The tokenizer and the graph of one artifact; safe to call from many threads at once.
+
+    Texts are embedded as they are given, in the artifact's own space: who calls puts one of the `prompts` before them,
+    and maps the vectors into one of the `spaces`.
+    """
+
+    def __init__(
+        self, manifest: Manifest, tokenizer: Tokenizer, session: Session, spaces: Spaces | None = None
+    ) -> None:
+        self.manifest = manifest
+        self.shares_passes = False
+        self.mixes_lengths = False  # whether texts of unlike lengths share them
+        self.prompts = Prompts.of(manifest)
+        self.spaces = spaces or Spaces()
+        self._tokenizer = tokenizer
+        self._session = session
+
+    def encode(self, text: TextInput, truncate: bool = True) -> Encoded:
+        """Embed one text or one row of token ids.
+
+        Raises: TextTooLong: it does not fit and `truncate` is off.  InvalidInput: an unknown token id.
+                InferenceFailed: the model raised.
+        """
+        return self.run(self.tokenise([text], [truncate]))[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[Encoded]:
+        """Embed texts, together where they may be: the vectors that `encode` gives, to the bit."""
+        tokenised = self.tokenise(texts)
+        waiting = sorted(range(len(texts)), key=lambda position: len(tokenised[position].input_ids))
+        found: dict[int, Encoded] = {}
+        while waiting:
+            longest = len(tokenised[waiting[-1]].input_ids)
+            chosen = waiting[-self.room(longest) :]
+            if not self.mixes_lengths:
+                chosen = [position for position in chosen if len(tokenised[position].input_ids) == longest]
+            del waiting[-len(chosen) :]
+            found |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
+        return [found[position] for position in range(len(texts))]
+
+    def room(self, length: int) -> int:
+        """How many texts of at most so many tokens a pass takes."""
+        places = -(-length // FOUR) * FOUR if self.mixes_lengths else length
+        return max(1, PASS_PLACES // max(1, places)) if self.shares_passes else 1
+
+    def tokenise(self, texts: Sequence[TextInput], truncate: Iterable[bool] = repeat(True)) -> list[TokenisedText]:
+        """The token ids of each text, cut to what the model reads.
+
+        Raises: TextTooLong: one does not fit and its `truncate` is off.  InvalidInput: an unknown token id.
+        """
+        of_strings = iter(self._tokenizer.tokenise_all([text for text in texts if isinstance(text, str)]))
+        tokenised = [next(of_strings) if isinstance(text, str) else self._given_ids(text) for text in texts]
+        whole = (one.full_length for one, may_cut in zip(tokenised, truncate, strict=False) if not may_cut)
+        longest, limit = max(whole, default=0), self.manifest.max_length
+        if longest > limit:
+            raise TextTooLong(f"has {longest} tokens; the model reads {limit} (set truncate to true)")
+        return tokenised
+
+    def run(self, texts: Sequence[TokenisedText]) -> list[Encoded]:
+        """One pass over texts, no more than there is `room` for; of one length unless this `mixes_lengths`.
+
+        Raises: InferenceFailed: the model raised.
+        """
+        vectors_BD = self._pass([one.input_ids for one in texts])
+        return [
+            Encoded(vector_D.copy(), tokens=len(one.input_ids), full_length=one.full_length)  # no view of all of them
+            for one, vector_D in zip(texts, vectors_BD, strict=True)
+        ]
+
+    def _pass(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        return self._session.run(rows, multiple=FOUR if self.mixes_lengths else 1)
+
+    def _given_ids(self, ids: tuple[int, ...]) -> TokenisedText:
+        size = self._tokenizer.highest_id + 1
+        unknown = next((token for token in ids if not 0 <= token < size), None)
+        if unknown is not None:
+            raise InvalidInput(f"has a token id outside the vocabulary of {size}")
+        return self._tokenizer.cut(list(ids))
+
+    def check_parity(self, parity: ParityPack, folder: Path) -> None:
+        """Embed the parity texts behind the default prompt and compare with what the exporter recorded.
+
+        Raises: ArtifactError: token ids differ.  ParityFailed: a vector's cosine is under the pack's minimum.
+        """
+        for position, text in enumerate(parity.texts):
+            tokenised = self._tokenizer.tokenise(self.prompts.default + text)
+            if tokenised.input_ids != list(parity.input_ids[position]):
+                raise ArtifactError(f"{folder}: parity text {position} gives other token ids than its parity.json says")
+            expected_D = np.asarray(parity.embeddings[position], dtype=np.float32)
+            (found_D,) = self._pass([tokenised.input_ids])
+            cosine = float(found_D @ expected_D / (np.linalg.norm(found_D) * np.linalg.norm(expected_D)))
+            if not cosine >= parity.min_cosine:  # also refuses NaN
+                raise ParityFailed(
+                    f"{folder}: parity text {position} gives a vector at cosine {cosine:.5f} of the recorded one; "
+                    f"the pack asks for {parity.min_cosine}: use an artifact of another precision on this CPU"
+                )
+
+    def try_sharing(self, parity: ParityPack) -> None:
+        """Let texts share passes if the artifact says that they may, and this machine's arithmetic keeps it.
+
+        Whether a sum of floats is the same in a batch is up to ONNX Runtime's kernels for this processor.
+        """
+        rows = sorted((list(row) for row in parity.input_ids), key=len)
+        if self.manifest.activations != "static" or not rows:
+            return
+        self.shares_passes = True  # `room` must know
+        # rows are padded to fours, for which the last tokens of other lengths have no positions
+        self.mixes_lengths = self.manifest.padding == "skipped" and self.manifest.max_length % FOUR == 0
+        if self.mixes_lengths and all(map(self._is_same_in_company, self._unlike(rows[0], rows[-1]))):
+            return
+        self.mixes_lengths = False
+        company = [self._alike(row) for row in rows if self.room(len(row)) > 1]
+        self.shares_passes = all(map(self._is_same_in_company, (*company[:1], *company[-1:])))
+        if not self.shares_passes:
+            logger.warning("texts do not share passes: on this processor their vectors would change by it")
+
+    def _alike(self, ids: list[int]) -> list[list[int]]:
+        """A full pass of texts of one length, with one of them first and last."""
+        inner = ids[1:-1] or ids
+        others = [[*ids[:1], *_turned(inner, shift), *ids[-1:]][: len(ids)] for shift in range(self.room(len(ids)) - 2)]
+        return [ids, *others, ids]
+
+    def _unlike(self, short: list[int], long: list[int]) -> list[list[list[int]]]:
+        """Two full passes: texts of three tokens, four and so on; a short text beside one of half a pass."""
+        lengths = [3]
+        while self.room(lengths[-1] + 1) > len(lengths):
+            lengths.append(lengths[-1] + 1)
+        return [[long[:length] for length in lengths], [short, long[: PASS_PLACES // 2]]]
+
+    def _is_same_in_company(self, rows: Sequence[list[int]]) -> bool:
+        """Whether the first, a middle and the last text of a pass have the vectors that they have alone."""
+        together_BD = self._pass(rows)
+        tried = {0, len(rows) // 2, len(rows) - 1}
+        return all(np.array_equal(together_BD[position], self._pass([rows[position]])[0]) for position in tried)
+
+    def embed_longest(self) -> None:
+        """Embed the longest text that the model reads, and a full pass: what a worker can take of time and memory."""
+        self._pass([[0] * self.manifest.max_length])
+        if self.shares_passes:
+            length = min(self.manifest.max_length, PASS_PLACES // 2)
+            self._pass([[0] * length] * self.room(length))
+
+    def give_back_unused(self) -> None:
+        """Let go of the memory that earlier passes took."""
+        self._session.give_back_unused()
+
+
+def _turned(ids: list[int], places: int) -> list[int]:
+    places = places % len(ids)
+    return ids[places:] + ids[:places]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The encoder to serve with.  refused: why it is the fallback, or None."""
+
+    encoder: Encoder
+    refused: str | None = None
+
+
+def choose_encoder(folder: Path, fallback: Path | None) -> Choice:
+    """Load an artifact, or the fallback where this CPU fails the artifact's parity pack.
+
+    Raises: ArtifactError: neither can be served, or the two give vectors of different lengths.
+    """
+    try:
+        return Choice(load_encoder(folder))
+    except ParityFailed as exc:
+        if fallback is None:
+            raise ParityFailed(f"{exc} (CROSSLET_FALLBACK_MODEL)") from exc
+        refused, dim = str(exc), load_manifest(folder).dim
+    encoder = load_encoder(fallback)
+    if encoder.manifest.dim != dim:
+        raise ArtifactError(
+            f"{fallback} gives {encoder.manifest.dim} dims, the model it stands in for gives {dim} "
+            "(CROSSLET_FALLBACK_MODEL, CROSSLET_MODEL)"
+        )
+    logger.warning("the fallback model is served", extra={"model": encoder.manifest.name, "reason": refused})
+    return Choice(encoder, refused)
+
+
+def load_encoder(folder: Path) -> Encoder:
+    """Verify an artifact folder and load it; its parity texts are the warm-up.
+
+    Raises: ArtifactError: one sentence with the folder, the file and what differs; ParityFailed if that is the vectors.
+    """
+    manifest = load_manifest(folder)
+    if manifest.kind != "bi-encoder":
+        raise ArtifactError(f"{folder}: {manifest.name} is a {manifest.kind}; the service embeds with a bi-encoder")
+    verify_files(folder, manifest)
+    tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
+    session = Session(folder / MODEL_FILE, dim=manifest.dim)
+    _check_ids(folder, tokenizer, session)
+    encoder = Encoder(manifest, tokenizer, session, Spaces.load(folder, manifest))
+    parity = load_parity(folder, manifest)
+    encoder.try_sharing(parity)
+    encoder.check_parity(parity, folder)
+    return encoder
+
+
+def _check_ids(folder: Path, tokenizer: Tokenizer, session: Session) -> None:
+    """Refuse token ids that have no embedding: the graph would fail on them, or give vectors of no meaning."""
+    highest, rows = tokenizer.highest_id, embedding_rows(folder / MODEL_FILE, IDS_NAME)
+    found = f"{folder}: {TOKENIZER_FILE} has token ids up to {highest}"
+    way_out = "export the model again with the tokenizer that it was trained with"
+    if rows is None:
+        try:
+            session.run([[highest]])
+        except InferenceFailed as exc:
+            raise ArtifactError(f"{found}, and {MODEL_FILE} fails on that one: {way_out}") from exc
+    elif highest >= rows:
+        raise ArtifactError(
+            f"{found}, the embedding table of {MODEL_FILE} has {rows} rows, for 0 to {rows - 1}: {way_out}"
+        )

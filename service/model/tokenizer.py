@@ -1,0 +1,163 @@
+"""Turns one text into token ids, cut to what the model reads. Knows tokenizer.json; knows nothing about vectors.
+
+L tokens
+"""
+
+import os
+import re
+import threading
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import tokenizers  # type: ignore[import-untyped]
+
+from service.errors import ArtifactError
+from service.process.memory import return_free_memory
+
+if TYPE_CHECKING:
+    from service.model.unigram import UnigramTokenizer
+
+LONG_TEXT_CHARS = 10_000
+MOST_UNUSED_IDS = 1000  # in a row
+MOST_CHARS = 18  # that compatibility normalisation (NFKC) writes for one: U+FDFA
+# Where the characters are that NFKC writes as three and more.
+LIGATURES = re.compile(
+    "[\xbc-\xbe\u0385\u0f77-\u0f79\u1fc1-\u1fee\u2026-\u2057\u2100-\u2189\u222d-\u2230\u2474-\u24b5\u2a0c-\u2a76"
+    "\u3200-\u33ff\ufb00-\ufdff\ufe19\U0001d15f-\U0001d1c0\U0001f110-\U0001f251]"
+)
+
+
+def normalised_length(text: str) -> int:
+    """About how many characters the tokenizer works on, at least half of them: its memory goes by these."""
+    if text.isascii():
+        return len(text)
+    ligatures = Counter(LIGATURES.findall(text))
+    return len(text) + sum(count * (len(unicodedata.normalize("NFKC", one)) - 1) for one, count in ligatures.items())
+
+
+@dataclass(frozen=True)
+class TokenisedText:
+    """input_ids: at most `max_length` ids, specials included.  full_length: what they were before the cut."""
+
+    input_ids: list[int]
+    full_length: int
+
+
+class OtherTokenizer:
+    """A tokenizer.json of whatever kind, through `tokenizers`."""
+
+    def __init__(self, state: bytes) -> None:
+        """Raises: Exception: `tokenizers` cannot read it."""
+        self._tokenizer = tokenizers.Tokenizer.from_buffer(state)
+        # The cut is made by who calls, so that the full length is known without building the overflowing pieces.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers are the parallelism
+        self.after = _closing_ids(self._tokenizer.encode("a"))
+
+    @property
+    def highest_id(self) -> int:
+        """The highest token id, added tokens included. A list of all would take a tenth of a second.
+
+        Where some ids have no token others are higher than their count; MOST_UNUSED_IDS of them end the search.
+        """
+        count: int = self._tokenizer.get_vocab_size(with_added_tokens=False)
+        highest: int = max([count - 1, *self._tokenizer.get_added_tokens_decoder()])
+        while more := [id_ for id_ in range(highest + 1, highest + 1 + MOST_UNUSED_IDS) if self._has(id_)]:
+            highest = more[-1]
+        return highest
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids, specials included."""
+        (ids,) = self.encode_all([text])
+        return ids
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]  # it lets go of the GIL
+
+    def _has(self, token: int) -> bool:
+        return self._tokenizer.id_to_token(token) is not None
+
+
+class Tokenizer:
+    """One tokenizer, shared by every worker.
+
+    It takes some hundred bytes for each character while it works, so long texts take their turn: at any time the
+    workers together tokenise one text of any length, and else only ones of at most LONG_TEXT_CHARS characters.
+    """
+
+    def __init__(self, path: Path, *, max_length: int) -> None:
+        """Load tokenizer.json.
+
+        Raises: ArtifactError: the file is not one that `tokenizers` reads.
+        """
+        try:
+            self._tokenizer = _load(path)
+        except Exception as exc:  # `tokenizers` raises bare Exception
+            raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({exc})") from exc
+        return_free_memory()  # what the file was read into
+        self.max_length = max_length
+        self._long_text = threading.Lock()
+
+    @cached_property
+    def highest_id(self) -> int:
+        """The highest token id, added tokens included."""
+        return self._tokenizer.highest_id
+
+    def tokenise(self, text: str) -> TokenisedText:
+        """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
+        may_be_long = len(text) * MOST_CHARS > LONG_TEXT_CHARS  # a sentence need not be looked through
+        is_long = may_be_long and normalised_length(text) > LONG_TEXT_CHARS
+        if not is_long:
+            return self._tokenised(text)
+        with self._long_text:
+            tokenised = self._tokenised(text)
+            return_free_memory()  # the C heap would keep it, in each thread's part of it
+        return tokenised
+
+    def _tokenised(self, text: str) -> TokenisedText:
+        return self.cut(self._tokenizer.encode(text))
+
+    def tokenise_all(self, texts: Sequence[str]) -> list[TokenisedText]:
+        """Token ids of each text. Together where they are short: between two of them a thread may wait for the GIL."""
+        if not texts:
+            return []
+        if sum(map(normalised_length, texts)) > LONG_TEXT_CHARS:
+            return [self.tokenise(text) for text in texts]
+        return [self.cut(ids) for ids in self._tokenizer.encode_all(texts)]
+
+    def cut(self, ids: list[int]) -> TokenisedText:
+        """Ids of a text, its closing special tokens kept where it has them."""
+        full_length = len(ids)
+        if full_length <= self.max_length:
+            return TokenisedText(ids, full_length)
+        closing = self._tokenizer.after
+        closing = closing if ids[full_length - len(closing) :] == closing else []
+        kept = max(0, self.max_length - len(closing))
+        return TokenisedText((ids[:kept] + closing)[: self.max_length], full_length)
+
+
+def _load(path: Path) -> "OtherTokenizer | UnigramTokenizer":
+    content = path.read_bytes()
+    if b'"Unigram"' in content:
+        from service.model.unigram import UnigramTokenizer, is_unigram  # SentencePiece is read where it is used
+
+        state = orjson.loads(content)
+        if is_unigram(state):
+            return UnigramTokenizer(state)
+    return OtherTokenizer(content)
+
+
+def _closing_ids(encoding: tokenizers.Encoding) -> list[int]:
+    """The special tokens that the tokenizer puts behind a text."""
+    mask = encoding.special_tokens_mask
+    count = next((count for count, flag in enumerate(reversed(mask)) if not flag), len(mask))
+    ids: list[int] = encoding.ids
+    return ids[len(ids) - count :]

@@ -1,1 +1,0 @@
-"""The routes: validate, await the engine, shape the reply."""

@@ -1,0 +1,101 @@
+"""The JSON of OpenAI's routes, described field by field. Knows shapes; the limits are the other routes'."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from service.schemas.embed import GUITAR, IGNORE, InputType, Listed, PromptName, SpaceName, Whole
+
+TokenId = Annotated[int, Field(strict=True)]
+TokenIds = Annotated[tuple[TokenId, ...], Field(fail_fast=True)]
+OPENAI_EMBEDDING = {"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}
+
+
+class OpenAIEmbeddingsRequest(BaseModel):
+    """OpenAI's request for embeddings."""
+
+    model_config = IGNORE
+
+    input: str | Listed[str] | TokenIds | Listed[TokenIds] = Field(
+        description="A text or texts; with CROSSLET_TOKEN_IDS also token ids of this model's tokenizer.",
+        examples=[GUITAR],
+    )
+    model: str | None = Field(
+        "", description="Any name: there is one model, and the answer names it.", examples=["default"]
+    )
+    encoding_format: Literal["float", "base64"] | None = Field(
+        "float", description="base64: little-endian float32; null means float.", examples=["float"]
+    )
+    dimensions: Whole | None = Field(
+        None, ge=1, description="Keep the first dimensions only, scaled to norm 1 again.", examples=[128]
+    )
+    user: str | None = Field(None, description="Accepted and not used.", examples=["me"])
+    prompt_name: PromptName = None
+    input_type: InputType = None
+    space: SpaceName = None
+
+
+class OpenAIEmbedding(BaseModel):
+    """One vector of OpenAI's answer."""
+
+    object: Literal["embedding"] = Field(description="Always embedding.", examples=["embedding"])
+    index: int = Field(description="Position of the input.", examples=[0])
+    embedding: list[float] | str = Field(description="Numbers, or base64.", examples=[[0.1, -0.2]])
+
+
+class OpenAIUsage(BaseModel):
+    """What the request cost."""
+
+    prompt_tokens: int = Field(description="Tokens read by the model.", examples=[9])
+    total_tokens: int = Field(description="The same.", examples=[9])
+
+
+class OpenAIEmbeddingsResponse(BaseModel):
+    """OpenAI's answer."""
+
+    object: Literal["list"] = Field(description="Always list.", examples=["list"])
+    data: list[OpenAIEmbedding] = Field(description="One entry an input, in order.", examples=[[OPENAI_EMBEDDING]])
+    model: str = Field(description="The model that answered.", examples=["default"])
+    usage: OpenAIUsage = Field(description="Token counts.", examples=[{"prompt_tokens": 9, "total_tokens": 9}])
+
+
+class OpenAIModel(BaseModel):
+    """A model, as OpenAI describes one."""
+
+    id: str = Field(description="Its name.", examples=["default"])
+    object: Literal["model"] = Field(description="Always model.", examples=["model"])
+    created: int = Field(
+        description="When it was exported, in seconds since 1970; 0: not known.", examples=[1767225600]
+    )
+    owned_by: str = Field(description="Always crosslet.", examples=["crosslet"])
+
+
+class OpenAIModels(BaseModel):
+    """OpenAI's list of models."""
+
+    object: Literal["list"] = Field(description="Always list.", examples=["list"])
+    data: list[OpenAIModel] = Field(
+        description="The one model.",
+        examples=[[{"id": "default", "object": "model", "created": 1767225600, "owned_by": "crosslet"}]],
+    )
+
+
+class OpenAIError(BaseModel):
+    """What went wrong, in OpenAI's words."""
+
+    message: str = Field(
+        description="One sentence; for a limit it gives both numbers and the setting.",
+        examples=["input has 600 texts; the limit is 512 (CROSSLET_MAX_TEXTS)"],
+    )
+    type: str = Field(description="OpenAI's kind of error.", examples=["invalid_request_error"])
+    param: None = Field(description="Always null.", examples=[None])
+    code: str = Field(description="The error_type of the other routes.", examples=["Validation"])
+
+
+class OpenAIErrorResponse(BaseModel):
+    """OpenAI's body of all errors."""
+
+    error: OpenAIError = Field(
+        description="What went wrong.",
+        examples=[{"message": "input is empty", "type": "invalid_request_error", "param": None, "code": "Validation"}],
+    )

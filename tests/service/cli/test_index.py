@@ -1,0 +1,375 @@
+import base64
+import io
+import json
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.cli import main as cli
+from service.documents.store.store import Document
+from service.model.encoder import load_encoder
+from service.runtime import load_collection
+from service.settings import Settings
+from tests.artifacts import DIM, TEXTS, build_artifact
+from tests.service.bulk.files import DOCUMENTS, read_jsonl, write_jsonl
+
+CROSSLET = [sys.executable, "-c", "from service.cli.main import main; raise SystemExit(main())"]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CROSSLET_WORKERS", "2")
+
+
+def crosslet(capsys: Capture, *arguments: object, status: int = 0) -> tuple[str, str]:
+    assert cli.main([str(argument) for argument in arguments]) == status, capsys.readouterr().err
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def build(capsys: Capture, path: Path, *options: str) -> str:
+    """The sentence that `index build` ends with."""
+    return crosslet(capsys, "index", "build", path, *options)[1].splitlines()[-1]
+
+
+def damage(statement: str, *values: bytes) -> None:
+    with sqlite3.connect(Settings().documents_path) as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def test_a_file_is_loaded_searched_and_loaded_again_without_a_change(capsys: Capture, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    assert build(capsys, path) == "12 documents read: 12 new, 0 replaced, 0 unchanged"
+    for row in DOCUMENTS[:3]:
+        found = json.loads(crosslet(capsys, "search", row["text"], "--top-k", "1")[0])
+        assert (found["id"], found["metadata"]) == (row["id"], row["metadata"])
+        assert found["score"] == pytest.approx(1, abs=1e-5)
+    revision = json.loads(crosslet(capsys, "index", "stats")[0])["revision"]
+    assert build(capsys, path) == "12 documents read: 0 new, 0 replaced, 12 unchanged"
+    assert json.loads(crosslet(capsys, "index", "stats")[0])["revision"] == revision
+    changed = [DOCUMENTS[0] | {"metadata": {"lang": "xx"}}, {"id": "new", "text": "x " * 50}]
+    assert build(capsys, write_jsonl(path, changed + DOCUMENTS[1:])) == (
+        "13 documents read: 1 new, 1 replaced, 11 unchanged; of 1 the model read only the beginning"
+    )
+
+
+def test_an_export_is_what_a_build_takes_and_the_vectors_are_those_of_the_model(
+    capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    plain = crosslet(capsys, "index", "export")[0]
+    assert read_jsonl(plain) == DOCUMENTS
+    crosslet(capsys, "index", "export", "--vectors", "base64", "--out", tmp_path / "b.jsonl")
+    encoder = load_encoder(tiny_model)
+    for row, text in zip(read_jsonl((tmp_path / "b.jsonl").read_text(encoding="utf-8")), TEXTS, strict=True):
+        vector_D = np.frombuffer(base64.b64decode(row["vector"]), "<f4")
+        assert np.array_equal(vector_D, encoder.encode(text).vector)
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
+    assert build(capsys, tmp_path / "b.jsonl") == "12 documents read: 12 new, 0 replaced, 0 unchanged"
+    assert crosslet(capsys, "index", "export")[0] == plain
+
+
+def test_bad_lines_stop_the_build_or_are_skipped_as_told(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [DOCUMENTS[0], "{nope", {"id": "x", "text": ""}, DOCUMENTS[1]])
+    error = crosslet(capsys, "index", "build", path, status=2)[1]
+    assert f"crosslet: {path}: line 2: is not valid JSON (--on-bad-line skip passes over it)" in error
+    error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip")[1]
+    assert f"crosslet: skipped {path}: line 3: text: String should have at least 1 character" in error
+    assert error.splitlines()[-1] == "2 documents read: 2 new, 0 replaced, 0 unchanged, 2 bad lines skipped"
+    rows = [{"id": "a/../b", "text": "a"}, {"id": "a", "text": "a", "metadata": {"n": 2**64}}]
+    path = write_jsonl(tmp_path / "b.jsonl", rows)
+    error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip")[1]
+    assert f"{path}: line 1: id: a part of it between slashes is '.' or '..'" in error
+    assert f"{path}: line 2: metadata: a whole number is beyond 64 bits" in error
+    assert "0 documents read" in error
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[]\n")))
+    assert "standard input: line 1: is not a JSON object" in crosslet(capsys, "index", "build", "-", status=2)[1]
+
+
+def test_a_text_that_the_model_fails_on_leaves_the_load_its_other_documents(
+    capsys: Capture, tmp_path: Path, failing_model: Path
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    build(capsys, path, "--model", str(failing_model))
+    rows = [DOCUMENTS[0] | {"text": "kaputt secret"}, {"id": "new", "text": "kaputt"}, {"id": "last", "text": "gut"}]
+    write_jsonl(path, rows)
+    for told in ("1 new, 0 replaced, 0 unchanged", "0 new, 0 replaced, 1 unchanged"):  # the second run tries again
+        lines = crosslet(capsys, "index", "build", path, "--model", failing_model, status=2)[1].splitlines()
+        assert [line.split(": ")[1] for line in lines if "gave no finite vector" in line] == [
+            f'document "{DOCUMENTS[0]["id"]}"',
+            'document "new"',
+        ]
+        assert lines[-2] == f"1 documents read: {told}, 2 could not be embedded"
+        assert lines[-1].startswith("crosslet: 2 documents could not be embedded; what the store had")
+        assert not [line for line in lines if "secret" in line]
+    kept = read_jsonl(crosslet(capsys, "index", "export")[0])
+    assert kept == [*DOCUMENTS, {"id": "last", "text": "gut", "metadata": {}}]
+
+
+def test_a_store_is_not_made_over_for_a_model_that_fails_on_a_document(
+    capsys: Capture, tmp_path: Path, failing_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [*DOCUMENTS, {"id": "odd", "text": "kaputt"}]
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
+    error = crosslet(capsys, "index", "re-embed", "--model", failing_model, status=2)[1]
+    assert 'crosslet: document "odd": the model gave no finite vector' in error
+    assert "12 documents read: 12 new, 0 replaced, 0 unchanged, 1 could not be embedded; document store" in error
+    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 13
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", [{"id": "odd", "text": "gut"}]))  # still of the old model
+    assert "12 unchanged" in crosslet(capsys, "index", "re-embed", "--model", failing_model)[1]
+    monkeypatch.setenv("CROSSLET_MODEL", str(failing_model))
+    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 13
+    assert json.loads(crosslet(capsys, "search", "gut", "--top-k", "1")[0])["id"] == "odd"
+
+
+def test_reading_commands_work_beside_a_service_and_changing_ones_are_refused(
+    capsys: Capture, tmp_path: Path, tiny_model: Path
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    build(capsys, path)
+    encoder = load_encoder(tiny_model)
+    serving = load_collection(Settings(), encoder.manifest)
+    try:
+        serving.put([Document("live", "hallo", {"lang": "de"})], encoder.encode("hallo").vector[None])
+        assert read_jsonl(crosslet(capsys, "index", "export")[0])[-1]["id"] == "live"
+        facts = json.loads(crosslet(capsys, "index", "stats")[0])
+        assert facts["documents"] == 13
+        assert facts["languages"] == {"de": 7, "en": 6}
+        assert facts["fingerprint"] == encoder.manifest.fingerprint
+        assert facts["size_bytes"] == sum(
+            file.stat().st_size for file in (tmp_path / "data").iterdir() if file.suffix != ".lock"
+        )
+        assert "13 documents are sound" in crosslet(capsys, "index", "verify")[1]
+        for command in (["build", path], ["compact"]):
+            assert "is in use by another process" in crosslet(capsys, "index", *command, status=2)[1]
+    finally:
+        serving.close()
+
+
+def test_a_store_of_another_model_is_read_but_not_built_upon(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    build(capsys, path)
+    build_artifact(tmp_path / "other", seed=7)
+    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "other"))
+    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 12
+    assert "12 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "holds vectors of model" in crosslet(capsys, "index", "build", path, status=2)[1]
+
+
+LONG, NAN = (np.full(DIM, value, "<f4").tobytes() for value in (2, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        (
+            "UPDATE documents SET vector = x'00' WHERE id = '3'",
+            'document "3" has a vector of 1 bytes, not the 64 of 16',
+        ),
+        (
+            ("UPDATE documents SET vector = ? WHERE row > 2", LONG),
+            'document "2" has a vector of norm 8.0000; it must',
+        ),
+        (
+            ("UPDATE documents SET vector = ? WHERE id = '0'", NAN),
+            'document "0" has a vector that is not all finite',
+        ),
+        ("DELETE FROM fields WHERE key = 'n' AND value = 5", 'document "5" has 2 filterable values, its rows in the'),
+        ("UPDATE fields SET value = 'fr' WHERE value = 'de'", 'document "0" has 2 filterable values, its rows in the'),
+        ("UPDATE documents SET metadata = '[1]' WHERE id = '4'", 'document "4" has metadata that are no JSON object'),
+        ("UPDATE documents SET revision = 99 WHERE id = '4'", 'document "4" is of revision 99, the store of 1'),
+        ("DELETE FROM documents WHERE id = '6'", "2 rows of the table of fields belong to no document"),
+    ],
+)
+def test_verify_names_each_kind_of_fault_once(
+    capsys: Capture, tmp_path: Path, statement: str | tuple[str, bytes], sentence: str
+) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    damage(*([statement] if isinstance(statement, str) else statement))
+    lines = crosslet(capsys, "index", "verify", status=2)[1].splitlines()
+    said = [line for line in lines if line.startswith(("document ", "2 rows"))]
+    assert len(said) == 1
+    assert said[0].startswith(sentence)
+    assert lines[-1] == f"crosslet: document store {Settings().documents_path} has faults of 1 kinds"
+
+
+def test_a_flipped_byte_is_found_and_said_in_a_sentence(capsys: Capture, tmp_path: Path) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    path = Settings().documents_path
+    content = bytearray(path.read_bytes())
+    page = 4096
+    for start in range(page, len(content), page):  # the header of every table's first page
+        content[start] ^= 0xFF
+    path.write_bytes(content)
+    error = crosslet(capsys, "index", "verify", status=2)[1]
+    assert error.splitlines()[-1].startswith(f"crosslet: document store {path}")
+    assert "Traceback" not in error
+
+
+def test_compact_gives_back_what_was_deleted_and_changes_nothing_else(
+    capsys: Capture, tmp_path: Path, tiny_model: Path
+) -> None:
+    rows = [{"id": str(n), "text": f"{TEXTS[0]} {n}", "metadata": {"pad": "x" * 500}} for n in range(1000)]
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
+    collection = load_collection(Settings(), load_encoder(tiny_model).manifest)
+    collection.delete([str(n) for n in range(900)])
+    collection.close()
+    before = crosslet(capsys, "index", "export", "--vectors", "base64")[0]
+    sizes = json.loads(crosslet(capsys, "index", "compact")[0])
+    assert sizes["after_bytes"] < sizes["before_bytes"] / 4
+    assert sizes["after_bytes"] == json.loads(crosslet(capsys, "index", "stats")[0])["size_bytes"]
+    assert crosslet(capsys, "index", "export", "--vectors", "base64")[0] == before
+    assert "100 documents are sound" in crosslet(capsys, "index", "verify")[1]
+
+
+def test_compact_needs_room_beside_the_store_and_nowhere_else(
+    capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "Ann's data"))
+    rows = [{"id": str(n), "text": TEXTS[0], "metadata": {"pad": "x" * 500}} for n in range(1000)]
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # no file grows beyond it
+    try:
+        said = crosslet(capsys, "index", "compact", status=2)[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "nothing was lost" in said
+    assert f"{Settings().data} must have room" in said
+    with closing(sqlite3.connect(":memory:")) as connection:
+        (folder,) = connection.execute("PRAGMA temp_store_directory").fetchone()
+    assert folder == str(tmp_path / "Ann's data")
+    assert "1000 documents are sound" in crosslet(capsys, "index", "verify")[1]
+
+
+@pytest.mark.parametrize("command", ["export", "stats", "verify", "compact"])
+def test_without_a_store_every_command_is_one_sentence_and_makes_none(
+    capsys: Capture, tmp_path: Path, command: str
+) -> None:
+    assert "there is no document store" in crosslet(capsys, "index", command, status=2)[1]
+    assert not (tmp_path / "data").exists()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "documents.sqlite3").write_text("no store" * 100)
+    assert "cannot be read (file is not a database)" in crosslet(capsys, "index", command, status=2)[1]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["index"], ["index", "nope"], ["index", "build"], ["index", "build", "x.csv", "--engine", "x"]]
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["index build", "index export", "index stats", "index verify", "index compact"])
+def test_every_subcommand_lists_the_settings(name: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*name.split(), "--help"])
+    assert caught.value.code == 0
+    help_ = capsys.readouterr().out
+    assert all(f"CROSSLET_{field.upper()}" in help_ for field in Settings.model_fields)
+
+
+def test_the_command_loads_neither_onnx_nor_faiss_until_it_needs_them() -> None:
+    heavy = {"faiss", "onnxruntime", "pyarrow", "ray", "tqdm"}
+    code = f"import sys, service.cli.main; print(sorted({heavy} & sys.modules.keys()))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_a_reader_that_leaves_early_is_no_error(capsys: Capture, tmp_path: Path) -> None:
+    rows = [{"id": str(n), "text": f"{TEXTS[0]} {n}", "metadata": {"pad": "x" * 1000}} for n in range(300)]
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
+    exporting = subprocess.Popen([*CROSSLET, "index", "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert exporting.stdout is not None
+    assert json.loads(exporting.stdout.readline())["id"] == "0"
+    exporting.stdout.close()
+    assert exporting.stderr is not None
+    error = exporting.stderr.read().decode()
+    exporting.stderr.close()
+    assert exporting.wait(timeout=200) == 0, error
+    assert "Error" not in error
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGKILL])
+def test_a_build_that_was_ended_goes_on_where_it_was(capsys: Capture, tmp_path: Path, signal_: signal.Signals) -> None:
+    """The file is a pipe that stays open: the end comes at a known place, in the middle."""
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    rows = [{"id": str(n), "text": f"{TEXTS[n % 12]} {n}"} for n in range(1500)]
+    building = subprocess.Popen([*CROSSLET, "index", "build", pipe], stderr=subprocess.PIPE)
+    with pipe.open("w", encoding="utf-8") as file:
+        for row in rows[:1100]:
+            file.write(json.dumps(row) + "\n")
+        file.flush()
+        wait_for_documents(256)
+        building.send_signal(signal_)
+        error = building.communicate(timeout=200)[1].decode()
+    if signal_ == signal.SIGINT:
+        assert building.returncode == 2
+        assert "the same command goes on" in error.splitlines()[-1]
+        assert "Traceback" not in error
+    there = json.loads(crosslet(capsys, "index", "stats")[0])["documents"]
+    assert there >= 256
+    assert build(capsys, write_jsonl(tmp_path / "a.jsonl", rows)) == (
+        f"1500 documents read: {1500 - there} new, 0 replaced, {there} unchanged"
+    )
+    assert "1500 documents are sound" in crosslet(capsys, "index", "verify")[1]
+
+
+def wait_for_documents(count: int) -> None:
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        path = Settings().documents_path
+        if path.with_name(f"{path.name}-wal").exists():
+            connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+            try:
+                if connection.execute("SELECT count(*) FROM documents").fetchone()[0] >= count:
+                    return
+            except sqlite3.OperationalError:  # not made yet
+                pass
+            finally:
+                connection.close()
+        time.sleep(0.1)
+    raise AssertionError(f"{count} documents were not there after 200 s")
+
+
+@pytest.mark.parametrize("command", ["export", "stats", "verify", "compact", "re-embed"])
+def test_what_is_about_the_local_store_says_so_where_a_milvus_has_the_documents(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("CROSSLET_INDEX", "milvus://localhost:19530")
+    assert "CROSSLET_INDEX names a Milvus" in crosslet(capsys, "index", command, status=2)[1]
+
+
+def test_the_documents_are_made_over_for_another_model(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    other = tmp_path / "other"
+    build_artifact(other, seed=5)
+    _, err = crosslet(capsys, "index", "re-embed", "--model", other)
+    assert "12 documents read: 12 new" in err
+    monkeypatch.setenv("CROSSLET_MODEL", str(other))
+    found = json.loads(crosslet(capsys, "search", DOCUMENTS[3]["text"], "--top-k", "1")[0])
+    assert found["id"] == DOCUMENTS[3]["id"]
+    assert json.loads(crosslet(capsys, "index", "stats")[0])["documents"] == 12
+    assert "has the vectors of this model already" in crosslet(capsys, "index", "re-embed", status=2)[1]

@@ -1,0 +1,258 @@
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+
+from service.cli import main as cli
+from service.documents.store.store import Document
+from service.model.encoder import load_encoder
+from service.runtime import load_collection
+from service.settings import Settings
+from tests.artifacts import TEXTS, write_manifest
+
+SEEN: list[list[str]] = []
+COMMAND = [sys.executable, "-c", "import sys; from service.cli.main import main; sys.exit(main())"]
+
+
+def remember(argv: list[str]) -> int:
+    SEEN.append(argv)
+    return 7
+
+
+@pytest.fixture(autouse=True)
+def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
+
+
+def test_embed_prints_one_vector_a_text(capsys: pytest.CaptureFixture[str], tiny_model: Path) -> None:
+    assert cli.main(["embed", *TEXTS[:2]]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    encoder = load_encoder(tiny_model)
+    for text, row in zip(TEXTS[:2], rows, strict=True):
+        assert np.array_equal(np.asarray(row, np.float32), encoder.encode(text).vector)
+
+
+def test_embed_reads_lines_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hallo\n\nguitar\r\n"))
+    assert cli.main(["embed"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_bytes_that_are_no_utf_8_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli.main(["embed", "\udcff"]) == 2
+    assert capsys.readouterr().err == "crosslet: text 1 is not valid UTF-8\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\n"), encoding="utf-8"))
+    assert cli.main(["embed"]) == 2
+    assert capsys.readouterr().err == "crosslet: standard input line 1 is not valid UTF-8\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"\xef\xbb\xbf\nhallo\n\n\xff\n", "standard input line 4 is not valid UTF-8"),
+        ("hallo\n".encode("utf-16"), "standard input is UTF-16 by its byte-order mark; crosslet reads UTF-8"),
+        (b"hallo\n" + b"a" * 200_000, "standard input line 2 has 200000 characters; the limit is 100000"),
+    ],
+)
+def test_a_line_of_standard_input_that_is_no_text_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: bytes, complaint: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+    assert cli.main(["embed"]) == 2
+    assert capsys.readouterr().err.startswith(f"crosslet: {complaint}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [(["embed", ""], "text 1"), (["embed", "hallo", ""], "text 2"), (["search", ""], "the query")],
+)
+def test_an_empty_text_is_refused_as_over_http(
+    arguments: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    assert capsys.readouterr().err == f"crosslet: {name} is empty; every text needs at least one character\n"
+
+
+@pytest.mark.parametrize("arguments", [["embed", "hallo"], ["search", "hallo"]])
+def test_a_text_over_the_limit_is_refused_as_over_http(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSLET_MAX_TEXT_CHARS", "4")
+    assert cli.main(arguments) == 2
+    assert "has 5 characters; the limit is 4 (CROSSLET_MAX_TEXT_CHARS)" in capsys.readouterr().err
+
+
+def test_output_is_utf_8_in_any_locale(tiny_model: Path, tmp_path: Path) -> None:
+    settings, encoder = Settings(data=tmp_path / "data", model=tiny_model), load_encoder(tiny_model)
+    text = "Größe 😀 日本語"
+    collection = load_collection(settings, encoder.manifest)
+    collection.put([Document("ü", text, {})], encoder.encode(text).vector[None])
+    collection.close()
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = subprocess.run([*COMMAND, "search", "hallo"], env=environment, capture_output=True, check=True)
+    assert json.loads(done.stdout.decode())["text"] == text
+    read = subprocess.run(
+        [*COMMAND, "embed"],
+        env=environment,
+        input=text.encode(),
+        capture_output=True,
+        check=True,
+    )
+    assert np.array_equal(np.asarray(json.loads(read.stdout), np.float32), encoder.encode(text).vector)
+
+
+@pytest.mark.parametrize("arguments", [["info"], ["embed", "hallo"], ["--help"]])
+def test_a_closed_output_is_one_sentence(arguments: list[str]) -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == "crosslet: standard output cannot be written to its end (Bad file descriptor)\n"
+
+
+def test_a_closed_input_is_empty_and_a_closed_error_is_nowhere() -> None:
+    closed_input = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *COMMAND, "embed"], capture_output=True, check=True
+    )
+    assert (closed_input.stdout, closed_input.stderr) == (b"", b"")
+    closed_error = ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "embed", ""]
+    assert subprocess.run(closed_error, capture_output=True, check=False).returncode == 2
+
+
+def test_no_file_of_a_command_gets_the_number_of_a_closed_stream(tmp_path: Path) -> None:
+    """What a native library says on standard error would be written into it."""
+    script = """
+import os
+from service.cli import main as cli
+from service.cli.arguments import Subcommand
+def report(*_):
+    with open("report", "w") as file:
+        file.write(f"{file.fileno()} {[os.readlink(f'/proc/self/fd/{number}') for number in (0, 1, 2)]}")
+cli.SUBCOMMANDS["info"] = Subcommand(report, "says which number its file has")
+cli.main(["info"])
+"""
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", script]
+    root = Path(__file__).resolve().parents[3]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(root)}, check=True)
+    number, _, streams = (tmp_path / "report").read_text().partition(" ")
+    assert int(number) > 2
+    assert streams == str(["/dev/null"] * 3)
+
+
+def test_search_reads_the_local_store_even_while_a_service_has_it(
+    capsys: pytest.CaptureFixture[str], tiny_model: Path
+) -> None:
+    settings, encoder = Settings(), load_encoder(tiny_model)
+    serving = load_collection(settings, encoder.manifest)
+    vectors = np.stack([encoder.encode(text).vector for text in TEXTS[:2]])
+    serving.put([Document(str(n), text, {"n": n}) for n, text in enumerate(TEXTS[:2])], vectors)
+    assert cli.main(["search", TEXTS[1], "--top-k", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["text"] == TEXTS[1]
+    assert cli.main(["search", TEXTS[1], "--filter", '{"n": 0}']) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "0"
+    assert cli.main(["search", TEXTS[1], "--filter", f'{{"n": {2**64}}}']) == 2
+    assert "filter: a whole number is beyond 64 bits" in capsys.readouterr().err
+    serving.close()
+
+
+def test_search_without_a_store_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["search", "hallo"]) == 2
+    assert "there is no document store" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["search", "hallo"], ["index", "stats"], ["mine", "{}", "{}"]])
+def test_a_file_that_the_system_refuses_is_one_sentence(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "x" * 300  # no file system here has such
+    monkeypatch.setenv("CROSSLET_DATA", name)
+    assert cli.main([argument.format(name) for argument in arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("crosslet: ")
+    assert "cannot be read (File name too long)" in said
+
+
+def test_info_prints_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info"]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "tiny"
+
+
+def test_the_model_option_goes_before_the_environment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["info", "--model", str(tmp_path / "other")]) == 2
+    assert "other does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["serve"], ["embed", "hallo"], ["search", "hallo"]])
+def test_a_model_with_token_ids_beyond_its_table_is_one_sentence(
+    arguments: list[str], tiny_model: Path, tmp_path: Path
+) -> None:
+    load_collection(Settings(), load_encoder(tiny_model).manifest).close()
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "longer"))
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_tokens(["kaputt"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    write_manifest(folder)
+    command = [*COMMAND, *arguments, "--model", str(folder)]
+    done = subprocess.run(command, env=os.environ | {"CROSSLET_PORT": "0"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"crosslet: {folder}: tokenizer.json has token ids up to ")
+    assert done.stdout == ""
+
+
+def test_another_package_can_add_a_subcommand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = EntryPoint("evaluate", "tests.service.cli.test_main:remember", cli.PLUGIN_GROUP)
+    monkeypatch.setattr(cli, "entry_points", lambda group: EntryPoints([plugin]).select(group=group))
+    assert cli.main(["evaluate", "--fast"]) == 7
+    assert SEEN == [["--fast"]]
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "crosslet evaluate" in capsys.readouterr().out
+
+
+def test_a_command_whose_package_is_missing_is_not_listed_and_says_what_installs_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = EntryPoint("evaluate", "no_such_package:main", cli.PLUGIN_GROUP)
+    monkeypatch.setattr(cli, "entry_points", lambda group: EntryPoints([plugin]).select(group=group))
+    assert cli.main(["evaluate"]) == 2
+    assert capsys.readouterr().err == (
+        "crosslet: evaluate needs no_such_package: `make setup-dev` in a checkout installs it\n"
+    )
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "evaluate" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nope"], ["search"], ["search", "x", "--filter", "[1]"], ["search", "x", "--top-k", "-5"]]
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["embed", "info", "search", "serve"])
+def test_every_subcommand_lists_the_settings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([name, "--help"])
+    assert caught.value.code == 0
+    help_ = capsys.readouterr().out
+    assert [f"CROSSLET_{field.upper()}" in help_ for field in Settings.model_fields] == [True] * len(
+        Settings.model_fields
+    )

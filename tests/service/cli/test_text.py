@@ -1,0 +1,276 @@
+import json
+import os
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from service.bulk.lines import Lines
+from service.bulk.output import writing
+from service.cli import main as cli
+from service.errors import InvalidInput, StorageFull
+from service.settings import BUNDLED_MODEL
+from tests.artifacts import TEXTS
+from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
+
+Capture = pytest.CaptureFixture[str]
+TRANSLATIONS = Path(__file__).parents[2] / "e2e" / "translations.tsv"
+
+
+@pytest.fixture(autouse=True)
+def local(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
+    monkeypatch.setenv("CROSSLET_WORKERS", "2")
+
+
+def crosslet(capsys: Capture, *arguments: object, status: int = 0) -> tuple[str, str]:
+    assert cli.main([str(argument) for argument in arguments]) == status, capsys.readouterr().err
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def real_pairs() -> tuple[list[str], list[str]]:
+    """English and German: 40 sentences of every day, and 108 of a grammar, which differ by a word or two."""
+    everyday = [line.split("\t")[:2] for line in TRANSLATIONS.read_text(encoding="utf-8").splitlines()]
+    choices = list(product(range(len(SUBJECTS)), range(len(VERBS)), range(len(OBJECTS))))[::12]
+    grammar = [[sentence(choice, "en"), sentence(choice, "de")] for choice in choices]
+    english, german = zip(*everyday, *grammar, strict=True)
+    return list(english), list(german)
+
+
+def test_mine_finds_translations_among_lines_that_have_none(capsys: Capture, tmp_path: Path) -> None:
+    english, german = real_pairs()
+    everyday = 40
+    # 30 pairs; of each file 10 everyday sentences have their translation left out
+    left, right = english[:everyday][:-10], german[:everyday][10:]
+    gold = set(zip(english[10:30], german[10:30], strict=True))
+    a, b = write(tmp_path / "a.txt", left), write(tmp_path / "b.txt", right[::-1])
+    out, err = crosslet(capsys, "mine", a, b, "--model", BUNDLED_MODEL)
+    rows = [line.split("\t") for line in out.splitlines()]
+    found = {(x, y) for _, x, y in rows}
+    margins = [float(margin) for margin, _, _ in rows]
+    precision, recall = len(found & gold) / len(found), len(found & gold) / len(gold)
+    print(f"\nmine, 20 pairs among 30 and 30 lines: precision {precision:.3f}, recall {recall:.3f}")
+    assert margins == sorted(margins, reverse=True)
+    assert min(margins) >= 1.06
+    assert precision >= 0.8
+    assert recall >= 0.8
+    assert "neighbours: 100%" in err
+
+
+def test_mine_tells_sentences_apart_that_differ_by_a_word(capsys: Capture, tmp_path: Path) -> None:
+    english, german = real_pairs()
+    a, b = write(tmp_path / "a.txt", english), write(tmp_path / "b.txt", german[::-1])
+    out, _ = crosslet(capsys, "mine", a, b, "--model", BUNDLED_MODEL, "--threshold", "0", "--out", tmp_path / "out.tsv")
+    assert out == ""
+    rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()]
+    right = sum((x, y) in set(zip(english, german, strict=True)) for _, x, y in rows)
+    print(f"\nmine, {len(english)} pairs: {right} right of {len(rows)}")
+    assert right >= 0.65 * len(english)
+
+
+def test_the_threshold_cuts_the_same_list(capsys: Capture, tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a.txt", list(TEXTS)), write(tmp_path / "b.txt", [text + " x" for text in TEXTS])
+    every = crosslet(capsys, "mine", a, b, "--threshold", "0")[0].splitlines()
+    assert len(every) > 5
+    middle = every[4].split("\t")[0]
+    kept = [line for line in every if float(line.split("\t")[0]) >= float(middle)]
+    cut = crosslet(capsys, "mine", a, b, "--threshold", str(float(middle) - 5e-5))[0].splitlines()
+    assert cut[: len(kept)] == kept
+    assert len(cut) < len(every)
+
+
+def test_dedup_groups_translations_and_keeps_the_first(capsys: Capture, tmp_path: Path) -> None:
+    rows = [line.split("\t")[:2] for line in TRANSLATIONS.read_text(encoding="utf-8").splitlines()]
+    lines = [row[0] for row in rows] + [row[1] for row in rows[:20]]
+    path = write(tmp_path / "a.txt", lines)
+    out, err = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL, "--threshold", "0.8")
+    groups = [json.loads(line) for line in out.splitlines()]
+    assert all([lines[number - 1] for number in group["lines"]] == group["texts"] for group in groups)
+    gold = {(number, 40 + number) for number in range(1, 21)}
+    found = {tuple(group["lines"]) for group in groups}
+    precision, recall = len(found & gold) / len(found), len(found & gold) / len(gold)
+    assert precision >= 0.9
+    assert recall >= 0.3
+    assert "pairs: 100%" in err
+    kept = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL, "--threshold", "0.8", "--keep", "first")[0]
+    repeats = {number for group in groups for number in group["lines"][1:]}
+    assert kept.splitlines() == [line for number, line in enumerate(lines, start=1) if number not in repeats]
+    print(f"\ndedup at 0.8, 20 translations among 60 lines: precision {precision:.3f}, recall {recall:.3f}")
+
+
+def test_dedup_keeps_the_lines_of_a_jsonl_file_byte_by_byte(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    first, second = b'{"id":  "1", "text": "hallo guitar", "x": [1]}', b'{"text":"stock market"}'
+    path.write_bytes(first + b"\r\n\n" + b'{"id": "2", "text": "hallo guitar"}\n' + second)
+    out, _ = crosslet(capsys, "dedup", path, "--threshold", "0.999", "--keep", "first")
+    assert out.encode() == first + b"\r\n" + second + b"\n"
+    groups = crosslet(capsys, "dedup", path, "--threshold", "0.999")[0]
+    assert json.loads(groups) == {"lines": [1, 3], "texts": ["hallo guitar", "hallo guitar"]}
+
+
+def test_a_tab_in_a_sentence_leaves_three_columns(capsys: Capture, tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a.txt", ["A\tman", "x"]), write(tmp_path / "b.txt", ["A\tman", "y"])
+    out = crosslet(capsys, "mine", a, b, "--threshold", "0", "--k", "1")[0]
+    assert [line.count("\t") for line in out.splitlines()] == [2, 2]
+    assert "\tA man\tA man\n" in out
+
+
+def test_lines_are_read_again_by_their_row_and_blank_ones_are_counted_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("eins\r\n\n  \n zwei \nдрей".encode())
+    with Lines(path) as lines:
+        assert [(lines.number(row), lines.text(row)) for row in (2, 0, 1)] == [(5, "дрей"), (1, "eins"), (4, " zwei ")]
+        assert len(lines) == 3
+        assert lines.raw(0) == b"eins\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.txt", b"ok\n\xff\n", "a.txt line 2 is not valid UTF-8"),
+        ("a.jsonl", b'{"text": "a"}\n{"id": 1}\n', "a.jsonl line 2 is not a JSON object with a text"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "T\xfcr"}\n', "a.jsonl line 2 is not valid UTF-8"),
+        ("a.txt", "a\n".encode("utf-16"), "a.txt is UTF-16 by its byte-order mark; save it as UTF-8"),
+        ("a.jsonl", b"[]\n", "a.jsonl line 1 is not a JSON object with a text"),
+        ("a.jsonl", b'{"text": 5}\n', "a.jsonl line 1 is not a JSON object with a text"),
+        ("a.txt", b"x" * 200, "a.txt line 1 has 200 characters; the limit is 100 (CROSSLET_MAX_TEXT_CHARS)"),
+    ],
+)
+def test_a_line_that_is_no_text_is_one_sentence(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, complaint: str
+) -> None:
+    monkeypatch.setenv("CROSSLET_MAX_TEXT_CHARS", "100")
+    (tmp_path / name).write_bytes(content)
+    assert complaint in crosslet(capsys, "dedup", tmp_path / name, status=2)[1]
+
+
+def test_a_line_that_the_model_fails_on_is_named(capsys: Capture, tmp_path: Path, failing_model: Path) -> None:
+    path = write(tmp_path / "a.txt", [*(f"line {number}" for number in range(300)), "", "kaputt", "kaputt too"])
+    error = crosslet(capsys, "dedup", path, "--model", failing_model, status=2)[1]
+    assert error.splitlines()[-1].startswith(f"crosslet: {path} line 302: the model gave no finite vector")
+
+
+def test_files_that_cannot_be_compared_are_one_sentence(capsys: Capture, tmp_path: Path) -> None:
+    full, empty = write(tmp_path / "a.txt", ["x"]), write(tmp_path / "b.txt", ["", " "])
+    assert "b.txt has no line with a text" in crosslet(capsys, "mine", full, empty, status=2)[1]
+    assert "no.txt cannot be read" in crosslet(capsys, "mine", full, tmp_path / "no.txt", status=2)[1]
+    assert "is not a plain file" in crosslet(capsys, "dedup", tmp_path, status=2)[1]
+    assert crosslet(capsys, "dedup", empty)[0] == ""
+    assert not list(tmp_path.glob("*.part"))
+    with pytest.raises(SystemExit):
+        cli.main(["mine", str(full), str(empty), "--threshold", "nan"])
+
+
+def test_a_line_without_an_end_of_line_is_refused_beyond_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.bulk.lines.MAX_LINE_BYTES", 10)
+    with pytest.raises(InvalidInput, match="line 2 has more than 10 bytes"):
+        Lines(write(tmp_path / "a.txt", ["x", "y" * 50]))
+
+
+def test_an_output_file_is_whole_or_not_there(capsys: Capture, tmp_path: Path) -> None:
+    path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "out.jsonl"
+    out.write_text("before")
+    assert "cannot be written" in crosslet(capsys, "dedup", path, "--out", tmp_path / "no" / "x", status=2)[1]
+    path.write_bytes(b"\xff\n")
+    crosslet(capsys, "dedup", path, "--out", out, status=2)
+    assert out.read_text() == "before"
+    write(path, ["ok", "ok"])
+    crosslet(capsys, "dedup", path, "--out", out)
+    assert json.loads(out.read_text())["lines"] == [1, 2]
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_what_fails_to_be_read_is_not_said_of_the_output(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="the disk"), writing(tmp_path / "out"):
+        raise OSError(5, "the disk")
+    assert not list(tmp_path.iterdir())
+    with (
+        pytest.raises(StorageFull, match="full cannot be written to its end"),
+        writing(Path("/dev/full")) as file,
+    ):
+        file.write(b"x")
+
+
+def test_where_the_output_cannot_go_is_said_before_any_work(capsys: Capture, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    path.write_bytes(b"\xff\n")  # would be the complaint of the work
+    assert "Is a directory" in crosslet(capsys, "dedup", path, "--out", tmp_path, status=2)[1]
+
+
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(capsys: Capture, tmp_path: Path) -> None:
+    path, target, link = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "target", tmp_path / "link"
+    link.symlink_to(target)
+    crosslet(capsys, "dedup", path, "--out", link)
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["lines"] == [1, 2]
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    crosslet(capsys, "dedup", path, "--out", pipe)
+    assert json.loads(os.read(reader, 1000))["lines"] == [1, 2]
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(capsys: Capture, tmp_path: Path) -> None:
+    plain, objects = tmp_path / "a.txt", tmp_path / "a.jsonl"
+    plain.write_bytes(b"\xef\xbb\xbfok\nok\n")
+    assert json.loads(crosslet(capsys, "dedup", plain)[0])["texts"] == ["ok", "ok"]
+    objects.write_bytes(b'\xef\xbb\xbf{"text": "ok"}\n{"text": "ok"}\n')
+    assert json.loads(crosslet(capsys, "dedup", objects)[0])["texts"] == ["ok", "ok"]
+    plain.write_bytes(b"\xef\xbb\xbf\nok\n")
+    with Lines(plain) as lines:
+        assert [lines.text(row) for row in range(len(lines))] == ["ok"]
+
+
+def test_a_pair_is_one_line_whatever_its_texts_hold(capsys: Capture, tmp_path: Path) -> None:
+    left, right = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    left.write_text(json.dumps({"text": "one\ttwo\r\nthree\u2028four"}) + "\n")
+    right.write_text(json.dumps({"text": "five"}) + "\n")
+    (line,) = crosslet(capsys, "mine", left, right, "--threshold", "-9")[0].splitlines()
+    assert line.split("\t")[1:] == ["one two three four", "five"]
+
+
+def test_equal_lines_are_found_at_a_threshold_of_one(capsys: Capture, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", [*TEXTS, *TEXTS])
+    groups = [json.loads(line)["lines"] for line in crosslet(capsys, "dedup", path, "--threshold", "1")[0].splitlines()]
+    assert groups == [[number, number + len(TEXTS)] for number in range(1, len(TEXTS) + 1)]
+
+
+@pytest.mark.parametrize("command", ["mine", "dedup"])
+def test_an_interruption_is_one_sentence(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    monkeypatch.setattr("service.bulk.lines.Lines.text", Mock(side_effect=KeyboardInterrupt))
+    assert crosslet(capsys, command, *[path] * (2 if command == "mine" else 1), status=2)[1].endswith(
+        "crosslet: stopped\n"
+    )
+
+
+def test_a_standard_output_without_room_is_one_sentence(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    for arguments in (["dedup", str(path)], ["embed", "ok"], ["info"]):
+        with Path("/dev/full").open("wb") as full:
+            ended = subprocess.run(
+                [sys.executable, "-c", "from service.cli.main import main; raise SystemExit(main())", *arguments],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert ended.returncode == 2, ended.stderr
+        assert ended.stderr.splitlines()[-1].startswith(
+            "crosslet: standard output cannot be written to its end (No space"
+        )

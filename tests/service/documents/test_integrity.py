@@ -1,0 +1,239 @@
+"""A byte flipped, a file cut short, in each file that the store owns: nothing wrong is ever given for right."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.bulk.engine import Embedded, Vectors
+from service.bulk.repair import repair
+from service.bulk.store_file import open_store_file
+from service.bulk.upkeep import verify
+from service.documents.collection import Collection
+from service.documents.store.store import Document, DocumentStore
+from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.snapshots import SnapshotFolder
+from service.errors import Damaged, StoreError
+from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, vectors, wait_for
+
+COUNT, SEARCHED, STORE = 500, 125, "documents.sqlite3"
+FLIPS = Counter({STORE: 40})  # of another file 6
+VECTORS = vectors(COUNT, seed=5)
+TEXTS = {f"d{n}": f"Ein Satz über {n} Dinge, {'lang ' * (n % 7)}genug." for n in range(COUNT)}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed store of `COUNT` documents with inverted lists."""
+    folder = tmp_path_factory.mktemp("sound")
+    collection = opened(folder)
+    collection.put([Document(id_, text, {"n": n % 5}) for n, (id_, text) in enumerate(TEXTS.items())], VECTORS)
+    wait_for(lambda: collection.backend == INVERTED)
+    collection.close()
+    return folder
+
+
+def opened(folder: Path) -> Collection:
+    """As the service opens it: a store that cannot be used is let go of."""
+    store = DocumentStore(folder / STORE, fingerprint="aa", dim=DIM)
+    snapshots = SnapshotFolder(folder, fingerprint="aa")
+    try:
+        return Collection(store, IndexKeeper(store, dim=DIM, snapshots=snapshots, exact_rows=EXACT))
+    except Damaged:
+        store.close()
+        raise
+
+
+def differences(folder: Path) -> str:
+    """How the store answers: `sound`, `refused`, `said` (some documents are called damaged), `lacking` (silently)."""
+    try:
+        collection = opened(folder)
+    except (Damaged, StoreError) as exc:
+        return "refused" if STORE in str(exc) or "damaged on the disk" in str(exc) else f"refused: {exc}"
+    try:
+        kinds = {_got(collection, number) for number in range(COUNT)}
+        kinds |= {_found(collection, number) for number in range(0, COUNT, COUNT // SEARCHED)}
+        return "said" if kinds == {"said", "sound"} else ", ".join(sorted(kinds))
+    finally:
+        collection.close()
+
+
+def _got(collection: Collection, number: int) -> str:
+    """One document by its id; what is given must be right."""
+    try:
+        stored = collection.get(f"d{number}")
+    except Damaged as exc:
+        return "said" if "damaged on the disk" in str(exc) else str(exc)
+    if stored is None:
+        return "lacking"
+    assert (stored.text, stored.metadata) == (TEXTS[stored.id], {"n": number % 5})
+    return "sound"
+
+
+def _found(collection: Collection, number: int) -> str:
+    """One document by its vector."""
+    try:
+        found = collection.search(VECTORS[number], top_k=1)
+    except Damaged as exc:
+        return "said" if "damaged on the disk" in str(exc) else str(exc)
+    if not found or found[0].document.id != f"d{number}":
+        return "lacking"
+    assert found[0].document.text == TEXTS[f"d{number}"]
+    return "sound"
+
+
+def is_found_by_verify(folder: Path) -> bool:
+    try:
+        with open_store_file(folder / STORE) as file:
+            return bool(verify(file, advance=lambda _: None))
+    except StoreError:
+        return True
+
+
+def damages(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """File name and damaged content: single bits flipped all over, and each file cut at some places."""
+    generator = np.random.default_rng(0)
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        if not content:
+            continue
+        for place in generator.integers(len(content), size=FLIPS[path.name] or 6):
+            flipped = bytearray(content)
+            flipped[place] ^= 1 << generator.integers(8)
+            yield path.name, bytes(flipped)
+        for share in (0, 1, 3):
+            yield path.name, content[: len(content) * share // 4]
+
+
+def test_no_damage_gives_wrong_answers_and_verify_finds_what_is_lacking(sound: Path, tmp_path: Path) -> None:
+    outcomes = Counter[tuple[str, str]]()
+    for number, (name, content) in enumerate(damages(sound)):
+        folder = tmp_path / str(number)
+        shutil.copytree(sound, folder)
+        (folder / name).write_bytes(content)
+        found_by_verify = is_found_by_verify(folder)
+        what = differences(folder)
+        outcomes[name.split("-")[0], what] += 1
+        is_known = what in ("refused", "said") or found_by_verify  # the rest: rows that SQLite no longer finds
+        assert what == "sound" or (name == STORE and is_known), (name, what)
+        shutil.rmtree(folder)
+    assert outcomes["index", "sound"] == outcomes["index.json", "sound"] == 6 + 3  # made anew from the store
+    assert outcomes[STORE, "refused"] + outcomes[STORE, "said"] > FLIPS[STORE] / 2
+
+
+def test_a_damaged_log_is_not_taken_for_an_older_store(tmp_path: Path) -> None:
+    """The log of a killed process holds what was answered last; SQLite drops all of it from the damage on."""
+    running = opened(tmp_path / "running")
+    for number in range(8):
+        running.put([Document(f"d{number}", TEXTS[f"d{number}"], {})], VECTORS[number : number + 1])
+    killed = shutil.copytree(tmp_path / "running", tmp_path / "killed")
+    running.close()
+    log = (killed / f"{STORE}-wal").read_bytes()
+    places = range(100, len(log), len(log) // 9)
+    for number, content in enumerate(
+        [*(log[:at] + b"?" + log[at + 1 :] for at in places), *(log[:at] for at in places)]
+    ):
+        folder = shutil.copytree(killed, tmp_path / str(number))
+        (folder / f"{STORE}-wal").write_bytes(content)
+        with pytest.raises(StoreError, match=r"is of revision \d, but revision 8 was answered for|cannot be used"):
+            opened(folder)
+    whole = opened(killed)
+    assert len(whole) == 8
+    whole.close()
+
+
+def flip(folder: Path, content: bytes) -> None:
+    """One bit of these bytes in the store."""
+    data = bytearray((folder / STORE).read_bytes())
+    data[data.index(content) + len(content) // 2] ^= 1
+    (folder / STORE).write_bytes(data)
+
+
+@pytest.fixture
+def store(sound: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sound, tmp_path / "store"))
+
+
+def test_a_damaged_text_is_said_wherever_it_would_be_given(store: Path) -> None:
+    flip(store, TEXTS["d7"].encode())
+    collection = opened(store)
+    sentence = r'the text or metadata of document "d7" is damaged on the disk: put it again, or delete it'
+    for look in (
+        lambda: collection.get("d7"),
+        lambda: collection.search(VECTORS[7], top_k=1),
+        lambda: collection.page(after_row=0, limit=100, max_chars=10**6),
+    ):
+        with pytest.raises(Damaged, match=sentence):
+            look()
+    assert collection.get("d8") is not None
+    collection.put([Document("d7", TEXTS["d7"], {"n": 2})], VECTORS[7:8])
+    collection.close()
+    assert differences(store) == "sound"
+
+
+def test_a_damaged_vector_is_said_and_repaired_from_its_text(store: Path) -> None:
+    (store / "index.json").unlink()  # every vector is read
+    flip(store, VECTORS[9].tobytes())
+    with pytest.raises(Damaged, match=r'the vector of document "d9" is damaged'):
+        opened(store)
+    embedded: list[str] = []
+
+    def engine(batches: Iterable[Sequence[str]]) -> Vectors:
+        for texts in batches:
+            embedded.extend(texts)
+            yield Embedded(VECTORS[[9]], 0)
+
+    done = repair(store / STORE, engine, fingerprint="aa", dim=DIM)
+    assert (done.vectors, done.lost, embedded) == (1, [], [TEXTS["d9"]])
+    assert not is_found_by_verify(store)
+    assert differences(store) == "sound"
+
+
+def test_a_vector_that_the_model_fails_to_make_anew_stays_damaged_and_is_named(store: Path) -> None:
+    for row in (4, 9):
+        flip(store, VECTORS[row].tobytes())
+
+    def engine(batches: Iterable[Sequence[str]]) -> Vectors:
+        (texts,) = batches
+        yield Embedded(VECTORS[[9]], 0, {texts.index(TEXTS["d4"]): "the model failed"})
+
+    def failing(batches: Iterable[Sequence[str]]) -> Vectors:
+        assert list(batches) == [[TEXTS["d4"]]]
+        yield Embedded(VECTORS[:0], 0, {0: "the model failed"})
+
+    for one, made in ((engine, 1), (failing, 0)):
+        done = repair(store / STORE, one, fingerprint="aa", dim=DIM)
+        assert (done.vectors, done.lost, done.failed) == (made, [], {"d4": "the model failed"})
+    assert is_found_by_verify(store)
+
+
+def test_only_what_is_asked_for_must_be_sound(store: Path) -> None:
+    """A damaged vector is no obstacle to an export without vectors, nor to re-embedding."""
+    flip(store, VECTORS[9].tobytes())
+    with open_store_file(store / STORE) as file:
+        assert len(list(file.documents(with_vectors=False))) == COUNT
+        with pytest.raises(StoreError, match=r'document "d9" .* is damaged'):
+            list(file.documents(with_vectors=True))
+
+
+def nothing_to_embed(batches: Iterable[Sequence[str]]) -> Vectors:
+    assert not list(batches)
+    yield from ()
+
+
+def test_a_text_cannot_be_repaired_and_is_named(store: Path) -> None:
+    flip(store, TEXTS["d7"].encode())
+    done = repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
+    assert (done.vectors, done.lost) == (0, ["d7"])
+
+
+def test_a_repair_is_refused_for_another_model_and_beside_a_service(store: Path) -> None:
+    with pytest.raises(StoreError, match="holds vectors of model"):
+        repair(store / STORE, nothing_to_embed, fingerprint="bb", dim=DIM)
+    running = DocumentStore(store / STORE, fingerprint="aa", dim=DIM)
+    with pytest.raises(StoreError, match="in use by another process"):
+        repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
+    running.close()

@@ -1,0 +1,219 @@
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.batcher import LOOK_AHEAD, LOOK_AHEAD_CHARS, Prepared, Window
+from service.engine.fair_queue import FairQueue, Job, Work
+from service.model.tokenizer import TokenisedText
+
+
+def wanted(*lengths: int) -> tuple[Job, list[Prepared]]:
+    """A request of texts with so many tokens, all ready for a pass."""
+    job = Job([f"text {number}" for number in range(len(lengths))], True, lambda: None)
+    prepared = []
+    for text, length in zip(job.texts, lengths, strict=True):
+        work = Work(text, True)
+        join(job, work)
+        prepared.append(Prepared(work, TokenisedText([1] * length, length), 0.0))
+    return job, prepared
+
+
+def join(job: Job, work: Work) -> None:
+    """Let a request want one more text."""
+    work.positions[job] = [0]
+    work.wanted += 1
+    job.works[work] = None
+
+
+def drop(job: Job) -> None:
+    """What the queue does when a client leaves."""
+    for work in job.works:
+        del work.positions[job]
+        work.wanted -= 1
+    job.works.clear()
+
+
+def take(window: Window, room: Callable[[int], int], *, mixed: bool = False, most: int = 100) -> list[Prepared]:
+    return window.take(room, mixed=mixed, most=most)
+
+
+def filled(*lengths: int) -> tuple[Window, list[Prepared]]:
+    window, (_, prepared) = Window(), wanted(*lengths)
+    for one in prepared:
+        window.expect(one.work)
+        window.add(one)
+    return window, prepared
+
+
+def test_the_oldest_goes_with_the_oldest_of_its_length() -> None:
+    window, texts = filled(5, 7, 5, 9, 5, 7)
+    assert take(window, lambda length: 10) == [texts[0], texts[2], texts[4]]
+    assert take(window, lambda length: 10) == [texts[1], texts[5]]
+    assert take(window, lambda length: 10) == [texts[3]]
+    assert take(window, lambda length: 10) == []
+    assert len(window) == 0
+
+
+def test_requests_lead_in_turn_so_that_a_small_one_does_not_wait_for_a_large_one() -> None:
+    window, (_, large), (_, small) = Window(), wanted(5, 6, 7, 8), wanted(9, 9)
+    for one in (*large, *small):
+        window.expect(one.work)
+        window.add(one)
+    led = [take(window, lambda length: 1)[0].length for _ in range(6)]
+    assert led == [5, 9, 6, 9, 7, 8]
+
+
+def test_those_that_come_do_not_overtake_a_request_for_ever() -> None:
+    window, (_, large) = Window(), wanted(5, 6, 7)
+    for one in large:
+        window.expect(one.work)
+        window.add(one)
+    led = []
+    for _ in range(6):
+        (_, (lone,)) = wanted(9)
+        window.expect(lone.work)
+        window.add(lone)
+        led.append(take(window, lambda length: 1)[0].length)
+    assert led.count(9) == 3
+
+
+def test_a_request_that_joins_a_text_waits_for_its_turn() -> None:
+    window, (_, popular), (_, lone) = Window(), wanted(5, 5, 5, 5), wanted(9)
+    for one in (*popular, *lone):
+        window.expect(one.work)
+        window.add(one)
+    led = []
+    for one in popular:  # each pass finds another of them joined by a new request
+        joined, _ = wanted()
+        join(joined, one.work)
+        window.join(joined)
+        led.append(take(window, lambda length: 1)[0].length)
+    assert 9 in led[:3]
+
+
+def test_a_pass_has_no_more_texts_than_there_is_room_for() -> None:
+    window, texts = filled(5, 5, 5, 8, 8)
+    assert take(window, lambda length: 16 // length) == texts[:3]
+    assert take(window, lambda length: 8 // length) == texts[3:4]
+    assert len(window) == 1
+
+
+def test_of_unlike_lengths_the_nearest_go_along_and_the_longest_says_how_many() -> None:
+    window, texts = filled(5, 30, 6, 9, 5, 4)
+    assert take(window, lambda length: 24 // length, mixed=True) == [texts[0], texts[4], texts[2], texts[5]]
+    assert take(window, lambda length: 24 // length, mixed=True) == [texts[1]]
+    assert take(window, lambda length: 24 // length, mixed=True) == [texts[3]]
+
+
+def test_a_text_that_would_fill_the_pass_alone_gives_way_to_shorter_ones() -> None:
+    window, texts = filled(8, 11, 4)
+    assert take(window, lambda length: 20 // length, mixed=True) == [texts[0], texts[2]]
+
+
+def test_a_pass_has_no_more_texts_than_a_worker_may_take() -> None:
+    window, texts = filled(5, 6, 5, 5)
+    assert take(window, lambda length: 10, mixed=True, most=2) == [texts[0], texts[2]]
+    assert take(window, lambda length: 10, most=1) == [texts[1]]
+
+
+def test_texts_that_nobody_waits_for_leave_it() -> None:
+    window, (job, texts), (other, _) = Window(), wanted(5, 5, 6), wanted()
+    for one in texts:
+        window.expect(one.work)
+        window.add(one)
+    join(other, texts[1].work)
+    window.join(other)
+    drop(job)
+    assert window.leave(job) == [texts[0].work, texts[2].work]
+    assert window.jobs == {other}
+    assert take(window, lambda length: 10) == [texts[1]]
+    assert not window.jobs
+    assert not window.leave(job)
+
+
+def test_a_text_that_two_requests_want_leads_for_both() -> None:
+    window, (_, first), (second, others), (_, third) = Window(), wanted(5, 6), wanted(7), wanted(8)
+    for one in (*first, *others, *third):
+        window.expect(one.work)
+        window.add(one)
+    join(second, first[0].work)
+    window.join(second)
+    led = [take(window, lambda length: 1)[0].length for _ in range(4)]
+    assert led == [5, 8, 6, 7]
+
+
+def test_it_knows_the_requests_behind_its_texts() -> None:
+    window, (first, some) = Window(), wanted(5, 6)
+    second, others = wanted(5)
+    for one in (*some, *others):
+        window.expect(one.work)
+        window.add(one)
+    assert window.jobs == {first, second}
+
+
+def test_it_has_room_for_some_texts_and_characters_and_always_for_one() -> None:
+    window = Window()
+    assert window.has_room(Work("x" * (LOOK_AHEAD_CHARS + 1), True))
+    works = [Work(f"short {number}", True) for number in range(LOOK_AHEAD)]
+    for work in works:
+        assert window.has_room(work)
+        window.expect(work)
+    assert not window.has_room(Work("x", True))
+    window.remove(works[0])
+    assert window.has_room(Work("x", True))
+    assert not window.has_room(Work("x" * LOOK_AHEAD_CHARS, True))
+    assert not window.has_room(Work((7,) * (LOOK_AHEAD_CHARS // 4), True))
+
+
+TEXTS = ["a", "b", "cc", "dd", "eee", "fff", "gggg", "hhhh"]  # a token a character
+
+
+@given(st.data())
+def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataObject) -> None:
+    queue, window, asked = FairQueue(), Window(), list[Job]()
+    tokenised, in_pass = list[Work](), list[Work]()
+
+    def leave(job: Job) -> None:
+        queue.drop(job)
+        for work in window.leave(job):
+            queue.finish(work)
+
+    def add(work: Work) -> None:
+        if work.wanted:
+            window.add(Prepared(work, TokenisedText([1] * len(work.text), len(work.text)), 0.0))
+        else:
+            window.remove(work)
+            queue.finish(work)
+
+    def step(kind: str) -> None:
+        if kind == "come":
+            job = Job(data.draw(st.lists(st.sampled_from(TEXTS), min_size=1)), True, lambda: None)
+            queue.push(job)
+            window.join(job)
+            asked.append(job)
+        elif kind == "leave" and asked:
+            leave(asked.pop(data.draw(st.integers(0, len(asked) - 1))))
+        elif kind == "start" and queue.unstarted:
+            tokenised.append(queue.pop())
+            window.expect(tokenised[-1])
+        elif kind == "add" and tokenised:
+            add(tokenised.pop(0))
+        elif kind == "take":
+            mixed = data.draw(st.booleans())
+            in_pass.extend(one.work for one in take(window, lambda length: 3, mixed=mixed, most=2 + mixed))
+        elif kind == "finish" and in_pass:
+            queue.finish(in_pass.pop(0))
+
+    kinds = ["come", "leave", "start", "add", "take", "finish"]
+    for kind in data.draw(st.lists(st.sampled_from(kinds), max_size=60)):
+        step(kind)
+        works = {work for job in asked for work in job.works if work.is_started} - {*tokenised, *in_pass}
+        assert len(window) == len(works)
+        assert window.jobs == {job for work in works for job in work.positions}
+    while queue.unstarted or tokenised or window.jobs or in_pass:
+        for kind in ("start", "add", "take", "finish"):
+            step(kind)
+    assert not any(job.works for job in asked)
+    assert queue.depth == len(window) == 0
+    assert window.has_room(Work("x" * LOOK_AHEAD_CHARS, True))

@@ -1,0 +1,65 @@
+"""The bundled model itself: a vector depends neither on its company nor on the processor."""
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.pool import EncoderPool
+from service.model import exactness
+from service.model.artifact import load_manifest, load_parity
+from service.model.encoder import Encoder, load_encoder
+from service.settings import BUNDLED_MODEL
+from tests.artifacts import TEXTS
+
+MULTILINGUAL = st.sampled_from(TEXTS) | st.text(
+    alphabet=st.characters(blacklist_categories=["Cs"]) | st.sampled_from("güneşçığ吉他مرحبا Привет😀 "),
+    min_size=1,
+    max_size=80,
+)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return load_encoder(BUNDLED_MODEL)
+
+
+@settings(max_examples=12)
+@given(texts=st.lists(MULTILINGUAL, min_size=1, max_size=20), order=st.randoms(), workers=st.sampled_from([1, 2, 3]))
+def test_the_bundled_models_vectors_are_the_same_to_the_bit_alone_in_any_batch_order_and_concurrency(
+    encoder: Encoder, texts: list[str], order: object, workers: int
+) -> None:
+    shuffled = list(range(len(texts)))
+    order.shuffle(shuffled)  # type: ignore[attr-defined]
+
+    async def together() -> list[np.ndarray]:
+        pool = EncoderPool(encoder.encode, workers=workers, max_queue_texts=1000, sharing=encoder)
+        pool.start()
+        batches = await asyncio.gather(
+            pool.encode(texts), pool.encode([texts[one] for one in shuffled]), *(pool.encode([text]) for text in texts)
+        )
+        await asyncio.to_thread(pool.close)
+        return [batch.embeddings for batch in batches]
+
+    alone = np.stack([encoder.encode(text).vector for text in texts])
+    whole, mixed, *single = asyncio.run(together())
+    assert whole.tobytes() == alone.tobytes()
+    assert mixed.tobytes() == alone[shuffled].tobytes()
+    assert np.concatenate(single).tobytes() == alone.tobytes()
+
+
+def test_the_bundled_models_vectors_are_those_that_were_recorded_where_it_was_exported(encoder: Encoder) -> None:
+    assert lowest_parity(encoder) > 0.9999
+
+
+def test_they_are_without_vnni_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactness, "has_vnni", lambda: False)
+    assert lowest_parity(load_encoder(BUNDLED_MODEL)) > 0.9999
+
+
+def lowest_parity(encoder: Encoder) -> float:
+    parity = load_parity(BUNDLED_MODEL, load_manifest(BUNDLED_MODEL))
+    pairs = zip(encoder.encode_all(parity.texts), parity.embeddings, strict=True)
+    return min(float(encoded.vector @ np.asarray(expected)) for encoded, expected in pairs)

@@ -1,0 +1,295 @@
+"""Which texts the event loop encodes itself."""
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import uvloop
+
+from service.engine import inline as lone
+from service.engine.cache import VectorCache
+from service.engine.fair_queue import EncodedBatch, InputError
+from service.engine.inline import SHORT_CHARS
+from service.engine.pool import EncoderPool
+from service.errors import InferenceFailed, NotReady, Overloaded
+from service.http.app import create_app
+from service.model.encoder import Encoded, TextInput, load_encoder
+from service.runtime import load_runtime
+from service.settings import Settings
+from tests.service.http.connections import serving
+
+LONG = "x" * (SHORT_CHARS + 1)
+
+
+class Threads:
+    """An encoder that remembers which thread each text came to, and may let something happen meanwhile."""
+
+    def __init__(self) -> None:
+        self.of: dict[TextInput, int] = {}
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def encode(self, text: TextInput, truncate: bool) -> Encoded:
+        self.of[text] = threading.get_ident()
+        self.meanwhile()
+        if text == "crash":
+            raise ZeroDivisionError
+        return Encoded(np.full(2, len(text), np.float32), tokens=1, full_length=1)
+
+    def on_loop(self, text: TextInput) -> bool:
+        return self.of[text] == threading.get_ident()
+
+
+@pytest.fixture
+def threads() -> Threads:
+    return Threads()
+
+
+def started(pool: EncoderPool) -> EncoderPool:
+    pool.start()
+    wait_for_rest(pool)
+    return pool
+
+
+def wait_for_rest(pool: EncoderPool) -> None:
+    """Until its workers wait."""
+    latest = time.monotonic() + 60
+    while not pool._is_at_rest:
+        assert time.monotonic() < latest
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def pool(threads: Threads) -> Iterator[EncoderPool]:
+    pool = started(EncoderPool(threads.encode, workers=2, max_queue_texts=100, on_loop_s=10.0))
+    yield pool
+    pool.close()
+
+
+def run(awaitable: Awaitable[EncodedBatch]) -> EncodedBatch:
+    async def wait() -> EncodedBatch:
+        return await awaitable
+
+    return asyncio.run(wait())
+
+
+def test_a_short_text_alone_is_encoded_on_the_event_loop(pool: EncoderPool, threads: Threads) -> None:
+    batch = run(pool.encode(["one"]))
+    assert threads.on_loop("one")
+    assert batch.embeddings.tolist() == [[3.0, 3.0]]
+    assert batch.tokens == 1
+    assert batch.inference_s > 0
+    assert batch.queue_s == 0
+
+
+@pytest.mark.parametrize("texts", [[LONG], ["one", "two"], [tuple(range(SHORT_CHARS))]], ids=["long", "two", "ids"])
+def test_workers_have_what_is_long_or_many(pool: EncoderPool, threads: Threads, texts: list[TextInput]) -> None:
+    run(pool.encode(texts))
+    assert not any(map(threads.on_loop, texts))
+
+
+def test_texts_that_come_one_after_the_other_stay_on_it(pool: EncoderPool, threads: Threads) -> None:
+    async def three() -> None:
+        for text in ("one", "two", "three"):
+            await pool.encode([text])
+
+    asyncio.run(three())
+    assert all(map(threads.on_loop, threads.of))
+
+
+def test_requests_that_came_together_are_not_alone_nor_what_comes_at_once_after(
+    pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def requests() -> None:
+        monkeypatch.setattr(lone, "ALONE_S", 1000.0)
+        await asyncio.gather(pool.encode(["one", "two"]), pool.encode(["three"]))
+        await pool.encode(["four"])
+        monkeypatch.setattr(lone, "ALONE_S", 0.0)
+        await asyncio.to_thread(wait_for_rest, pool)
+        await pool.encode(["five"])
+
+    asyncio.run(requests())
+    assert [threads.on_loop(text) for text in ("three", "four", "five")] == [False, False, True]
+
+
+def test_a_request_that_came_while_the_loop_stood_still_is_not_alone(pool: EncoderPool, threads: Threads) -> None:
+    """Two clients would otherwise find themselves alone in turn, one core idle."""
+    second: list[asyncio.Task[EncodedBatch]] = []
+
+    async def first() -> None:
+        loop = asyncio.get_running_loop()
+
+        def arrive() -> None:
+            threads.meanwhile = lambda: None
+            loop.call_soon(lambda: second.append(asyncio.create_task(pool.encode(["second"]))))
+
+        threads.meanwhile = arrive
+        await pool.encode(["first"])
+        await second[0]
+
+    asyncio.run(first())
+    assert threads.on_loop("first")
+    assert not threads.on_loop("second")
+
+
+def test_workers_have_all_texts_where_the_loop_is_given_no_time(threads: Threads) -> None:
+    pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100))
+    run(pool.encode(["one"]))
+    pool.close()
+    assert not threads.on_loop("one")
+
+
+def test_its_failure_is_that_of_its_request_and_names_the_text(pool: EncoderPool, threads: Threads) -> None:
+    with pytest.raises(InputError) as failed:
+        run(pool.encode(["crash"]))
+    assert threads.on_loop("crash")
+    assert failed.value.position == 0
+    assert isinstance(failed.value.cause, InferenceFailed)
+    run(pool.encode(["one"]))
+
+
+def test_its_vector_is_cached(threads: Threads) -> None:
+    cache = VectorCache(10_000, fingerprint="a", dim=2)
+    pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100, cache=cache, on_loop_s=10.0))
+    first = run(pool.encode(["one"]))
+    assert threads.on_loop("one")
+    threads.of.clear()
+    second = run(pool.encode(["one"]))
+    pool.close()
+    assert not threads.of
+    assert first.embeddings.tolist() == second.embeddings.tolist()
+
+
+def test_a_pool_that_closes_takes_none(pool: EncoderPool) -> None:
+    pool.close()
+    with pytest.raises(NotReady):
+        run(pool.encode(["one"]))
+
+
+def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path) -> None:
+    encoder, texts = load_encoder(tiny_model), ("Guten Morgen", "안녕하세요", "नमस्ते दुनिया", "مرحبا")
+    found = []
+    for limit_s in (0.0, 10.0):
+        threads = Threads()
+
+        def encode(text: TextInput, truncate: bool, threads: Threads = threads) -> Encoded:
+            threads.encode(text, truncate)
+            return encoder.encode(text, truncate)
+
+        pool = started(EncoderPool(encode, workers=1, max_queue_texts=100, on_loop_s=limit_s))
+        found.append([run(pool.encode([text])).embeddings for text in texts])
+        pool.close()
+        assert all(threads.on_loop(text) == (limit_s > 0) for text in texts)
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_model_that_turns_out_slow_goes_to_the_workers(threads: Threads) -> None:
+    threads.meanwhile = lambda: time.sleep(0.02)
+    pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100, on_loop_s=0.003))
+    for number in range(20):
+        run(pool.encode([f"text {number}"]))
+    pool.close()
+    assert threads.on_loop("text 0")
+    assert not threads.on_loop("text 19")
+
+
+def test_who_leaves_or_is_refused_is_counted_no_more(
+    pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def requests() -> None:
+        leaving = asyncio.create_task(pool.encode(["leaving"]))
+        threads.meanwhile = leaving.cancel
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        threads.meanwhile = lambda: None
+        monkeypatch.setattr(pool, "_max_queue_texts", 0)
+        with pytest.raises(Overloaded):
+            await pool.encode(["one", "two"])
+        await pool.encode(["after"])
+
+    asyncio.run(requests())
+    assert threads.on_loop("leaving")
+    assert threads.on_loop("after")
+
+
+def test_a_text_is_not_alone_while_a_worker_has_one_of_a_client_who_left(pool: EncoderPool, threads: Threads) -> None:
+    taken, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        taken.set()
+        assert release.wait(100)
+
+    async def requests() -> None:
+        threads.meanwhile = hold
+        leaving = asyncio.create_task(pool.encode(["left", "behind"]))
+        await asyncio.to_thread(taken.wait)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        threads.meanwhile = lambda: None
+        later = asyncio.create_task(pool.encode(["later"]))
+        await asyncio.sleep(0.01)
+        release.set()
+        await later
+
+    asyncio.run(requests())
+    assert not threads.on_loop("later")
+
+
+def test_company_counts_until_it_ends(pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only when it comes."""
+    times = iter([100.0, 200.0, 200.0, 200.0, 200.0])
+
+    async def requests() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: next(times, 200.0))
+        lone_texts = pool._lone
+        with lone_texts.request():
+            with lone_texts.request():
+                pass
+            assert lone_texts._company_at == 200.0
+
+    asyncio.run(requests())
+
+
+def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path) -> None:
+    """Over sockets, through all that a request passes: two that ask at once have workers, and not the loop in turn."""
+    runtime = load_runtime(Settings(model=tiny_model, data=tmp_path, workers=2))
+    encoder, threads, asked = load_encoder(tiny_model), Threads(), 60
+
+    def encode(text: TextInput, truncate: bool) -> Encoded:
+        threads.encode(text, truncate)
+        time.sleep(0.002)
+        return encoder.encode(text, truncate)
+
+    pool = started(EncoderPool(encode, workers=2, max_queue_texts=100, on_loop_s=10.0))
+    runtime = replace(runtime, pool=pool)
+    runtime.lifecycle.is_started = True
+
+    async def client(address: tuple[str, int], name: str) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        for number in range(asked):
+            body = b'{"inputs": ["%b %d"]}' % (name.encode(), number)
+            head = b"POST /embed HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            writer.write(head % len(body) + body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200")
+            (length,) = re.findall(rb"content-length: (\d+)", answer)
+            await reader.readexactly(int(length))
+        writer.close()
+
+    async def both() -> None:
+        async with serving(create_app(runtime)) as address:
+            await asyncio.to_thread(lambda: asyncio.run(two(address)))
+
+    async def two(address: tuple[str, int]) -> None:
+        await asyncio.gather(client(address, "a"), client(address, "b"))
+
+    uvloop.run(both())
+    runtime.close()
+    assert len(threads.of) == 2 * asked
+    assert sum(map(threads.on_loop, threads.of)) < asked / 2

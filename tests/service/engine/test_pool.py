@@ -1,0 +1,485 @@
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.cache import VectorCache
+from service.engine.fair_queue import EncodedBatch, FairQueue, InputError, Job, Work
+from service.engine.pool import EncoderPool
+from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded
+from service.model.encoder import Encoded, Encoder, TextInput, load_encoder
+
+LANGUAGES = st.text(
+    alphabet=st.characters(blacklist_categories=["Cs"]) | st.sampled_from("güneşçığ吉他مرحبا Привет😀\x00\u202e"),
+    min_size=1,
+    max_size=60,
+)
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Path) -> Encoder:
+    return load_encoder(tiny_model)
+
+
+@pytest.fixture(scope="module")
+def pool(encoder: Encoder) -> Iterator[EncoderPool]:
+    pool = EncoderPool(encoder.encode, workers=2, max_queue_texts=1000)
+    pool.start()
+    yield pool
+    pool.close()
+
+
+class Gate:
+    """An encoder that waits until it is let through, and remembers what it saw."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.entered = threading.Event()
+        self.seen: list[TextInput] = []
+
+    def encode(self, text: TextInput, truncate: bool) -> Encoded:
+        self.entered.set()
+        assert self.opened.wait(100)
+        self.seen.append(text)
+        if text == "bad":
+            raise InvalidInput("is bad")
+        if text == "crash":
+            raise ZeroDivisionError
+        return Encoded(np.full(2, len(text), np.float32), tokens=1, full_length=1)
+
+
+def gated_pool(gate: Gate, *, max_queue_texts: int = 100, workers: int = 1) -> EncoderPool:
+    pool = EncoderPool(gate.encode, workers=workers, max_queue_texts=max_queue_texts)
+    pool.start()
+    return pool
+
+
+async def until(condition: object) -> None:
+    assert callable(condition)
+    latest = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < latest
+        await asyncio.sleep(0.005)
+
+
+@settings(max_examples=60)
+@given(texts=st.lists(LANGUAGES, min_size=1, max_size=12))
+def test_a_vector_is_the_same_to_the_bit_alone_and_in_any_company(
+    pool: EncoderPool, encoder: Encoder, texts: list[str]
+) -> None:
+    async def together() -> list[np.ndarray]:
+        batches = await asyncio.gather(pool.encode(texts), pool.encode(texts[::-1]), pool.encode(["吉他"] * 5))
+        return [batches[0].embeddings, batches[1].embeddings[::-1]]
+
+    alone = np.stack([encoder.encode(text).vector for text in texts])
+    for embeddings in asyncio.run(together()):
+        assert embeddings.tobytes() == alone.tobytes()
+
+
+def test_results_keep_the_order_of_the_inputs(pool: EncoderPool, encoder: Encoder) -> None:
+    texts = [f"guitar {number}" for number in range(50)]
+    batch = asyncio.run(pool.encode(texts))
+    for text, vector in zip(texts, batch.embeddings, strict=True):
+        assert np.array_equal(vector, encoder.encode(text).vector)
+
+
+def test_cut_texts_are_reported_by_position(pool: EncoderPool) -> None:
+    batch = asyncio.run(pool.encode(["short", "guitar " * 50, "short", "guitar " * 60]))
+    assert batch.truncated == (1, 3)
+
+
+def test_a_full_queue_refuses_with_both_numbers_and_loses_nothing() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate, max_queue_texts=2)
+        first = asyncio.create_task(pool.encode(["a"]))
+        await until(gate.entered.is_set)  # the worker holds it
+        second = asyncio.create_task(pool.encode(["b", "c"]))
+        await until(lambda: pool.depth == 2)
+        with pytest.raises(Overloaded, match=r"2 texts wait; requests are taken while fewer than 2 do") as caught:
+            await pool.encode(["d", "e"])
+        assert caught.value.retry_after_s >= 1
+        gate.opened.set()
+        assert len((await first).embeddings) == 1
+        assert len((await second).embeddings) == 2
+        pool.close()
+        assert sorted(map(str, gate.seen)) == ["a", "b", "c"]
+
+    asyncio.run(scenario())
+
+
+def test_small_requests_do_not_keep_a_large_one_out() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate, max_queue_texts=3)
+        waiting = [asyncio.create_task(pool.encode(["a"]))]
+        await until(gate.entered.is_set)  # the worker holds it
+        waiting += [asyncio.create_task(pool.encode([text])) for text in "bc"]
+        await until(lambda: pool.depth == 2)
+        waiting.append(asyncio.create_task(pool.encode(list("defgh"))))
+        await until(lambda: pool.depth == 7)
+        gate.opened.set()
+        assert [len(batch.embeddings) for batch in await asyncio.gather(*waiting)] == [1, 1, 1, 5]
+        pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_request_leaves_the_queue() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        first = asyncio.create_task(pool.encode(["a"]))
+        await until(gate.entered.is_set)
+        dropped = asyncio.create_task(pool.encode(["x"] * 50))
+        await until(lambda: pool.depth == 50)
+        dropped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dropped
+        assert pool.depth == 0
+        gate.opened.set()
+        await first
+        pool.close()
+        assert gate.seen == ["a"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("text", "cause"), [("bad", InvalidInput), ("crash", InferenceFailed)])
+def test_a_failing_text_fails_its_own_request_only(text: str, cause: type[Exception]) -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        gate.opened.set()
+        pool = gated_pool(gate, workers=2)
+        good = asyncio.create_task(pool.encode(["ok"] * 20))
+        with pytest.raises(InputError) as caught:
+            await pool.encode(["fine", text, "fine"])
+        assert caught.value.position == 1
+        assert isinstance(caught.value.cause, cause)
+        assert len((await good).embeddings) == 20
+        assert len((await pool.encode(["after"])).embeddings) == 1
+        assert pool.trouble(stall_timeout_s=60) is None
+        pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_skips_failing_texts_has_the_vectors_of_the_others_and_why() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        gate.opened.set()
+        pool = gated_pool(gate, workers=2)
+        batch = await pool.encode(["a", "bad", "bbb", "crash", "bad", "cc"], skip_failed=True)
+        assert batch.embeddings[:, 0].tolist() == [1, 3, 2]
+        assert list(batch.failed) == [1, 3, 4]
+        assert [type(error) for error in batch.failed.values()] == [InvalidInput, InferenceFailed, InvalidInput]
+        assert batch.tokens == 3
+        for texts in (["bad"], ["bad", "crash"]):
+            with pytest.raises(InputError) as caught:
+                await pool.encode(texts, skip_failed=True)
+            assert caught.value.position == 0
+        assert not (await pool.encode(["a"], skip_failed=True)).failed
+        pool.close()
+        assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
+def test_closing_finishes_what_was_admitted_and_refuses_the_rest() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        admitted = asyncio.create_task(pool.encode(["a", "b", "c"]))
+        await until(lambda: pool.depth == 2)
+        closing = asyncio.create_task(asyncio.to_thread(pool.close))
+        await until(lambda: pool._is_closing)
+        with pytest.raises(NotReady, match="shutting down"):
+            await pool.encode(["late"])
+        gate.opened.set()
+        assert len((await admitted).embeddings) == 3
+        await closing
+
+    asyncio.run(scenario())
+
+
+def test_texts_that_wait_without_progress_are_trouble() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        job = asyncio.create_task(pool.encode(["a", "b"]))
+        await until(lambda: pool.depth == 1)
+        await asyncio.sleep(0.05)
+        assert pool.trouble(stall_timeout_s=60) is None
+        assert "1 texts wait" in str(pool.trouble(stall_timeout_s=0.01))
+        gate.opened.set()
+        await job
+        pool.close()
+        assert "1 of 1 encoder workers are not running" in str(pool.trouble(stall_timeout_s=60))
+
+    asyncio.run(scenario())
+
+
+def distinct_jobs(sizes: list[int]) -> list[Job]:
+    return [
+        Job([f"{number}.{position}" for position in range(size)], True, finished=lambda: None)
+        for number, size in enumerate(sizes)
+    ]
+
+
+@given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8))
+def test_no_request_waits_for_more_than_one_text_of_each_other_per_own_text(sizes: list[int]) -> None:
+    queue = FairQueue()
+    jobs = distinct_jobs(sizes)
+    for job in jobs:
+        queue.push(job)
+    order: list[Job] = []
+    while queue.depth:
+        order.extend(queue.pop().positions)
+    assert len(order) == sum(sizes)
+    for job, size in zip(jobs, sizes, strict=True):
+        last = max(position for position, popped in enumerate(order) if popped is job)
+        assert last < sum(min(other, size) for other in sizes)
+
+
+TEXTS_OF_A_QUEUE = st.sampled_from(["a", "b", "c", "d", "e", 501 * "f", 502 * "g"])
+
+
+@given(
+    requests=st.lists(st.lists(TEXTS_OF_A_QUEUE, min_size=1, max_size=9), min_size=1, max_size=6),
+    steps=st.lists(st.tuples(st.sampled_from(["pop", "finish", "drop"]), st.integers(0, 5)), max_size=40),
+)
+def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]], steps: list[tuple[str, int]]) -> None:
+    queue = FairQueue()
+    jobs = [Job(list(texts), True, finished=lambda: None) for texts in requests]
+    for job in jobs:
+        queue.push(job)
+    alive = dict.fromkeys(jobs)
+    started: list[Work] = []
+    for step, number in steps:
+        if step == "pop" and queue.unstarted:
+            started.append(queue.pop())
+        elif step == "finish" and started:
+            for job in queue.finish(started.pop(number % len(started))):
+                if not job.works:
+                    del alive[job]
+        elif step == "drop" and jobs[number % len(jobs)] in alive:
+            queue.drop(jobs[number % len(jobs)])
+            del alive[jobs[number % len(jobs)]]
+        works = {work for job in alive for work in job.works}
+        assert queue.unstarted == sum(not work.is_started for work in works)
+        assert queue.unstarted_long == sum(len(work.text) > 500 for work in works if not work.is_started)
+        assert queue.depth == sum(work.waiting for work in works)
+    left = 0
+    while queue.unstarted:
+        work = queue.pop()
+        assert not set(work.positions) - set(alive)
+        queue.finish(work)
+        left += 1
+    for work in started:
+        queue.finish(work)
+    assert queue.depth == 0
+    assert not any(job.works for job in alive)
+
+
+def test_equal_texts_of_one_request_and_of_several_are_computed_once() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        busy = asyncio.create_task(pool.encode(["busy"]))
+        await until(gate.entered.is_set)
+        waiting = [asyncio.create_task(pool.encode(texts)) for texts in (["a", "bb", "a"], ["bb", "a"], ["busy", "a"])]
+        await until(lambda: pool.depth == 7)
+        gate.opened.set()
+        first, second, third = await asyncio.gather(*waiting)
+        await busy
+        pool.close()
+        assert gate.seen == ["busy", "a", "bb"]
+        assert first.embeddings[:, 0].tolist() == [1, 2, 1]
+        assert second.embeddings[:, 0].tolist() == [2, 1]
+        assert third.embeddings[:, 0].tolist() == [4, 1]
+        assert (first.tokens, second.tokens, third.tokens) == (3, 2, 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_text_that_may_be_cut_is_not_mixed_with_one_that_may_not(pool: EncoderPool) -> None:
+    async def scenario() -> None:
+        text = "guitar " * 50
+        cut, refused = await asyncio.gather(
+            pool.encode([text]), pool.encode([text], truncate=False), return_exceptions=True
+        )
+        assert isinstance(cut, EncodedBatch)
+        assert cut.truncated == (0,)
+        assert isinstance(refused, InputError)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("sharing", [["x", "y"], ["y", "x", "y"]])
+def test_a_request_that_leaves_takes_nothing_from_others_with_the_same_texts(sharing: list[str]) -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        busy = asyncio.create_task(pool.encode(["busy"]))
+        await until(gate.entered.is_set)
+        leaving = asyncio.create_task(pool.encode(["x", "only", "y"]))
+        await until(lambda: pool.depth == 3)
+        staying = asyncio.create_task(pool.encode(sharing))
+        await until(lambda: pool.depth == 3 + len(sharing))
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        assert pool.depth == len(sharing)
+        gate.opened.set()
+        assert len((await staying).embeddings) == len(sharing)
+        await busy
+        pool.close()
+        assert sorted(map(str, gate.seen)) == ["busy", "x", "y"]
+
+    asyncio.run(scenario())
+
+
+def test_a_failing_text_fails_each_request_that_has_it_and_names_its_place_there() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        requests = [["ok", "bad"], ["bad", "ok"], ["ok", "fine"]]
+        tasks = [asyncio.create_task(pool.encode(texts)) for texts in requests]
+        await until(lambda: pool.depth == 5)
+        gate.opened.set()
+        first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+        pool.close()
+        assert isinstance(first, InputError)
+        assert isinstance(second, InputError)
+        assert (first.position, second.position) == (1, 0)
+        assert isinstance(third, EncodedBatch)
+        assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
+def test_texts_that_wait_too_long_are_given_up_with_the_setting_named() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = EncoderPool(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=2)
+        pool.start()
+        begun = asyncio.create_task(pool.encode(["begun"]))
+        await until(gate.entered.is_set)
+        with pytest.raises(Overloaded, match=r"3 of the request's 3 .* 2 s \(CROSSLET_REQUEST_T") as caught:
+            await pool.encode(["late", "later", "latest"])
+        assert caught.value.retry_after_s >= 1
+        assert pool.depth == 0
+        assert not begun.done()
+        gate.opened.set()
+        assert len((await begun).embeddings) == 1  # a worker had it: it is not thrown away
+        pool.close()
+        assert gate.seen == ["begun"]
+
+    asyncio.run(scenario())
+
+
+def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
+    """Requests in a fair queue end together: admitted all the same, each would be computed in part and in vain."""
+
+    async def scenario() -> None:
+        gate = Gate()
+        pool = EncoderPool(
+            gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=10
+        )  # first guess: 2 ms a text
+        alone = asyncio.create_task(pool.encode([f"long {number}" for number in range(4000)]))  # nobody else's time
+        await until(lambda: pool.depth == 4000)
+        with pytest.raises(Overloaded, match=r"and 5 of the request .* most 5 s .* half of CROSSLET_REQUEST_TIMEOUT_S"):
+            await pool.encode([f"late {number}" for number in range(5)])
+        assert pool.depth == 4000
+        alone.cancel()
+        await asyncio.gather(alone, return_exceptions=True)
+        assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
+def test_texts_that_are_computed_already_or_come_twice_take_no_more_time() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = EncoderPool(gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=20)  # 5000 texts may wait
+        texts = [f"a {number}" for number in range(2000)]
+        repeated = [texts, texts, ["b"] * 3001, [*texts, "c", *["d"] * 9]]
+        calls = [asyncio.create_task(pool.encode(one)) for one in repeated]
+        await until(lambda: pool.depth == 9011)
+        with pytest.raises(Overloaded, match=r"and 3000 of the request"):
+            await pool.encode([*texts, *(f"e {number}" for number in range(3000))])
+        gate.opened.set()
+        pool.start()
+        answered = await asyncio.gather(*calls)
+        pool.close()
+        assert [len(batch.embeddings) for batch in answered] == [2000, 2000, 3001, 2010]
+        assert len(gate.seen) == 2003
+
+    asyncio.run(scenario())
+
+
+def test_what_long_texts_took_is_not_expected_of_short_ones(encoder: Encoder) -> None:
+    async def scenario() -> None:
+        def encode(text: TextInput, truncate: bool) -> Encoded:
+            time.sleep(0.05 if len(text) > 500 else 0)
+            return encoder.encode(text[:8], truncate)
+
+        pool = EncoderPool(encode, workers=1, max_queue_texts=1000, request_timeout_s=10)
+        pool.start()
+        for number in range(40):
+            await pool.encode([f"{number}" + "x" * 501])
+        await asyncio.gather(*(pool.encode([f"{number}"]) for number in range(300)))  # 300 times 50 ms would be refused
+        pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_kept_vector_is_answered_without_a_worker_and_is_the_same_to_the_bit(encoder: Encoder) -> None:
+    async def scenario() -> None:
+        cache = VectorCache(10**6, fingerprint="f", dim=16)
+        seen: list[TextInput] = []
+
+        def encode(text: TextInput, truncate: bool) -> Encoded:
+            seen.append(text)
+            return encoder.encode(text, truncate)
+
+        pool = EncoderPool(encode, workers=1, max_queue_texts=10, cache=cache)
+        pool.start()
+        first = await pool.encode(["guitar", "guitar " * 50])
+        again = await pool.encode(["guitar " * 50, "gitarre", "guitar"])
+        pool.close()
+        assert seen == ["guitar", "guitar " * 50, "gitarre"]
+        assert again.embeddings[[2, 0]].tobytes() == first.embeddings.tobytes()
+        assert again.truncated == (0,)
+        assert (cache.hits, cache.misses) == (2, 3)
+
+    asyncio.run(scenario())
+
+
+def test_a_finished_request_leaves_nothing_to_the_garbage_collector(encoder: Encoder) -> None:
+    def jobs() -> int:
+        return sum(type(thing) is Job for thing in gc.get_objects())
+
+    async def main(pool: EncoderPool) -> None:
+        for number in range(20):
+            await pool.encode([f"text {number}", "another"])
+            await asyncio.gather(*(pool.encode([f"same {number}", f"own {asker}"]) for asker in range(3)))
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = jobs()
+        for sharing in (None, encoder):
+            pool = EncoderPool(encoder.encode, workers=2, max_queue_texts=1000, sharing=sharing)
+            pool.start()
+            asyncio.run(main(pool))
+            pool.close()
+            assert jobs() == before
+    finally:
+        gc.enable()

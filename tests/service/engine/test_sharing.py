@@ -1,0 +1,333 @@
+"""The pool over the bundled model, whose texts share passes."""
+
+import asyncio
+import dataclasses
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.engine.cache import VectorCache
+from service.engine.fair_queue import LONG_TEXT, InputError, Work
+from service.engine.forward import tokenise_all
+from service.engine.pool import EncoderPool
+from service.errors import InferenceFailed, InvalidInput, TextTooLong
+from service.model.artifact import load_parity
+from service.model.encoder import PASS_PLACES, Encoded, Encoder, load_encoder
+from service.model.tokenizer import TokenisedText
+from service.settings import BUNDLED_MODEL
+from tests.service.http.test_load import until
+
+SLIGHTLY = np.float32(1e-7)
+TIMES = ("dusk", "dawn", "noon", "night")
+WORDS = ("rain", "wind", "snow", "sun", "fog", "hail", "storm", "frost", "cloud", "ice", "heat", "cold", *TIMES)
+ALIKE = [f"The {one} came before the {other}." for one in WORDS for other in WORDS if one != other]
+
+
+class Watched(Encoder):
+    """The bundled model; notes its passes, and can be held up or made to fail on a text."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.__dict__.update(encoder.__dict__)
+        self.passes: list[int] = []
+        self.entered, self.opened = threading.Event(), threading.Event()
+        self.opened.set()
+        self.stops_after: int | None = None  # so many passes
+        self.poison: list[int] | None = None
+
+    def run(self, texts: Sequence[TokenisedText]) -> list[Encoded]:
+        self.entered.set()
+        assert self.opened.wait(100)
+        self.passes.append(len(texts))
+        if len(self.passes) == self.stops_after:
+            self.opened.clear()
+        if self.poison is not None and any(one.input_ids == self.poison for one in texts):
+            raise InferenceFailed("the model failed")
+        return super().run(texts)
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Encoder:
+    return load_encoder(BUNDLED_MODEL)
+
+
+@pytest.fixture
+def encoder(bundled: Encoder) -> Watched:
+    return Watched(bundled)
+
+
+def pool_of(encoder: Encoder, *, workers: int = 1, cache: VectorCache | None = None) -> EncoderPool:
+    pool = EncoderPool(encoder.encode, workers=workers, max_queue_texts=1000, sharing=encoder, cache=cache)
+    pool.start()
+    return pool
+
+
+def test_the_bundled_models_texts_may_share_passes(bundled: Encoder) -> None:
+    assert bundled.shares_passes
+    assert bundled.mixes_lengths
+    assert bundled.room(8) == PASS_PLACES // 8
+    assert bundled.room(PASS_PLACES) == 1
+
+
+def test_texts_of_one_length_share_passes_and_have_the_vectors_they_have_alone(encoder: Watched) -> None:
+    texts = ALIKE[:100]
+    alone = np.stack([encoder.encode(text).vector for text in texts])
+    encoder.passes.clear()
+
+    async def scenario() -> None:
+        pool = pool_of(encoder, workers=2)
+        batch = await pool.encode(texts)
+        await asyncio.to_thread(pool.close)
+        assert batch.embeddings.tobytes() == alone.tobytes()
+        assert batch.tokens == sum(len(encoder.tokenise([text])[0].input_ids) for text in texts)
+        assert batch.inference_s > 0
+
+    asyncio.run(scenario())
+    assert sum(encoder.passes) == len(texts)
+    assert len(encoder.passes) < len(texts) / 2
+
+
+def test_texts_of_unlike_lengths_share_passes_and_have_the_vectors_they_have_alone(encoder: Watched) -> None:
+    texts = [" ".join(ALIKE[number : number + 1 + number % 5]) for number in range(60)]
+    alone = np.stack([encoder.encode(text).vector for text in texts])
+    encoder.passes.clear()
+
+    async def scenario() -> None:
+        pool = pool_of(encoder, workers=2)
+        batches = await asyncio.gather(*(pool.encode([text]) for text in texts))
+        await asyncio.to_thread(pool.close)
+        assert np.concatenate([one.embeddings for one in batches]).tobytes() == alone.tobytes()
+
+    asyncio.run(scenario())
+    assert sum(encoder.passes) == len(texts)
+    assert len(encoder.passes) < len(texts) / 2
+
+
+def test_a_text_that_fails_in_company_fails_alone(encoder: Watched) -> None:
+    texts = ALIKE[:20]
+    encoder.poison = encoder.tokenise([texts[7]])[0].input_ids
+
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        found = await asyncio.gather(*(pool.encode([text]) for text in texts), return_exceptions=True)
+        await asyncio.to_thread(pool.close)
+        assert [number for number, one in enumerate(found) if isinstance(one, InputError)] == [7]
+
+    asyncio.run(scenario())
+
+
+def test_a_text_that_fails_in_company_leaves_the_rest_of_its_request_as_it_was(encoder: Watched) -> None:
+    texts = ALIKE[:20]
+    alone = np.stack([encoder.encode(text).vector for text in texts[:7] + texts[8:]])
+    encoder.poison = encoder.tokenise([texts[7]])[0].input_ids
+
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        batch = await pool.encode(texts, skip_failed=True)
+        await asyncio.to_thread(pool.close)
+        assert list(batch.failed) == [7]
+        assert batch.embeddings.tobytes() == alone.tobytes()
+
+    asyncio.run(scenario())
+
+
+def test_a_text_that_may_not_be_cut_fails_before_its_pass(encoder: Watched) -> None:
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        long = "word " * 99 + "word " * 40
+        with pytest.raises(InputError) as caught:
+            await pool.encode(["short", long[: LONG_TEXT - 1] + "." * 200], truncate=False)
+        assert isinstance(caught.value.cause, TextTooLong)
+        assert len((await pool.encode(["still at work"])).embeddings) == 1
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+
+
+def test_of_texts_that_are_tokenised_together_those_that_fail_fail_alone(encoder: Watched) -> None:
+    works = [Work("first", True), Work("word " * 400, False), Work((10**9,), True), Work("last", False)]
+    prepared, failed = tokenise_all(works, encoder)
+    assert [one.work.text for one in prepared] == ["first", "last"]
+    assert [type(one.result) for one in failed] == [TextTooLong, InvalidInput]
+
+
+def test_a_lone_text_beside_a_large_request_waits_for_some_passes_at_most(encoder: Watched) -> None:
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        encoder.opened.clear()
+        large = asyncio.create_task(pool.encode(ALIKE[:200]))
+        await until(encoder.entered.is_set)
+        depth = pool.depth
+        lone = asyncio.create_task(pool.encode(["Ein Satz für sich."]))
+        await until(lambda: pool.depth == depth + 1)
+        encoder.stops_after = 5  # the one under way, and turns with the large one until it is in the window
+        encoder.opened.set()
+        await lone
+        assert not large.done()
+        await until(lambda: not encoder.opened.is_set())
+        encoder.opened.set()
+        await large
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_leaving_client_has_in_the_window_is_not_computed(encoder: Watched) -> None:
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        encoder.opened.clear()
+        large = asyncio.create_task(pool.encode(ALIKE[:100]))
+        await until(encoder.entered.is_set)
+        large.cancel()
+        await asyncio.gather(large, return_exceptions=True)
+        encoder.opened.set()
+        assert len((await pool.encode(["one more"])).embeddings) == 1
+        assert pool.depth == 0
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+    assert sum(encoder.passes) <= encoder.room(len(encoder.tokenise([ALIKE[0]])[0].input_ids)) + 1
+
+
+def test_long_texts_go_by_themselves_and_none_is_left_waiting(encoder: Watched) -> None:
+    texts = [text for short in ALIKE[:12] for text in (short, f"{short} " * 30)]
+    alone = np.stack([encoder.encode(text).vector for text in texts])
+
+    async def scenario() -> None:
+        pool = pool_of(encoder, workers=2)
+        batches = await asyncio.gather(pool.encode(texts), *(pool.encode([text]) for text in texts))
+        await asyncio.to_thread(pool.close)
+        assert batches[0].embeddings.tobytes() == alone.tobytes()
+        assert np.concatenate([one.embeddings for one in batches[1:]]).tobytes() == alone.tobytes()
+
+    asyncio.run(scenario())
+
+
+def test_the_cache_keeps_what_a_shared_pass_made(encoder: Watched) -> None:
+    cache = VectorCache(10**6, fingerprint="x", dim=encoder.manifest.dim)
+
+    async def scenario() -> None:
+        pool = pool_of(encoder, cache=cache)
+        first = await pool.encode(ALIKE[:20])
+        encoder.passes.clear()
+        again = await pool.encode(ALIKE[:20])
+        assert again.embeddings.tobytes() == first.embeddings.tobytes()
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+    assert encoder.passes == []
+
+
+def test_bulk_work_shares_passes_too(encoder: Watched) -> None:
+    texts = [*ALIKE[:30], "", "short", "word " * 300, *ALIKE[:3]]
+    alone = [encoder.encode(text) for text in texts]
+    encoder.passes.clear()
+    together = encoder.encode_all(texts)
+    assert np.stack([one.vector for one in together]).tobytes() == np.stack([one.vector for one in alone]).tobytes()
+    assert [(one.tokens, one.full_length) for one in together] == [(one.tokens, one.full_length) for one in alone]
+    assert len(encoder.passes) < len(texts) / 2
+    assert encoder.encode_all([]) == []
+
+
+def test_a_text_without_tokens_is_no_division_by_nothing(bundled: Encoder) -> None:
+    assert bundled.room(0) == PASS_PLACES
+
+
+def test_texts_that_wait_for_a_pass_count_as_waiting(encoder: Watched) -> None:
+    async def scenario() -> None:
+        pool = pool_of(encoder)
+        encoder.opened.clear()
+        asked = asyncio.create_task(pool.encode(ALIKE[:30]))
+        await until(encoder.entered.is_set)
+        assert 30 - encoder.room(len(encoder.tokenise([ALIKE[0]])[0].input_ids)) <= pool.depth < 30
+        await asyncio.sleep(0.05)
+        assert pool.trouble(stall_timeout_s=0.01) is not None
+        encoder.opened.set()
+        await asked
+        assert pool.depth == 0
+        await asyncio.to_thread(pool.close)
+
+    asyncio.run(scenario())
+
+
+def test_an_artifact_that_does_not_promise_it_shares_no_passes(tiny_model: Path) -> None:
+    encoder = load_encoder(tiny_model)
+    assert not encoder.shares_passes
+    assert encoder.room(3) == 1
+
+
+def test_a_processor_on_which_company_changes_a_vector_is_noticed(
+    bundled: Encoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = Watched(bundled)
+    parity = load_parity(BUNDLED_MODEL, encoder.manifest)
+    real = encoder._session.run
+    monkeypatch.setattr(
+        encoder._session, "run", lambda rows, multiple: real(rows, multiple=multiple) + SLIGHTLY * (len(rows) > 1)
+    )
+    with caplog.at_level(logging.WARNING):
+        encoder.try_sharing(parity)
+    assert not encoder.shares_passes
+    assert not encoder.mixes_lengths
+    assert "texts do not share passes" in caplog.text
+
+
+def test_a_processor_on_which_padding_changes_a_vector_shares_passes_by_length(
+    bundled: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = Watched(bundled)
+    real = encoder._session.run
+    monkeypatch.setattr(
+        encoder._session,
+        "run",
+        lambda rows, multiple: real(rows, multiple=multiple) + SLIGHTLY * (len(set(map(len, rows))) > 1),
+    )
+    encoder.try_sharing(load_parity(BUNDLED_MODEL, encoder.manifest))
+    assert encoder.shares_passes
+    assert not encoder.mixes_lengths
+
+
+def test_a_small_pack_finds_it_too(bundled: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Watched(bundled)
+    real = encoder._session.run
+
+    def run(rows: Sequence[list[int]], multiple: int) -> np.ndarray:
+        places = -(-max(map(len, rows)) // multiple) * multiple
+        return real(rows, multiple=multiple) + SLIGHTLY * places  # only the longest text keeps its vector
+
+    monkeypatch.setattr(encoder._session, "run", run)
+    parity = load_parity(BUNDLED_MODEL, encoder.manifest)
+    by_length = sorted(parity.input_ids, key=len)
+    encoder.try_sharing(dataclasses.replace(parity, input_ids=(*by_length[:2], by_length[-1])))
+    assert not encoder.mixes_lengths
+
+
+def test_a_pack_of_long_texts_alone_is_no_error(bundled: Encoder) -> None:
+    encoder = Watched(bundled)
+    parity = load_parity(BUNDLED_MODEL, encoder.manifest)
+    encoder.try_sharing(dataclasses.replace(parity, input_ids=(max(parity.input_ids, key=len),)))
+    assert encoder.mixes_lengths
+
+
+def test_texts_keep_their_length_where_padding_would_lead_past_the_last_position(bundled: Encoder) -> None:
+    encoder = Watched(bundled)
+    encoder.manifest = dataclasses.replace(bundled.manifest, max_length=126)
+    encoder.try_sharing(load_parity(BUNDLED_MODEL, bundled.manifest))
+    assert encoder.shares_passes
+    assert not encoder.mixes_lengths
+
+
+def test_an_artifact_that_computes_padding_shares_passes_by_length(bundled: Encoder) -> None:
+    encoder = Watched(bundled)
+    encoder.manifest = dataclasses.replace(bundled.manifest, padding="computed")
+    encoder.try_sharing(load_parity(BUNDLED_MODEL, bundled.manifest))
+    assert encoder.shares_passes
+    assert not encoder.mixes_lengths
+    texts = ["Hi.", "Bees live in hives.", "Hi!", "Bees live in hives!"]
+    lengths = [len(one.input_ids) for one in encoder.tokenise(texts)]
+    assert lengths[0] == lengths[2] < lengths[1] == lengths[3]
+    encoder.encode_all(texts)
+    assert encoder.passes == [2, 2]

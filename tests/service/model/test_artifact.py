@@ -1,0 +1,148 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from service.errors import ArtifactError
+from service.model.artifact import (
+    Manifest,
+    ParityPack,
+    describe_files,
+    fingerprint_of,
+    load_manifest,
+    load_parity,
+    sha256_of,
+    verify_files,
+)
+
+EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def write_folder(folder: Path) -> Manifest:
+    (folder / "model.onnx").write_bytes(b"graph")
+    (folder / "tokenizer.json").write_bytes(b"{}")
+    (folder / "README.md").write_text("# card\n")
+    parity = ParityPack(1, 0.99, ("hallo",), ((1, 5, 2),), ((0.6, 0.8),))
+    (folder / "parity.json").write_text(parity.to_json())
+    files = describe_files(folder)
+    manifest = Manifest(
+        schema_version=1,
+        name="tiny",
+        kind="bi-encoder",
+        dim=2,
+        max_length=8,
+        languages=("de", "en"),
+        precision="fp32",
+        parameters=12,
+        fingerprint=fingerprint_of(
+            model_sha256=files["model.onnx"].sha256, tokenizer_sha256=files["tokenizer.json"].sha256
+        ),
+        files=files,
+        training={"git_commit": "abc"},
+        evaluation={"sts": {"de": 55.0}},
+        data_licences=(),
+        created_by="crosslet 0.1.0",
+        created_at="2026-01-01T00:00:00Z",
+    )
+    (folder / "manifest.json").write_text(manifest.to_json())
+    return manifest
+
+
+def edit_manifest(folder: Path, **changes: object) -> None:
+    fields = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(fields | changes))
+
+
+def test_a_written_folder_reads_back_the_same_and_verifies(tmp_path: Path) -> None:
+    written = write_folder(tmp_path)
+    manifest = load_manifest(tmp_path)
+    assert manifest == written
+    verify_files(tmp_path, manifest)
+    assert load_parity(tmp_path, manifest).texts == ("hallo",)
+
+
+def test_the_hash_of_an_empty_file_is_the_published_one(tmp_path: Path) -> None:
+    path = tmp_path / "empty"
+    path.touch()
+    assert sha256_of(path) == EMPTY_SHA256
+
+
+def test_the_fingerprint_follows_both_the_model_and_the_tokenizer() -> None:
+    # printf '%s\n%s\n' aa bb | sha256sum
+    assert fingerprint_of(model_sha256="aa", tokenizer_sha256="bb") == (
+        "329d670e59ead1543a2d36865895972560bc434204c5f4a0c8219005dd312719"
+    )
+    assert fingerprint_of(model_sha256="aa", tokenizer_sha256="bb") != fingerprint_of(
+        model_sha256="bb", tokenizer_sha256="aa"
+    )
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "parity.json", "README.md"])
+def test_one_changed_byte_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    manifest = write_folder(tmp_path)
+    content = bytearray((tmp_path / name).read_bytes())
+    content[0] ^= 1
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ArtifactError, match=rf"{name} has sha256"):
+        verify_files(tmp_path, manifest)
+
+
+def test_a_cut_file_is_refused_with_both_sizes(tmp_path: Path) -> None:
+    manifest = write_folder(tmp_path)
+    (tmp_path / "model.onnx").write_bytes(b"gra")
+    with pytest.raises(ArtifactError, match=r"model\.onnx has 3 bytes, the manifest says 5"):
+        verify_files(tmp_path, manifest)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    manifest = write_folder(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(ArtifactError, match=r"tokenizer\.json is missing"):
+        verify_files(tmp_path, manifest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema_version": 2}, "schema version 2, this service reads 1"),
+        ({"kind": "decoder"}, "kind"),
+        ({"surprise": 1}, "surprise"),
+        ({"fingerprint": "00"}, "fingerprint"),
+        ({"dim": 0}, "dim 0"),
+        ({"files": {}}, "does not list"),
+    ],
+)
+def test_a_manifest_that_breaks_the_contract_is_refused(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    write_folder(tmp_path)
+    edit_manifest(tmp_path, **changes)
+    with pytest.raises(ArtifactError, match=message):
+        load_manifest(tmp_path)
+
+
+def test_a_manifest_cannot_name_a_file_outside_its_folder(tmp_path: Path) -> None:
+    manifest = write_folder(tmp_path)
+    files = {name: dataclasses.asdict(entry) for name, entry in manifest.files.items()}
+    edit_manifest(tmp_path, files=files | {"../secret": {"sha256": "00", "size_bytes": 1}})
+    with pytest.raises(ArtifactError, match="not the name of a file in the folder"):
+        load_manifest(tmp_path)
+
+
+def test_a_missing_folder_names_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="CROSSLET_MODEL"):
+        load_manifest(tmp_path / "nowhere")
+
+
+def test_a_manifest_that_is_not_json_is_refused(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
+        load_manifest(tmp_path)
+
+
+def test_a_parity_pack_of_another_dimension_is_refused(tmp_path: Path) -> None:
+    manifest = dataclasses.replace(write_folder(tmp_path), dim=3)
+    with pytest.raises(ArtifactError, match="a vector of 2 floats, the manifest says 3"):
+        load_parity(tmp_path, manifest)

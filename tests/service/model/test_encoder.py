@@ -1,0 +1,192 @@
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import ArtifactError, InvalidInput, ParityFailed, TextTooLong
+from service.model.encoder import Encoder, choose_encoder, load_encoder
+from service.settings import BUNDLED_MODEL
+from tests.artifacts import DIM, MAX_LENGTH, build_artifact, write_manifest
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model: Path) -> Encoder:
+    return load_encoder(tiny_model)
+
+
+@given(text=st.text(min_size=1, max_size=200))
+def test_any_unicode_text_gives_a_unit_vector(encoder: Encoder, text: str) -> None:
+    encoded = encoder.encode(text)
+    assert encoded.vector.shape == (DIM,)
+    assert abs(float(np.linalg.norm(encoded.vector)) - 1) < 1e-5
+    assert encoded.tokens <= MAX_LENGTH
+
+
+def test_a_text_and_its_own_token_ids_give_the_same_vector(encoder: Encoder, tiny_model: Path) -> None:
+    parity = json.loads((tiny_model / "parity.json").read_text(encoding="utf-8"))
+    for text, ids in zip(parity["texts"], parity["input_ids"], strict=True):
+        assert np.array_equal(encoder.encode(text).vector, encoder.encode(tuple(ids)).vector)
+
+
+def test_a_text_that_is_cut_has_the_vector_of_its_own_token_ids(encoder: Encoder, tiny_model: Path) -> None:
+    tokenizer = tokenizers.Tokenizer.from_file(str(tiny_model / "tokenizer.json"))
+    text = " ".join(["guitar"] * 50)
+    ids = tuple(tokenizer.encode(text).ids)
+    assert len(ids) > MAX_LENGTH
+    assert np.array_equal(encoder.encode(ids).vector, encoder.encode(text).vector)
+    assert not np.array_equal(encoder.encode(ids[:-1]).vector, encoder.encode(text).vector)  # no end is made up
+
+
+def test_token_ids_do_not_wait_for_the_tokenizer(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count a vocabulary of eighty thousand pieces takes it longer than a short text takes the model."""
+    encoder = load_encoder(tiny_model)
+    encoder.encode((2, 5, 3))
+    monkeypatch.setattr(encoder._tokenizer, "_tokenizer", None)
+    assert encoder.encode((2, 5, 3)).tokens == 3
+
+
+def test_a_cut_text_says_so(encoder: Encoder) -> None:
+    encoded = encoder.encode("guitar " * 50)
+    assert encoded.truncated
+    assert encoded.tokens == MAX_LENGTH
+
+
+def test_a_forbidden_cut_names_both_lengths(encoder: Encoder) -> None:
+    length = encoder.encode("guitar " * 50).full_length
+    with pytest.raises(TextTooLong, match=f"has {length} tokens; the model reads {MAX_LENGTH}"):
+        encoder.encode("guitar " * 50, truncate=False)
+
+
+@pytest.mark.parametrize("token", [-1, 10**6])
+def test_an_unknown_token_id_is_refused(encoder: Encoder, token: int) -> None:
+    with pytest.raises(InvalidInput, match="outside the vocabulary"):
+        encoder.encode((2, token, 3))
+
+
+def copy_of(folder: Path, target: Path) -> Path:
+    return Path(shutil.copytree(folder, target / "copy"))
+
+
+def test_a_model_that_moved_from_its_parity_pack_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    other = tmp_path / "other"
+    build_artifact(other, seed=1)
+    shutil.copy(other / "model.onnx", folder / "model.onnx")
+    write_manifest(folder)  # hashes agree, vectors do not
+    with pytest.raises(ArtifactError, match="the pack asks for"):
+        load_encoder(folder)
+
+
+def test_a_tokenizer_that_moved_from_its_parity_pack_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["normalizer"] = None  # no more lower-casing
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    write_manifest(folder)
+    with pytest.raises(ArtifactError, match="other token ids"):
+        load_encoder(folder)
+
+
+def with_a_token_more(folder: Path, target: Path) -> tuple[Path, int]:
+    """A copy whose tokenizer has one id more than the graph has embeddings, and how many these are."""
+    copy = copy_of(folder, target)
+    tokenizer = tokenizers.Tokenizer.from_file(str(copy / "tokenizer.json"))
+    rows = tokenizer.get_vocab_size()
+    tokenizer.add_tokens(["kaputt"])
+    tokenizer.save(str(copy / "tokenizer.json"))
+    return copy, rows
+
+
+def test_a_token_id_without_an_embedding_is_refused_with_both_numbers(tiny_model: Path, tmp_path: Path) -> None:
+    folder, rows = with_a_token_more(tiny_model, tmp_path)
+    write_manifest(folder)
+    sentence = (
+        rf"token ids up to {rows}, .* table of model\.onnx has {rows} rows, for 0 to {rows - 1}: export the model"
+    )
+    with pytest.raises(ArtifactError, match=sentence):
+        load_encoder(folder)
+
+
+def test_a_token_id_that_a_table_of_4_bits_would_take_for_none_is_refused(tmp_path: Path) -> None:
+    """Beyond such a table no operator raises: the text would get a vector of no meaning."""
+    folder, rows = with_a_token_more(BUNDLED_MODEL, tmp_path)
+    write_manifest(folder, dim=384)
+    with pytest.raises(ArtifactError, match=f"has token ids up to {rows}, .* has {rows} rows"):
+        load_encoder(folder)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_where_the_table_cannot_be_read_the_highest_id_is_tried(
+    tiny_model: Path, tmp_path: Path, is_whole: bool
+) -> None:
+    folder = copy_of(tiny_model, tmp_path) if is_whole else with_a_token_more(tiny_model, tmp_path)[0]
+    model = onnx.load(str(folder / "model.onnx"))
+    model.graph.node[0].input[1] = "same_ids"
+    model.graph.node.insert(0, onnx.helper.make_node("Identity", ["input_ids"], ["same_ids"]))
+    onnx.save(model, str(folder / "model.onnx"))
+    write_manifest(folder)
+    if is_whole:
+        load_encoder(folder)
+        return
+    with pytest.raises(ArtifactError, match=r"has token ids up to \d+, and model\.onnx fails on that one: export"):
+        load_encoder(folder)
+
+
+def test_a_cross_encoder_is_not_served_as_an_encoder(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    write_manifest(folder, kind="cross-encoder")
+    with pytest.raises(ArtifactError, match="is a cross-encoder"):
+        load_encoder(folder)
+
+
+def test_a_graph_of_another_width_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    write_manifest(folder, dim=DIM + 1)
+    with pytest.raises(ArtifactError, match=f"gives {DIM} dims, the manifest says {DIM + 1}"):
+        load_encoder(folder)
+
+
+def test_a_file_that_is_no_graph_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    (folder / "model.onnx").write_bytes(b"not a graph")
+    write_manifest(folder)
+    with pytest.raises(ArtifactError, match=r"model\.onnx cannot be loaded"):
+        load_encoder(folder)
+
+
+def failing_copy(folder: Path, target: Path) -> Path:
+    """A folder whose hashes agree and whose vectors do not: what a CPU with other int8 arithmetic sees."""
+    copy = copy_of(folder, target)
+    build_artifact(target / "other", seed=1)
+    shutil.copy(target / "other" / "model.onnx", copy / "model.onnx")
+    write_manifest(copy)
+    return copy
+
+
+def test_where_parity_fails_the_fallback_is_served_and_says_why(tiny_model: Path, tmp_path: Path) -> None:
+    choice = choose_encoder(failing_copy(tiny_model, tmp_path), tiny_model)
+    assert choice.encoder.manifest == load_encoder(tiny_model).manifest
+    assert choice.refused is not None
+    assert "the pack asks for" in choice.refused
+
+
+def test_a_model_in_order_does_without_its_fallback(tiny_model: Path, tmp_path: Path) -> None:
+    assert choose_encoder(tiny_model, tmp_path / "nowhere").refused is None
+
+
+def test_without_a_fallback_the_refusal_names_the_setting(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ParityFailed, match=r"another precision on this CPU \(CROSSLET_FALLBACK_MODEL\)"):
+        choose_encoder(failing_copy(tiny_model, tmp_path), None)
+
+
+def test_a_damaged_model_is_refused_though_there_is_a_fallback(tiny_model: Path, tmp_path: Path) -> None:
+    folder = copy_of(tiny_model, tmp_path)
+    (folder / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(ArtifactError, match="manifest says"):
+        choose_encoder(folder, tiny_model)

@@ -1,0 +1,60 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from service.process.cpus import cgroup_quota, usable_cpus
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("150000 100000\n", 1.5), ("max 100000\n", None)])
+def test_a_version_2_quota_is_read(tmp_path: Path, text: str, expected: float | None) -> None:
+    write(tmp_path / "cpu.max", text)
+    assert cgroup_quota(tmp_path) == expected
+
+
+@pytest.mark.parametrize(("quota", "expected"), [("50000", 0.5), ("-1", None)])
+def test_a_version_1_quota_is_read(tmp_path: Path, quota: str, expected: float | None) -> None:
+    write(tmp_path / "cpu/cpu.cfs_quota_us", quota)
+    write(tmp_path / "cpu/cpu.cfs_period_us", "100000")
+    assert cgroup_quota(tmp_path) == expected
+
+
+def test_half_a_cpu_still_gives_one_worker(tmp_path: Path) -> None:
+    write(tmp_path / "cpu.max", "50000 100000")
+    assert usable_cpus(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "limits", "expected"),
+    [
+        ("0::/a/b", {"a/b": "50000 100000"}, 0.5),
+        ("0::/a/b", {"a": "200000 100000", "a/b": "max 100000"}, 2.0),
+        ("0::/a/b", {"a": "100000 100000", "a/b": "400000 100000"}, 1.0),  # a group has no more than those above it
+        ("0::/a", {"": "300000 100000"}, 3.0),  # a container: its own group is mounted as the root
+        ("0::/../x", {"x": "150000 100000"}, 1.5),
+        ("0::/a", {"other": "50000 100000"}, None),
+    ],
+)
+def test_the_smallest_quota_of_the_own_group_and_of_those_above_counts(
+    tmp_path: Path, own: str, limits: dict[str, str], expected: float | None
+) -> None:
+    write(tmp_path / "own", f"4:memory:/m\n{own}\n")
+    for group, text in limits.items():
+        write(tmp_path / "root" / group / "cpu.max", text)
+    assert cgroup_quota(tmp_path / "root", tmp_path / "own") == expected
+
+
+def test_a_version_1_quota_of_a_group_below_the_root_is_read(tmp_path: Path) -> None:
+    write(tmp_path / "own", "5:cpu,cpuacct:/docker/1\n0::/\n")
+    write(tmp_path / "root/cpu/docker/1/cpu.cfs_quota_us", "250000")
+    write(tmp_path / "root/cpu/docker/1/cpu.cfs_period_us", "100000")
+    assert cgroup_quota(tmp_path / "root", tmp_path / "own") == 2.5
+
+
+def test_without_a_quota_the_affinity_mask_counts(tmp_path: Path) -> None:
+    assert usable_cpus(tmp_path) == len(os.sched_getaffinity(0))

@@ -1,0 +1,122 @@
+"""The paper's configurations with small random models of each base's and teacher's class and a small corpus."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pytest
+import yaml
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+from transformers import (
+    BertConfig,
+    BertTokenizerFast,
+    DistilBertConfig,
+    DistilBertTokenizerFast,
+    PretrainedConfig,
+    RobertaConfig,
+    RobertaTokenizerFast,
+    XLMRobertaConfig,
+    XLMRobertaTokenizerFast,
+)
+
+from tests.parallel_text import write_data_folder
+from tests.training.models.bases import SIZES, byte_level_bpe, save_base, unigram, wordpiece
+from training.__main__ import main
+from training.ablation.grid import read_cells
+from training.ablation.spec import load_spec
+from training.config.run import RunConfig
+from training.corpora.sources.readers import read_tsv_pairs
+from training.models.encoder import parameter_counts
+
+TABLES = Path(__file__).parents[3] / "training/configs/paper-tables.yaml"
+TEACHER_WIDTH = 144
+SHAPE = {**SIZES, "hidden_size": TEACHER_WIDTH, "max_position_embeddings": 130}
+DEEP = {**SHAPE, "num_hidden_layers": 12}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A student of the paper, and what stands for its base: one that is not as wide as the teacher gets a head."""
+
+    cell: str
+    base: PretrainedConfig
+    tokenizer: Callable[[list[str]], Tokenizer]
+    tokenizer_class: Callable
+
+
+CASES = {
+    "XLM-R": Case("student XLM-R, B=128, M=3", XLMRobertaConfig(**DEEP), unigram, XLMRobertaTokenizerFast),
+    "mBERT": Case("student mBERT, B=128, M=6, SBERT-nli-stsb", BertConfig(**DEEP), wordpiece, BertTokenizerFast),
+    "MiniLM": Case(
+        "student MiniLM, full table, M=12", BertConfig(**{**DEEP, "hidden_size": 32}), unigram, XLMRobertaTokenizerFast
+    ),
+    "DistilmBERT": Case(
+        "student DistilmBERT, B=256, M=3, SBERT-nli-stsb",
+        DistilBertConfig(n_layers=6, dim=264, n_heads=4, hidden_dim=64, max_position_embeddings=130),
+        wordpiece,
+        DistilBertTokenizerFast,
+    ),
+}
+
+
+def write_data(folder: Path, sources: list[str]) -> tuple[Path, list[str]]:
+    """A small corpus spread over the paper's, a dev set in the place of its own; and all of its sentences."""
+    data = write_data_folder(folder, pairs_per_language=60)
+    sentences = data / "parallel/sentences"
+    texts = [side for path in sorted(sentences.iterdir()) for pair in read_tsv_pairs(path) for side in pair]
+    for number, source in enumerate(sources):
+        (data / "parallel" / source).mkdir()
+        for path in sentences.iterdir():
+            lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+            part = b"".join(lines[number :: len(sources)])
+            (data / "parallel" / source / path.name).write_bytes(gzip.compress(part))
+    shutil.copytree(data / "eval/stsb/dev", data / "eval/STS2017-extended")
+    return data, texts
+
+
+def shortened(config: RunConfig, *, teacher: Path, base: Path) -> RunConfig:
+    """An epoch a stage, with these models."""
+    short = {"epochs": 1.0, "batch_size": 16}
+    validate = {"validate_pairs": 20} if config.contrastive.validate_pairs else {}
+    return replace(
+        config,
+        teacher=str(teacher),
+        base=str(base),
+        languages=["de", "es"],
+        assistant=replace(config.assistant, **short),
+        bottleneck=replace(config.bottleneck, **short),
+        student_stage=replace(config.student_stage, **short),
+        contrastive=replace(config.contrastive, **short, **validate),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_papers_configurations_run_every_stage(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    paper = {cell.name: cell.config for cell in read_cells(load_spec(TABLES), TABLES)}[case.cell]
+    data, texts = write_data(tmp_path / "data", list(paper.corpus.sources))
+    if "nli" in case.cell:
+        teacher = save_base(tmp_path / "teacher", BertConfig(**SHAPE), wordpiece(texts), BertTokenizerFast)
+    else:
+        teacher = save_base(tmp_path / "teacher", RobertaConfig(**SHAPE), byte_level_bpe(texts), RobertaTokenizerFast)
+    base = save_base(tmp_path / "base", case.base, case.tokenizer(texts), case.tokenizer_class)
+    config, path = shortened(paper, teacher=teacher, base=base), tmp_path / "paper.yaml"
+    path.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
+    assert main(["--config", str(path), "--data", str(data), "--out", str(tmp_path / "out")]) == 0
+    student = SentenceTransformer(str(tmp_path / "out/final/checkpoint"), device="cpu")
+    encoder, shape = student[0].auto_model, config.student
+    assert (encoder.config.bottleneck_size, encoder.config.recurrences) == (shape.bottleneck_size, shape.recurrences)
+    vocabulary, width, narrow = encoder.config.vocab_size, encoder.config.hidden_size, shape.bottleneck_size
+    words = vocabulary * width if narrow is None else vocabulary * narrow + narrow * width
+    assert parameter_counts(encoder).words == words
+    summary = json.loads((tmp_path / "out/final/checkpoint/crosslet.json").read_text())
+    assert list(summary["pairs_seen"]) == config.stages
+    assert student.encode(["Der Lehrer kauft ein Buch."]).shape == (1, TEACHER_WIDTH)
+    if config.contrastive.validate_pairs:
+        dev = [json.loads(line) for line in (tmp_path / "out/contrastive/dev.jsonl").read_text().splitlines()]
+        assert [list(line["by_pair"]) for line in dev] == [["en-de", "en-es"]] * len(dev)

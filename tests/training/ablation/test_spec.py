@@ -1,0 +1,139 @@
+from pathlib import Path
+
+import pytest
+
+from tests.training.ablation.specs import write_spec
+from training.ablation.grid import combinations, crossings, merge, nest, read_cells
+from training.ablation.spec import load_spec
+from training.errors import ConfigError
+
+SHIPPED = Path(__file__).parents[3] / "training/configs/ablation.yaml"
+
+
+def cells_of(path: Path):
+    return {cell.folder: cell for cell in read_cells(load_spec(path), path)}
+
+
+def test_dotted_and_nested_changes_are_the_same() -> None:
+    assert nest({"a.b": 1, "a": {"c": 2}, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 5}, "d": {"e": 6}}) == {
+        "a": {"b": 5, "c": 2},
+        "d": {"e": 6},
+    }
+
+
+def test_a_cell_is_the_base_with_its_changes_and_nothing_else(tmp_path: Path) -> None:
+    cells = cells_of(write_spec(tmp_path))
+    full, six = cells["full"].config, cells["M=6"].config
+    assert (full.student.unit_layers, full.student.recurrences, full.student.bottleneck_size) == (3, 2, 64)
+    assert (six.student.unit_layers, six.student.recurrences, six.student.bottleneck_size) == (6, 1, 64)
+    assert six.corpus == full.corpus
+
+
+def test_a_grid_is_the_product_of_its_values_named_by_them(tmp_path: Path) -> None:
+    grid = {"student.bottleneck_size": [32, None], "contrastive.objective": ["soft", "none"]}
+    assert combinations(grid) == {
+        "bottleneck_size=32, objective=soft": {"student.bottleneck_size": 32, "contrastive.objective": "soft"},
+        "bottleneck_size=32, objective=none": {"student.bottleneck_size": 32, "contrastive.objective": "none"},
+        "bottleneck_size=None, objective=soft": {"student.bottleneck_size": None, "contrastive.objective": "soft"},
+        "bottleneck_size=None, objective=none": {"student.bottleneck_size": None, "contrastive.objective": "none"},
+    }
+    cells = cells_of(write_spec(tmp_path, grid=grid))
+    assert len(cells) == 4 + 4
+    assert cells["bottleneck_size=32-objective=none"].config.student.bottleneck_size == 32
+
+
+def test_a_product_is_named_by_its_labels_and_leaves_empty_ones_out(tmp_path: Path) -> None:
+    axes = {
+        "unit": {"M=3": {"student.unit_layers": 3, "student.recurrences": 2}, "M=6": {"student": {"unit_layers": 6}}},
+        "objective": {"": {}, "w/o MCL": {"contrastive.objective": "none"}},
+    }
+    three = {"student": {"unit_layers": 3, "recurrences": 2}}
+    assert crossings(axes) == {
+        "M=3": three,
+        "M=3, w/o MCL": {**three, "contrastive": {"objective": "none"}},
+        "M=6": {"student": {"unit_layers": 6}},
+        "M=6, w/o MCL": {"student": {"unit_layers": 6}, "contrastive": {"objective": "none"}},
+    }
+    cells = cells_of(write_spec(tmp_path, runs={}, products=[axes]))
+    assert cells["M=3-w-o-MCL"].config.contrastive.objective == "none"
+    clash = write_spec(tmp_path, runs={"M=3": {}}, products=[axes])
+    with pytest.raises(ConfigError, match="there are two cells 'M=3'"):
+        cells_of(clash)
+
+
+def test_a_repeat_differs_from_its_cell_in_the_seed_alone(tmp_path: Path) -> None:
+    path = write_spec(tmp_path, seeds={"w/o MCL": [2, 3]}, seed_keys=["student_stage.seed", "contrastive.seed"])
+    cells = cells_of(path)
+    repeat = cells["w-o-MCL-seed-3"]
+    assert (repeat.name, repeat.seed) == ("w/o MCL", 3)
+    assert (repeat.config.student_stage.seed, repeat.config.contrastive.seed, repeat.config.seed) == (3, 3, 1)
+    assert repeat.config.contrastive.objective == "none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"runs": {"a": {"student": {"bottelneck": 1}}}}, r"spec.yaml: a: student: unknown key 'bottelneck'"),
+        ({"runs": {"a": {"student.unit_layers": 0}}}, "student.unit_layers is 0; it must be at least 1"),
+        ({"runs": {"a": {"stages": ["contrastive", "student"]}}}, "each at most once, in order"),
+        ({"runs": {}}, "names no cell"),
+        ({"grid": {"seed": []}}, "grid.seed has no value"),
+        ({"sedes": {}}, "unknown key 'sedes'"),
+        ({"tables": {"T": ["full", "fool"]}}, "tables.T names 'fool'; the cells are: M=6, full"),
+        ({"findings": {"F": {"order": [["full", "fool"]]}}}, "findings.F names 'fool'"),
+        ({"findings": {"F": {"order": [["full"]], "metrics": ["mrr"]}}}, "must be one of mono, cross, tatoeba"),
+        ({"findings": {"F": {"order": [["full"]]}}}, "findings.F compares nothing"),
+        ({"findings": {"F": {"order": []}}}, "findings.F compares nothing"),
+        ({"findings": {"F": {"order": [["full", "M=6"]], "metrics": []}}}, "findings.F compares nothing"),
+        ({"figures": {"depth": ["fool"]}}, "figures.depth names 'fool'"),
+        ({"seeds": {"full": [1]}}, "seeds.full has 1, the seed of 'full' itself"),
+        ({"runs": {"w/o X": {}, "w o X": {}}}, "'w/o X' and 'w o X' would share the folder 'w-o-X'"),
+        ({"base": "none.yaml"}, "there is no configuration file"),
+        ({"runs": {"a": {"tokenizer": {"language_weights": {False: 2.0}}}}}, "False is no text.*put it in quotes"),
+        ({"margin": -1.0}, "margin is -1.0; it must be at least 0"),
+    ],
+)
+def test_a_wrong_spec_is_refused_with_one_sentence(tmp_path: Path, changes: dict, complaint: str) -> None:
+    path = write_spec(tmp_path, **changes)
+    with pytest.raises(ConfigError, match=complaint):
+        read_cells(load_spec(path), path)
+
+
+def student_pairs(config) -> int:
+    return sum(config.stage(stage).pairs for stage in config.stages if stage != "assistant")
+
+
+def test_the_shipped_single_stage_students_see_as_many_pairs_as_the_multi_stage_one() -> None:
+    cells = cells_of(SHIPPED)
+    multi = student_pairs(cells["full"].config)
+    singles = [cell for name, cell in cells.items() if name.startswith("single-stage")]
+    assert [student_pairs(cell.config) for cell in singles] == [multi, multi]
+
+
+def test_the_shipped_pre_distilled_student_learns_from_the_assistant_before_its_single_stage() -> None:
+    cells = cells_of(SHIPPED)
+    config = cells["single-stage-pre-distilled"].config
+    assert config.stages == ["bottleneck", "student", "contrastive"]
+    assert config.contrastive.objective == "none"
+    assert cells["single-stage-random"].config.stages == ["contrastive"]
+
+
+def test_the_scaled_down_students_see_as_many_pairs_in_one_stage_as_in_several() -> None:
+    cells = {cell.name: cell.config for cell in cells_of(SHIPPED.with_name("ablation-multilingual.yaml")).values()}
+    multi = student_pairs(cells["full"])
+    assert multi == 20_000
+    for name in ("single-stage, random", "single-stage, pre-distilled", "3 layers", "6 layers", "12 layers"):
+        assert student_pairs(cells[name]) == multi
+        assert cells[name].contrastive.objective == "none"
+    for layers in (3, 6, 12):
+        student = cells[f"{layers} layers"].student
+        assert (student.bottleneck_size, student.unit_layers, student.recurrences) == (None, layers, 1)
+
+
+def test_the_shipped_spec_has_the_cells_of_the_paper() -> None:
+    cells = cells_of(SHIPPED)
+    assert {cell.config.contrastive.objective for cell in cells.values()} == {"soft", "bool", "ce", "none"}
+    assert {cell.config.student.bottleneck_size for cell in cells.values()} == {64, 128}
+    assert {cell.config.student.unit_layers for cell in cells.values()} == {1, 3, 6}
+    assert cells["full"].config.student.unit_layers * cells["full"].config.student.recurrences == 6

@@ -1,0 +1,176 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from training.config.parsing import build
+from training.config.run import RunConfig, check, load_config
+from training.errors import ConfigError
+
+FOLDER = Path(__file__).parents[3] / "training" / "configs"
+SPECS = {"ablation", "ablation-multilingual", "paper-tables", "reranker"}  # of many runs each, or of another kind
+CONFIGS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in SPECS)
+STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
+MINIMAL = {"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_configuration_loads(path: Path) -> None:
+    assert load_config(path).languages
+
+
+def test_an_unknown_key_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"student: unknown key 'bottelneck'; known keys: .*bottleneck_size"):
+        build(RunConfig, {**MINIMAL, "student": {"bottelneck": 128}}, where="run.yaml")
+
+
+def test_a_missing_key_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="missing key 'name'"):
+        build(RunConfig, {key: value for key, value in MINIMAL.items() if key != "name"}, where="run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("languages", "de", "must be of type list"),
+        ("seed", "one", "must be of type int"),
+        ("seed", True, "must be of type int"),
+        ("student", {"bottleneck_size": "128"}, "must be of type int"),
+        ("corpus", {"on_bad_line": "ignore"}, "must be one of stop, skip"),
+        (
+            "contrastive",
+            {"pairs": 1, "objective": "hard"},
+            "must be one of soft, bool, bool_equal, ce, ce_sum, ce_hard, none",
+        ),
+        ("assistant", {"pairs": 1, "reduction": "max"}, "must be one of sum, mean"),
+        ("assistant", [1], "must be a mapping"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        build(RunConfig, {**MINIMAL, key: value}, where="run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"student": {"unit_layers": 3, "layers": [0, 2]}}, r"student.layers is \[0, 2\]; it must be 3"),
+        ({"student": {"unit_layers": 2, "layers": [2, 0]}}, "each above the one before"),
+        ({"student": {"unit_layers": 1, "layers": [-1]}}, r"student.layers \(the lowest\) is -1"),
+        ({"labels": {"dim": 0}}, "labels.dim is 0; it must be at least 1"),
+        ({"languages": []}, r"languages \(how many\) is 0; it must be at least 1"),
+        ({"languages": ["de", "de"]}, "languages lists 'de' more than once"),
+        (
+            {"tokenizer": {"language_weights": {"xx": 2.0}}},
+            "tokenizer.language_weights has 'xx', which languages lacks",
+        ),
+        ({"tokenizer": {"language_weights": {"de": 0.0}}}, "tokenizer.language_weights.de is 0.0; it must be above 0"),
+        ({"tokenizer": {"language_weights": {"de": float("nan")}}}, "language_weights.de is nan; it must be above 0"),
+        ({"tokenizer": {"alphabet": -1}}, "tokenizer.alphabet is -1; it must be at least 1"),
+        ({"tokenizer": {"sentences": 0}}, "tokenizer.sentences is 0; it must be at least 1"),
+        ({"lexical": {"ridge": -1.0}}, "lexical.ridge is -1.0; it must be above 0"),
+        ({"student": {"recurrences": 0}}, "student.recurrences is 0"),
+        ({"student": {"bottleneck_size": 0}}, "student.bottleneck_size is 0; it must be at least 1"),
+        ({"assistant": {"pairs": 10, "warmup": 500}}, "assistant.warmup is 500.*; it is a share of the pairs"),
+        ({"assistant": {"pairs": 10, "sources": []}}, "assistant.sources is empty; leave it out"),
+        ({"contrastive": {"pairs": 10, "temperature": 0.0}}, "contrastive.temperature is 0.0; it must be above 0"),
+        ({"contrastive": {"pairs": 10, "mcl_weight": -1.0}}, "contrastive.mcl_weight is -1.0; it must be at least 0"),
+        ({"assistant": {"pairs": 10, "batch_size": 0}}, "assistant.batch_size is 0; it must be at least 2"),
+        ({"corpus": {"sources": {"news": {"weight": 0.0}}}}, "corpus.sources.news.weight is 0.0; it must be above 0"),
+        ({"evaluation": {"steps": ["lexcal"]}}, "must be one of start, assistant"),
+        ({"assistant": {"pairs": 10, "learning_rate": "1e-4"}}, "write 1.0e-4"),
+        ({"assistant": {}}, "assistant must have either pairs or epochs"),
+        ({"assistant": {"pairs": 10, "epochs": 1}}, "assistant must have either pairs or epochs"),
+        ({"assistant": {"epochs": 0}}, "assistant.epochs is 0"),
+        ({"contrastive": {"pairs": 10, "sources": ["talks"]}}, "contrastive.sources has 'talks'"),
+        ({"assistant": {"pairs": 10, "patience": 3}}, "assistant.patience is 3; it needs validate_pairs"),
+        (
+            {"assistant": {"pairs": 10, "cycles": 2, "average_cycles": 4}},
+            "average_cycles is 4; there are 2 cycles and the",
+        ),
+        (
+            {"assistant": {"pairs": 10, "average_cycles": 1, "validate_pairs": 5, "patience": 1}},
+            "average_cycles and patience",
+        ),
+        ({"assistant": {"pairs": 10, "batch_tokens": 200}}, "assistant.batch_tokens is 200; it must be at least 256"),
+        (
+            {"bottleneck": {"pairs": 10, "source_share": 0.5}},
+            "bottleneck.source_share is set; stage 2 learns from both sides",
+        ),
+        ({"assistant": {"pairs": 10, "source_share": 0.0}}, "assistant.source_share is 0.0; it must be above 0"),
+        ({"assistant": {"pairs": 10, "accumulation": 0}}, "assistant.accumulation is 0; it must be at least 1"),
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"assistant": {"pairs": 10, "learning_rate": -1.0e-4}}, "assistant.learning_rate is -0.0001"),
+        ({"assistant": {"pairs": 10, "weight_decay": -0.1}}, "assistant.weight_decay is -0.1"),
+        ({"assistant": {"pairs": 10, "betas": [0.9]}}, r"assistant.betas is \[0.9\]; it must be two numbers"),
+        ({"assistant": {"pairs": 10, "betas": [0.9, 1.0]}}, "it must be two numbers, at least 0 and below 1"),
+        ({"assistant": {"pairs": 10, "betas": [-0.9, 0.9]}}, r"assistant.betas \(the lower\) is -0.9"),
+        ({"assistant": {"pairs": 10, "bucketed": False, "batch_tokens": 900}}, "batch_tokens and bucketed: false"),
+        ({"corpus": {"sources": {"news": {}}, "max_pairs": -5}}, "corpus.max_pairs is -5"),
+        ({"corpus": {"sources": {"news": {"max_pairs": 0}}}}, "corpus.sources.news.max_pairs is 0"),
+        ({"corpus": {"sources": {False: {}}}}, "sources has the key False, which YAML reads as no text"),
+        ({"corpus": {"sources": {2020: {}}}}, "sources has the key 2020"),
+        ({1: 2, "foo": 3}, "unknown key 1"),
+        (
+            {"student": {"bottleneck_size": 100}, "contrastive": {"pairs": 10, "round_words": True}},
+            "contrastive.round_words needs a student.bottleneck_size that is a multiple of 32, not 100",
+        ),
+        ({"assistant": {"pairs": 10, "max_length": 129}}, "assistant.max_length is 129; student.max_length allows 128"),
+        (
+            {"student_stage": {"pairs": 10, "token_weight": 0.0}},
+            "student_stage.token_weight is 0.0; it must be above 0",
+        ),
+        ({"stages": ["student", "assistant"]}, "in order: assistant, bottleneck, student, contrastive"),
+    ],
+)
+def test_a_value_that_no_run_can_use_is_refused(tmp_path: Path, changes: dict[str, object], complaint: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump({**MINIMAL, **changes}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=complaint):
+        load_config(path)
+
+
+def test_rounding_the_whole_table_asks_nothing_of_the_bottleneck() -> None:
+    values = {**MINIMAL, "student": {"bottleneck_size": 100}, "assistant": {"pairs": 10, "round_words": True}}
+    check(build(RunConfig, values, where="run.yaml"), where="run.yaml")
+
+
+def test_null_turns_the_bottleneck_off() -> None:
+    config = build(RunConfig, {**MINIMAL, "student": {"bottleneck_size": None}}, where="run.yaml")
+    assert config.student.bottleneck_size is None
+
+
+def test_a_missing_file_and_broken_yaml_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no configuration file"):
+        load_config(tmp_path / "none.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("name: [", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(broken)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_configuration_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(CONFIGS[0].read_text(encoding="utf-8"), encoding=encoding)
+    assert load_config(path) == load_config(CONFIGS[0])
+    path.write_bytes(b"name: T\xfcr\n")
+    with pytest.raises(ConfigError, match=r"run\.yaml is not YAML: unacceptable character #x00fc"):
+        load_config(path)
+
+
+def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
+    from dataclasses import asdict
+
+    config = load_config(CONFIGS[0])
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
+    assert load_config(resolved) == config
+
+
+def test_squared_errors_are_summed_but_in_the_papers_configurations() -> None:
+    for path in CONFIGS:
+        config = load_config(path)
+        found = {config.stage(name).squared_errors for name in config.stages}
+        is_papers = path.stem in ("paper-xlmr-b128-ru3", "ablation-multilingual-base")
+        assert found == {"mean" if is_papers else "sum"}, path.name

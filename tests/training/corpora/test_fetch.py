@@ -1,0 +1,307 @@
+"""The way from an address to a data folder, against the scripted server of test_download."""
+
+import gzip
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import datasets
+import httpx
+import pytest
+
+from tests.training.corpora.test_download import EAGER, ScriptedServer, resumable, running, server, status, whole
+from tests.training.corpora.test_readers import TMX, TRANSLATION, moses, zipped
+from training.config.corpus import CorpusConfig, SourceConfig
+from training.corpora.__main__ import main
+from training.corpora.mix import build_corpus
+from training.corpora.sources import fetch
+from training.corpora.sources.catalog import Source, SourceFiles, load_catalog
+from training.corpora.sources.download import Patience
+from training.corpora.sources.fetch import ensure_sources, fetch_source, languages_there
+from training.corpora.sources.readers import read_pairs
+from training.errors import FetchError
+
+__all__ = ["running", "server"]  # fixtures
+PAIRS = [("Good day", "Guten Tag"), ("Thanks & bye", "Danke & tschüss")]
+TED = "talkid\ten\tde\tfr\tzh-tw\n1\tGood day\tGuten Tag\t\t日安\n1\tThanks & bye\tDanke & tschüss\tMerci\t\n"
+
+
+def source(files: SourceFiles | None, *, kind: str = "parallel", languages: str = "de fr zh_Hant") -> Source:
+    return Source("A title", "CC0 1.0", True, "https://example.org", kind, languages.split(), files)
+
+
+@pytest.fixture
+def catalog(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, Source]:
+    """A small catalogue of what the server has; eager to give up."""
+    sts = zipped({"STS2017-extended/STS.en-de.txt": "A cat\tEine Katze\t5.0\n"})
+    at = f"http://127.0.0.1:{server.server_address[1]}"
+    for path, body in {
+        "/de-en.txt.zip": moses(),
+        "/all.en-de-AT.tmx.zip": zipped({"all.tmx": TMX}),
+        "/ted.tsv.gz": gzip.compress(TED.encode()),
+        "/deu-eng.zip": zipped({"_about.txt": "about", "deu.txt": "Hi\tHallo\tCC-BY\nRun\tLauf\tCC-BY\n"}),
+        "/STS.zip": sts,
+        "/tatoeba.deu-eng.deu": b"Hallo\n",
+        "/tatoeba.deu-eng.eng": b"Hi\n",
+    }.items():
+        server.url(whole(body), path=path)
+    aligned = f"{at}/tatoeba.{{code}}-eng"
+    known = {
+        "moses": source(SourceFiles([f"{at}/{{pair}}.txt.zip"], "moses")),
+        "tmx": source(SourceFiles([f"{at}/all.en-{{code}}.tmx.zip"], "tmx", {"de": "de-AT"})),
+        "ted": source(SourceFiles([f"{at}/ted.tsv.gz"], "multiway", {"zh_Hant": "zh-tw"})),
+        "cards": source(SourceFiles([f"{at}/{{code}}-eng.zip"], "tsv_zip", {"de": "deu"}), languages="de"),
+        "made": source(None),
+        "sts": source(SourceFiles([f"{at}/STS.zip"], "unpacked", folder="STS2017-extended"), kind="evaluation"),
+        "tatoeba": source(
+            SourceFiles([f"{aligned}.{{code}}", f"{aligned}.eng"], "plain", {"de": "deu"}, folder="tatoeba"),
+            kind="evaluation",
+            languages="de",
+        ),
+    }  # fmt: skip
+    monkeypatch.setattr(fetch, "load_catalog", lambda: known)
+    monkeypatch.setattr(fetch, "PATIENCE", EAGER)
+    return known
+
+
+def files_in(folder: Path) -> set[str]:
+    return {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"
+    }
+
+
+@pytest.mark.parametrize("name", ["moses", "tmx", "ted"])
+def test_every_format_becomes_the_same_lines(catalog: dict[str, Source], tmp_path: Path, name: str) -> None:
+    fetch_source(name, ["de"], tmp_path, patience=EAGER)
+    path = tmp_path / f"parallel/{name}/en-de.tsv.gz"
+    assert gzip.decompress(path.read_bytes()).decode() == "".join(f"{en}\t{de}\n" for en, de in PAIRS)
+    assert languages_there(name, catalog[name], tmp_path) == ["de"]
+
+
+def test_the_same_text_gives_the_same_bytes(catalog: dict[str, Source], tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        fetch_source("moses", ["de"], tmp_path / folder, patience=EAGER)
+    one, two = ((tmp_path / folder / "parallel/moses/en-de.tsv.gz").read_bytes() for folder in ("one", "two"))
+    assert one == two
+
+
+def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, Source], tmp_path: Path) -> None:
+    fetch_source("cards", ["de"], tmp_path, patience=EAGER)
+    assert list(read_pairs(tmp_path / "parallel/cards/en-de.tsv.gz", "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
+    fetch_source("ted", ["zh_Hant", "fr"], tmp_path, patience=EAGER)
+    assert list(read_pairs(tmp_path / "parallel/ted/en-zh_Hant.tsv.gz", "zh_Hant")) == [("Good day", "日安")]
+    assert list(read_pairs(tmp_path / "parallel/ted/en-fr.tsv.gz", "fr")) == [("Thanks & bye", "Merci")]
+
+
+def test_lines_that_are_no_pairs_are_left_out_by_setting_and_said(
+    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.url(whole(zipped({"deu.txt": b"Hi\tHallo\tx\nT\xfcr\tx\tx\none\nRun\tLauf\tx\n"})), path="/deu-eng.zip")
+    complaint = r"deu\.txt line 2 is not valid UTF-8 \(corpus\.on_bad_line: skip .*the download was removed"
+    with pytest.raises(FetchError, match=complaint):
+        fetch_source("cards", ["de"], tmp_path / "stop", patience=EAGER)
+    wanted = CorpusConfig(sources={"cards": SourceConfig()}, fetch=True, on_bad_line="skip")
+    ensure_sources(wanted, ["de"], tmp_path / "run")
+    arguments = ["fetch", "cards", "--languages", "de", "--data", str(tmp_path / "command")]
+    assert main([*arguments, "--on-bad-line", "skip"]) == 0
+    for folder in ("run", "command"):
+        path = tmp_path / folder / "parallel/cards/en-de.tsv.gz"
+        assert list(read_pairs(path, "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
+    assert "cards: 2 lines in de are left out: they are no pairs" in caplog.text
+
+
+def test_what_is_there_is_not_fetched_again(catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path) -> None:
+    fetch_source("moses", ["de"], tmp_path, patience=EAGER)
+    fetch_source("tatoeba", ["de"], tmp_path, patience=EAGER)
+    asked = len(server.ranges)
+    fetch_source("moses", ["de"], tmp_path, patience=EAGER)
+    fetch_source("tatoeba", ["de"], tmp_path, patience=EAGER)
+    (tmp_path / "parallel/moses/en-de.tsv.gz").unlink()
+    fetch_source("moses", ["de"], tmp_path, patience=EAGER)  # from the download that was kept
+    assert len(server.ranges) == asked
+    assert (tmp_path / "parallel/moses/en-de.tsv.gz").exists()
+
+
+def test_evaluation_sets_keep_their_own_layout(catalog: dict[str, Source], tmp_path: Path) -> None:
+    for name in ("sts", "tatoeba"):
+        fetch_source(name, ["de"], tmp_path, patience=EAGER)
+    assert files_in(tmp_path / "eval") == {
+        "STS2017-extended/STS.en-de.txt",
+        "tatoeba/tatoeba.deu-eng.deu",
+        "tatoeba/tatoeba.deu-eng.eng",
+    }
+    assert languages_there("tatoeba", catalog["tatoeba"], tmp_path) == ["de"]
+
+
+@pytest.mark.parametrize("name", ["moses", "tmx", "ted", "sts"])
+@pytest.mark.parametrize("damage", ["cut", "another page"])
+def test_a_corrupt_archive_leaves_nothing_that_looks_finished(
+    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path, name: str, damage: str
+) -> None:
+    url = catalog[name].files.addresses("de")[0]
+    path = "/" + url.rpartition("/")[2]
+    sound = httpx.get(url).content
+    server.url(whole(sound[:-20] if damage == "cut" else b"<html>busy</html>"), path=path)
+    with pytest.raises(FetchError, match=r"gave nothing that can be used: .*; the download was removed"):
+        fetch_source(name, ["de"], tmp_path, patience=EAGER)
+    assert files_in(tmp_path) == set()
+    server.url(whole(sound), path=path)
+    fetch_source(name, ["de"], tmp_path, patience=EAGER)
+    assert languages_there(name, catalog[name], tmp_path)[0] == "de"
+
+
+def test_an_archive_without_a_pair_is_refused(
+    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.url(whole(zipped({"N.de-en.en": "\nHi\n", "N.de-en.de": "Hallo\n \n"})), path="/de-en.txt.zip")
+    with pytest.raises(FetchError, match="moses has no pair in de"):
+        fetch_source("moses", ["de"], tmp_path, patience=EAGER)
+    assert files_in(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "complaint"),
+    [
+        ("moses", "xx", "moses has no xx; it has de, fr, zh_Hant"),
+        ("moses", "fr", r"en-fr\.txt\.zip cannot be downloaded: the server answered 404"),
+        ("made", "de", r"made has no archive to download; it is made from https://example\.org"),
+        ("unknown", "de", "unknown is not in the catalogue; `crosslet corpora list` shows what is"),
+    ],
+)
+def test_what_cannot_be_fetched_is_one_sentence(
+    catalog: dict[str, Source], tmp_path: Path, name: str, language: str, complaint: str
+) -> None:
+    with pytest.raises(FetchError, match=complaint):
+        fetch_source(name, [language], tmp_path, patience=EAGER)
+
+
+def test_a_run_that_may_fetch_gets_what_it_lacks_and_its_evaluation_sets(
+    catalog: dict[str, Source], tmp_path: Path
+) -> None:
+    config = CorpusConfig(sources={"moses": SourceConfig(), "ted": SourceConfig()}, max_length_ratio=None)
+    ensure_sources(config, ["de"], tmp_path)
+    assert files_in(tmp_path) == set()  # not asked to
+    config = replace(config, fetch=True)
+    with pytest.raises(FetchError, match="404"):  # the catalogue promises French, this server has none
+        ensure_sources(config, ["de", "fr"], tmp_path)
+    ensure_sources(config, ["de", "xx"], tmp_path)
+    assert languages_there("sts", catalog["sts"], tmp_path)
+    shutil.rmtree(tmp_path / "downloads")
+    ensure_sources(config, ["de", "xx"], tmp_path)
+    assert not (tmp_path / "downloads").exists()  # all is there: the folder may be read-only
+    (tmp_path / "out").mkdir()
+    build_corpus(config, ["de"], tmp_path, tmp_path / "out", seed=1)
+
+
+@pytest.mark.parametrize("name", ["sts", "tatoeba"])
+def test_an_evaluation_set_is_not_fetched_to_train_on(catalog: dict[str, Source], tmp_path: Path, name: str) -> None:
+    config = CorpusConfig(sources={name: SourceConfig()}, fetch=True)
+    with pytest.raises(FetchError, match=f"{name} is an evaluation set; nothing is trained on it"):
+        ensure_sources(config, ["de"], tmp_path)
+
+
+def test_evaluation_sets_of_ones_own_are_left_alone(catalog: dict[str, Source], tmp_path: Path) -> None:
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval/own.tsv").write_text("5\tA\tB\n")
+    ensure_sources(CorpusConfig(sources={"moses": SourceConfig()}, fetch=True), ["de"], tmp_path)
+    assert files_in(tmp_path / "eval") == {"own.tsv"}
+
+
+def test_evaluation_sets_that_broke_off_are_completed(
+    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path
+) -> None:
+    """What came first would otherwise pass for all of them, and the rest would be trained on."""
+    config = CorpusConfig(sources={"moses": SourceConfig()}, fetch=True)
+    server.url(status(404), path="/tatoeba.deu-eng.eng")
+    with pytest.raises(FetchError, match="404"):
+        ensure_sources(config, ["de"], tmp_path)
+    assert languages_there("sts", catalog["sts"], tmp_path)
+    server.url(whole(b"Hi\n"), path="/tatoeba.deu-eng.eng")
+    ensure_sources(config, ["de"], tmp_path)
+    assert languages_there("tatoeba", catalog["tatoeba"], tmp_path) == ["de"]
+    (tmp_path / "eval/tatoeba/tatoeba.deu-eng.eng").unlink()
+    ensure_sources(config, ["de"], tmp_path)  # they were all there once: what is missing now is somebody's choice
+    assert languages_there("tatoeba", catalog["tatoeba"], tmp_path) == []
+
+
+def test_a_source_may_name_a_dataset(
+    catalog: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = tmp_path / "hub/books"  # a name that `datasets` resolves to a folder, as it does a hub's
+    (hub / "de-en").mkdir(parents=True)
+    datasets.Dataset.from_dict(TRANSLATION).to_parquet(hub / "de-en/train.parquet")
+    (hub / "README.md").write_text(
+        "---\nconfigs:\n- config_name: de-en\n  data_files:\n  - split: train\n    path: de-en/*.parquet\n---\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    config = CorpusConfig(sources={"books": SourceConfig(dataset="hub/books")}, fetch=True)
+    ensure_sources(config, ["de"], tmp_path / "data")
+    assert list(read_pairs(tmp_path / "data/parallel/books/en-de.tsv.gz", "de")) == PAIRS
+
+
+# ── the command ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_command_fetches_and_ends_in_a_sentence(
+    catalog: dict[str, Source], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fetch", "moses", "ted", "--languages", "de", "--data", str(tmp_path)]) == 0
+    assert languages_there("ted", catalog["ted"], tmp_path) == ["de"]
+    assert main(["fetch", "made", "--languages", "de", "--data", str(tmp_path)]) == 2
+    assert main(["fetch", "moses", "--data", str(tmp_path)]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert errors == [
+        "error: made has no archive to download; it is made from https://example.org (docs/guide/corpora.md)",
+        "error: say what to fetch: names and --languages de,fr, or --config CONFIG",
+    ]
+
+
+def test_the_command_fetches_what_a_configuration_reads(catalog: dict[str, Source], tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text("{name: x, languages: [de], stages: [], corpus: {sources: {moses: {}, made: {}}}}")
+    assert main(["fetch", "--config", str(config), "--data", str(tmp_path / "data")]) == 0
+    assert languages_there("moses", catalog["moses"], tmp_path / "data") == ["de"]
+    assert main(["fetch", "ted", "--config", str(config), "--data", str(tmp_path / "data")]) == 0
+    assert languages_there("ted", catalog["ted"], tmp_path / "data") == ["de"]  # in the configuration's languages
+
+
+def test_the_list_names_every_source_its_licence_and_what_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "parallel/diabla").mkdir(parents=True)
+    (tmp_path / "parallel/diabla/en-fr.tsv").write_text("Hi\tSalut\n")
+    assert main(["list", "--data", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(load_catalog())
+    assert next(line for line in lines if line.startswith("diabla")).split() == [
+        "diabla", "CC", "BY-SA", "4.0", "-", "fr", "DiaBLa",
+    ]  # fmt: skip
+
+
+# ── the real catalogue ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_entry_of_the_catalogue_has_a_licence_a_home_and_addresses_that_can_be_filled_in() -> None:
+    for name, entry in load_catalog().items():
+        assert entry.licence
+        assert entry.url.startswith("https://")
+        assert (entry.files is None) == (not entry.languages), name
+        if entry.files is None:
+            continue
+        assert entry.files.codes.keys() <= set(entry.languages), name
+        assert bool(entry.files.folder) == (entry.kind == "evaluation"), name
+        for language in entry.languages:
+            assert all(url.startswith("https://") and "{" not in url for url in entry.files.addresses(language))
+    files = load_catalog()["europarl"].files
+    assert files.addresses("de") == ["https://object.pouta.csc.fi/OPUS-Europarl/v8/moses/de-en.txt.zip"]
+    assert files.addresses("fr") == ["https://object.pouta.csc.fi/OPUS-Europarl/v8/moses/en-fr.txt.zip"]
+
+
+def test_a_download_that_breaks_off_inside_a_fetch_is_gone_on_with(
+    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path
+) -> None:
+    body = moses()
+    server.url(resumable(body, stop=100), status(503), resumable(body), path="/de-en.txt.zip")
+    fetch_source("moses", ["de"], tmp_path, patience=Patience(attempts=3, pause_s=0.0))
+    assert server.ranges[-1] == "bytes=100-"
+    assert languages_there("moses", catalog["moses"], tmp_path) == ["de"]

@@ -1,0 +1,99 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.artifacts import build_artifact
+from tests.training.evaluation.test_dev import write_sets
+from training.evaluation.__main__ import main
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> str:
+    build_artifact(tmp_path / "artifact")
+    return str(tmp_path / "artifact")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return str(write_sets(tmp_path / "data"))
+
+
+def test_an_artifact_is_scored_in_its_own_languages(
+    artifact: str, data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([artifact, "--data", data]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["stsb_test"].keys() == {"en-de", "en-fr", "average"}
+    assert scores["stsb_test"]["average"] > 0
+
+
+def test_scores_are_written_and_printed_as_tables(
+    artifact: str, data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [artifact, "--data", data, "--sets", "bitext", "--languages", "de", "--markdown"]
+    assert main([*arguments, "--out", str(tmp_path / "scores.json")]) == 0
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert scores["tatoeba_p1"].keys() == {"de", "average"}
+    assert f"| tatoeba_p1 | {scores['tatoeba_p1']['de']:.2f} |" in capsys.readouterr().out
+
+
+def test_a_given_threshold_is_used(artifact: str, data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([artifact, "--data", data, "--sets", "mining", "--threshold", "99"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["tatoeba_mining_threshold"] == {"de": 99, "fr": 99}
+    assert scores["tatoeba_mining_recall"]["average"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["./none", "--data", "{data}"], "there is no folder ./none"),
+        (["{data}", "--data", "{data}"], "is not a model: it has no manifest.json (an artifact), no modules.json"),
+        (["{artifact}", "--data", "none"], "there is no folder none"),
+        (["{artifact}", "--data", "{artifact}"], "holds no set of sts, paraphrase, bitext, mining, retrieval"),
+        (["{artifact}", "--data", "{data}", "--languages", "th", "--sets", "sts"], "holds no set of sts in th"),
+        (["{artifact}", "--data", "{data}", "--out", "none/scores.json"], "there is no folder none for --out"),
+    ],
+)
+def test_what_cannot_be_scored_is_one_sentence(
+    artifact: str, data: str, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    assert main([argument.format(artifact=artifact, data=data) for argument in arguments]) == 2
+    output = capsys.readouterr()
+    assert output.err.startswith("error: ")
+    assert complaint in output.err
+    assert output.err.count("\n") == 1
+    assert not output.out
+
+
+def test_a_damaged_artifact_is_refused_by_the_services_own_check(
+    artifact: str, data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (Path(artifact) / "model.onnx").write_bytes(b"damaged")
+    assert main([artifact, "--data", data]) == 2
+    assert "model.onnx has 7 bytes, the manifest says" in capsys.readouterr().err
+
+
+def test_a_folder_with_a_broken_model_is_one_sentence(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "no-such-type"}')
+    assert main([str(tmp_path), "--data", data]) == 2
+    assert f"error: model '{tmp_path}' cannot be loaded: " in capsys.readouterr().err
+
+
+def test_a_malformed_line_ends_the_command_with_its_place(
+    artifact: str, data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (Path(data) / "stsb/test/en-de.tsv").write_text("5\tone\ttwo\n4\tone\n")
+    assert main([artifact, "--data", data, "--sets", "sts"]) == 2
+    assert "en-de.tsv line 2 has 2 columns; the layout is score<TAB>sentence1<TAB>sentence2" in capsys.readouterr().err
+
+
+def test_an_unknown_kind_is_refused_with_the_known_ones(
+    artifact: str, data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([artifact, "--data", data, "--sets", "sts,glue"])
+    assert "glue is not among sts, paraphrase, bitext, mining, retrieval, search" in capsys.readouterr().err

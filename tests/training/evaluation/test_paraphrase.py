@@ -1,0 +1,46 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from tests.training.evaluation.test_sts import write_lines
+from training.evaluation.paraphrase import area_under_curve, evaluate_paraphrases, find_paraphrases
+from training.evaluation.sets import Choice, evaluate_folder
+
+
+def encode_by_letters(texts: list[str]) -> np.ndarray:
+    return np.array([[text.count(letter) + 0.01 for letter in "abc"] for text in texts], dtype=np.float32)
+
+
+def test_the_area_agrees_with_scikit_learn_ties_and_all() -> None:
+    generator = np.random.default_rng(0)
+    labels, scores = generator.random(200) < 0.3, generator.integers(0, 12, 200).astype(np.float32)
+    assert area_under_curve(scores, labels) == pytest.approx(100 * roc_auc_score(labels, scores))
+
+
+def test_labels_all_alike_tell_nothing() -> None:
+    assert area_under_curve(np.ones(3, dtype=np.float32), np.ones(3, dtype=bool)) == 50
+
+
+def test_sides_are_compared_within_a_language_and_with_english(tmp_path: Path) -> None:
+    write_lines(tmp_path / "dev.en.tsv", ["1\taa\taa", "0\tbb\tbb", "1\tcc\tcc"])
+    with gzip.open(tmp_path / "dev.de.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write("1\tb\ta\n0\tb\ta\n1\t\tc\n")  # an empty side
+    scores = evaluate_paraphrases(encode_by_letters, find_paraphrases(tmp_path), ["en", "de"])
+    assert scores == {"auc": {"en": 50.0, "de": 50.0}, "auc_against_english": {"de": 100.0}}
+
+
+@pytest.mark.parametrize("line", ["neutral\ta\tb", "2\ta\tb", "1\ta"])
+def test_files_of_another_layout_are_no_such_set(tmp_path: Path, line: str) -> None:
+    write_lines(tmp_path / "dev.de.tsv", ["1\ta\tb", line])
+    assert find_paraphrases(tmp_path) == {}
+
+
+def test_the_command_finds_the_set_below_a_folder_without_training_text(tmp_path: Path) -> None:
+    (tmp_path / "eval/pawsx").mkdir(parents=True)
+    for part in ("dev", "train"):
+        write_lines(tmp_path / f"eval/pawsx/{part}.de.tsv", ["1\ta\ta", f"0\ta\t{'b' if part == 'dev' else 'a'}"])
+    scores = evaluate_folder(encode_by_letters, tmp_path, Choice(("paraphrase",)))
+    assert scores == {"pawsx_auc": {"de": 100.0, "average": 100.0}}

@@ -1,0 +1,196 @@
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize, Pooling, Transformer
+from torch import nn
+from transformers import AutoModel, BertConfig, PretrainedConfig, PreTrainedTokenizerFast, RobertaConfig, T5Config
+
+from training.config.run import RunConfig, StudentConfig
+from training.config.corpus import CorpusConfig
+from training.errors import ConfigError
+from training.models.sentence_encoder import load_sentence_encoder, save_sentence_encoder
+from training.config.stage import StageConfig
+from training.stages.shrink import student_from_assistant
+from training.models.start import assistant_from_base, check_left_out, check_shrinkable
+
+SIZES = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+BERT = BertConfig(vocab_size=60, **SIZES)
+ROBERTA = RobertaConfig(vocab_size=60, max_position_embeddings=40, **SIZES)  # its padding id is 1
+
+
+def model_of(
+    config: PretrainedConfig, tokenizer: PreTrainedTokenizerFast, folder: Path, *, modules: Sequence[nn.Module]
+) -> SentenceTransformer:
+    torch.manual_seed(0)
+    AutoModel.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return SentenceTransformer(modules=[Transformer(str(folder)), *modules], device="cpu")
+
+
+def teacher(
+    config: PretrainedConfig, tokenizer: PreTrainedTokenizerFast, folder: Path, *, dim: int
+) -> SentenceTransformer:
+    head = [] if dim == 16 else [Dense(16, dim)]
+    return model_of(config, tokenizer, folder, modules=[Pooling(16, pooling_mode="mean"), *head, Normalize()])
+
+
+def linear(width: int, dim: int, *, bias: bool = True) -> Dense:
+    return Dense(width, dim, bias=bias, activation_function=nn.Identity())
+
+
+@pytest.mark.parametrize("config", [BERT, ROBERTA], ids=lambda config: config.model_type)
+def test_with_the_teachers_own_word_embeddings_the_assistant_reads_as_the_teacher(
+    config: PretrainedConfig, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    model = teacher(config, small_tokenizer, tmp_path / "teacher", dim=16)
+    body = model[0].auto_model.eval()
+    words_VH = body.get_input_embeddings().weight.detach()
+    assistant = assistant_from_base(model, words_VH, dim=16, normalized=True, pad_id=0, seed=1).eval()
+    assert assistant.head is None
+    assert assistant.normalized
+    input_ids = torch.tensor([[2, 9, 8, 7, 3], [2, 11, 12, 13, 3]])
+    mask = torch.ones_like(input_ids)
+    with torch.no_grad():
+        expected = body(input_ids=input_ids, attention_mask=mask).last_hidden_state
+        actual = assistant.encoder(input_ids, mask).last_hidden_state
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
+
+
+def test_a_teacher_of_another_width_gets_a_head(small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    model = teacher(BERT, small_tokenizer, tmp_path / "teacher", dim=12)
+    words_VH = model[0].auto_model.get_input_embeddings().weight.detach()
+    assistant = assistant_from_base(model, words_VH, dim=12, normalized=True, pad_id=0, seed=1)
+    ids = torch.tensor([[2, 9, 3]])
+    assert assistant(ids, torch.ones_like(ids)).shape == (1, 12)
+
+
+def test_the_row_that_is_never_trained_is_the_tokenizers_padding_whatever_the_body_says(
+    small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    model = teacher(BERT, small_tokenizer, tmp_path / "minilm", dim=16)  # its body's padding is 0, as MiniLM's is
+    words_VH = model[0].auto_model.get_input_embeddings().weight
+    with torch.no_grad():
+        words_VH[0] = torch.randn(16)
+    assistant = assistant_from_base(model, dim=16, normalized=True, pad_id=1, seed=1)
+    assert torch.equal(assistant.encoder.get_input_embeddings().weight, words_VH)
+    ones_V = np.ones(60, dtype=np.int64)
+    student = student_from_assistant(assistant, StudentConfig(8, "random", unit_layers=2), ones_V, seed=1)
+    ids_BL, mask_BL = torch.tensor([[0, 7, 8, 2], [0, 9, 2, 1]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
+    for encoder in (assistant.encoder, student.encoder):
+        encoder(ids_BL, mask_BL).last_hidden_state[..., 0].sum().backward()
+        words = encoder.get_input_embeddings()
+        gradient_V = getattr(words, "table", words).weight.grad.abs().sum(dim=1)
+        assert gradient_V[0] > 0
+        assert gradient_V[1] == 0
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dim", [12, 16])
+def test_a_base_with_a_linear_head_goes_on_where_it_is(
+    dim: int, bias: bool, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    modules = [Pooling(16, pooling_mode="mean"), linear(16, dim, bias=bias), Normalize()]
+    base = model_of(BERT, small_tokenizer, tmp_path / "base", modules=modules)
+    assistant = assistant_from_base(base, dim=dim, normalized=True, pad_id=0, seed=1)
+    save_sentence_encoder(assistant, small_tokenizer, tmp_path / "checkpoint", max_length=24)
+    texts = ["a man plays", "der hund"]
+    batch = small_tokenizer(texts, padding=True, return_tensors="pt")
+    for encoder in (assistant.eval(), load_sentence_encoder(tmp_path / "checkpoint").eval()):
+        with torch.no_grad():
+            actual = encoder(batch["input_ids"], batch["attention_mask"])
+        torch.testing.assert_close(actual, base.encode(texts, convert_to_tensor=True), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("modules", "left_out"),
+    [
+        ([Pooling(16, pooling_mode="cls"), Normalize()], "cls pooling"),
+        ([Pooling(16, pooling_mode="cls"), linear(16, 12)], "cls pooling, Dense (16 to 12, Identity)"),
+        (
+            [Pooling(16, pooling_mode=("cls", "mean")), linear(32, 12)],
+            "cls and mean pooling, Dense (32 to 12, Identity)",
+        ),
+        ([Pooling(16, pooling_mode="mean"), Dense(16, 12), Normalize()], "Dense (16 to 12, Tanh)"),
+        ([Pooling(16, pooling_mode="mean"), linear(16, 8)], "Dense (16 to 8, Identity)"),
+        ([Pooling(16, pooling_mode="mean"), Normalize(), linear(16, 12)], "Dense (16 to 12, Identity)"),
+        ([Pooling(16, pooling_mode="mean"), linear(16, 12), LayerNorm(12)], "LayerNorm"),
+    ],
+)
+def test_what_the_assistant_cannot_take_over_is_left_to_stage_1_or_refused(
+    modules: list[nn.Module],
+    left_out: str,
+    small_tokenizer: PreTrainedTokenizerFast,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    base = model_of(BERT, small_tokenizer, tmp_path / "base", modules=modules)
+    with pytest.raises(ConfigError) as refused:
+        check_left_out(base, 12, ["bottleneck", "contrastive"])
+    assert f"the base encoder has {left_out}, which would be lost; add assistant to stages" in str(refused.value)
+    with caplog.at_level(logging.INFO, logger="training.models.start"):
+        check_left_out(base, 12, ["assistant", "contrastive"])
+    assert caplog.messages == [f"start: left out of the base encoder: {left_out}"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "left_out"),
+    [
+        ({"prompts": {"query": "query: ", "passage": "passage: "}}, "prompts (query, passage)"),
+        ({"prompts": {"sts": "compare: "}, "default_prompt_name": "sts"}, "prompts (sts)"),
+        ({"truncate_dim": 8}, "truncate_dim 8"),
+    ],
+)
+def test_prompts_and_dims_of_a_base_are_left_to_stage_1_or_refused(
+    settings: dict[str, Any], left_out: str, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    plain = model_of(BERT, small_tokenizer, tmp_path / "base", modules=[Pooling(16, pooling_mode="mean")])
+    base = SentenceTransformer(modules=list(plain), device="cpu", **settings)
+    check_left_out(base, 16, ["assistant", "contrastive"])
+    with pytest.raises(ConfigError) as refused:
+        check_left_out(base, 16, ["bottleneck", "contrastive"])
+    assert f"the base encoder has {left_out}, which would be lost" in str(refused.value)
+
+
+def test_nothing_is_left_out_of_a_folder_of_transformers(
+    small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    teacher(BERT, small_tokenizer, tmp_path / "plain", dim=12)
+    plain = SentenceTransformer(str(tmp_path / "plain"), device="cpu")
+    with caplog.at_level(logging.INFO, logger="training.models.start"):
+        check_left_out(plain, 12, [])
+    assert not caplog.messages
+    head = assistant_from_base(plain, dim=12, normalized=True, pad_id=0, seed=1).head
+    assert head is not None
+    assert head.weight.shape == (12, 16)
+
+
+@pytest.mark.parametrize(
+    ("body", "changes", "complaint"),
+    [
+        (T5Config(), {}, "of type 't5'; known types: bert"),
+        (BERT, {"student": StudentConfig(4, unit_layers=3)}, "unit_layers is 3; the base encoder allows 2"),
+        (BERT, {"student": StudentConfig(17, unit_layers=2)}, "bottleneck_size is 17; the base encoder allows 16"),
+        (ROBERTA, {"student": StudentConfig(4, unit_layers=2)}, "max_length is 128; the base encoder allows 38"),
+        (
+            BERT,
+            {"student": StudentConfig(None, unit_layers=2), "student_stage": StageConfig(round_words=True)},
+            "round_words of stage student needs .* multiple of 32; without a bottleneck .* hidden size, 16",
+        ),
+        (
+            BERT,
+            {"student": StudentConfig(4, unit_layers=2), "assistant": StageConfig(round_words=True)},
+            "round_words of stage assistant needs .* multiple of 32",
+        ),
+    ],
+)
+def test_a_student_that_cannot_come_from_the_base_is_refused_before_training(
+    body: PretrainedConfig, changes: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        check_shrinkable(body, RunConfig("x", ["de"], CorpusConfig(), **changes))

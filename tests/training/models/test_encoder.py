@@ -1,0 +1,173 @@
+import copy
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import nn
+from transformers import (
+    AutoModel,
+    BertConfig,
+    DistilBertConfig,
+    PretrainedConfig,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
+
+from tests.training.tiny import tiny_encoder
+from training.system.device import check_compiler
+from training.errors import ConfigError
+from training.models.encoder import (
+    CrossletConfig,
+    CrossletEncoder,
+    compile_layers,
+    copy_body,
+    mean_pool,
+    parameter_counts,
+    shape_of,
+)
+from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
+
+SIZES = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
+FAMILIES = [
+    BertConfig(vocab_size=90, **SIZES),
+    RobertaConfig(vocab_size=90, max_position_embeddings=66, **SIZES),
+    XLMRobertaConfig(vocab_size=90, max_position_embeddings=66, **SIZES),
+    BertConfig(vocab_size=90, pad_token_id=1, layer_norm_eps=1e-12, **{**SIZES, "hidden_size": 24}),  # MiniLM's shape
+    DistilBertConfig(vocab_size=90, n_layers=4, dim=32, n_heads=4, hidden_dim=64),
+]
+
+
+def padded_batch(pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    input_ids = torch.randint(5, 90, (3, 9), generator=torch.Generator().manual_seed(1))
+    attention_mask = torch.ones_like(input_ids)
+    input_ids[1, 5:], attention_mask[1, 5:] = pad_id, 0
+    return input_ids, attention_mask
+
+
+@pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config.model_type)
+def test_an_unshrunk_encoder_gives_what_transformers_gives(config: PretrainedConfig) -> None:
+    reference = AutoModel.from_config(config).eval()
+    encoder = CrossletEncoder(CrossletConfig(base=shape_of(config))).eval()
+    body = {name: tensor for name, tensor in reference.state_dict().items() if not name.startswith("pooler.")}
+    encoder.body.load_state_dict(body)
+    input_ids, attention_mask = padded_batch(config.pad_token_id)
+    with torch.no_grad():
+        expected = reference(input_ids, attention_mask=attention_mask).last_hidden_state
+        actual = encoder(input_ids, attention_mask).last_hidden_state
+    torch.testing.assert_close(actual[attention_mask.bool()], expected[attention_mask.bool()], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config.model_type)
+def test_recurrence_repeats_the_unit_in_order(config: PretrainedConfig) -> None:
+    unit = CrossletEncoder(CrossletConfig(base=shape_of(config, num_hidden_layers=2), recurrences=2)).eval()
+    unrolled = CrossletEncoder(CrossletConfig(base=shape_of(config))).eval()  # 4 layers of their own
+    state = unrolled.state_dict()
+    for name, tensor in unit.state_dict().items():
+        for layer in (0, 1):
+            if f"layer.{layer}." in name:
+                state[name.replace(f"layer.{layer}.", f"layer.{layer + 2}.")] = tensor
+        state[name] = tensor
+    unrolled.load_state_dict(state)
+    input_ids, attention_mask = padded_batch(config.pad_token_id)
+    with torch.no_grad():
+        expected = unrolled(input_ids, attention_mask).last_hidden_state
+        actual = unit(input_ids, attention_mask).last_hidden_state
+    torch.testing.assert_close(actual, expected)
+
+
+def test_recurrence_costs_no_parameters() -> None:
+    assert parameter_counts(tiny_encoder(layers=2, recurrences=3)) == parameter_counts(tiny_encoder(layers=2))
+
+
+def test_the_bottleneck_has_v_times_b_plus_b_times_h_word_parameters() -> None:
+    full, narrow = parameter_counts(tiny_encoder()), parameter_counts(tiny_encoder(bottleneck_size=4))
+    assert full.words - narrow.words == 60 * 16 - (60 * 4 + 4 * 16)
+
+
+def test_copy_body_takes_the_first_layers() -> None:
+    source, target = tiny_encoder(layers=4, seed=1), tiny_encoder(layers=2, recurrences=2, bottleneck_size=4, seed=2)
+    copy_body(source, target)
+    copied, original = target.state_dict(), source.state_dict()
+    layers = [name for name in copied if ".layer." in name]
+    assert layers
+    assert all(torch.equal(copied[name], original[name]) for name in layers)
+
+
+def test_copy_body_takes_the_layers_that_are_named() -> None:
+    source, target = tiny_encoder(layers=4, seed=1), tiny_encoder(layers=2, seed=2)
+    copy_body(source, target, [1, 3])
+    copied, original = target.state_dict(), source.state_dict()
+    for new, old in ((0, 1), (1, 3)):
+        names = [name for name in copied if f".layer.{new}." in name]
+        assert names
+        assert all(torch.equal(copied[name], original[name.replace(f".{new}.", f".{old}.", 1)]) for name in names)
+
+
+def test_copy_body_refuses_a_source_with_too_few_layers() -> None:
+    with pytest.raises(ValueError, match=r"layer\.1\."):
+        copy_body(tiny_encoder(layers=1), tiny_encoder(layers=2))
+
+
+def test_mean_pool_leaves_padding_out() -> None:
+    hidden = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [100.0, 100.0]]])
+    assert mean_pool(hidden, torch.tensor([[1, 1, 0]])).tolist() == [[2.0, 3.0]]
+
+
+def test_padding_does_not_change_the_embedding() -> None:
+    model = SentenceEncoder(tiny_encoder(recurrences=2, bottleneck_size=4), normalized=True).eval()
+    ids = torch.tensor([[2, 7, 8, 3]])
+    padded = torch.cat([ids, torch.zeros(1, 6, dtype=torch.int64)], dim=1)
+    with torch.no_grad():
+        alone = model(ids, torch.ones_like(ids))
+        with_padding = model(padded, (padded > 0).long())
+    torch.testing.assert_close(alone, with_padding, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("head_size", [None, 12])
+def test_a_saved_checkpoint_loads_in_sentence_transformers_with_the_same_vectors(
+    tmp_path, small_tokenizer: PreTrainedTokenizerFast, head_size: int | None
+) -> None:
+    torch.manual_seed(0)
+    head = nn.Linear(16, head_size) if head_size else None
+    encoder = tiny_encoder(layers=1, recurrences=2, bottleneck_size=4)
+    model = SentenceEncoder(encoder, head, normalized=True).eval()
+    save_sentence_encoder(model, small_tokenizer, tmp_path / "checkpoint", max_length=24)
+    texts = ["a man", "der mann spielt", "a man plays the guitar and der hund bellt"]
+    batch = small_tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(batch["input_ids"], batch["attention_mask"])
+    loaded = SentenceTransformer(str(tmp_path / "checkpoint"), device="cpu")
+    assert loaded.max_seq_length == 24
+    torch.testing.assert_close(loaded.encode(texts, convert_to_tensor=True), expected, atol=1e-6, rtol=1e-5)
+    again = load_sentence_encoder(tmp_path / "checkpoint").eval()
+    with torch.no_grad():
+        torch.testing.assert_close(again(batch["input_ids"], batch["attention_mask"]), expected)
+
+
+def test_a_checkpoint_holds_no_path_of_the_machine(tmp_path, small_tokenizer: PreTrainedTokenizerFast) -> None:
+    model = SentenceEncoder(tiny_encoder(), normalized=True)
+    save_sentence_encoder(model, small_tokenizer, tmp_path / "checkpoint", max_length=24)
+    for path in (tmp_path / "checkpoint").rglob("*.json"):
+        assert str(tmp_path) not in path.read_text(encoding="utf-8"), path.name
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # while it compiles: torch's own
+def test_compiled_layers_give_the_same_vectors_gradients_and_names() -> None:
+    try:
+        check_compiler("a stage")
+    except ConfigError as exc:
+        pytest.skip(str(exc))
+    eager = tiny_encoder(bottleneck_size=8)
+    compiled = copy.deepcopy(eager)
+    compile_layers(compiled)
+    assert compiled.state_dict().keys() == eager.state_dict().keys()
+    for shape in ((3, 9), (5, 6)):
+        input_ids = torch.randint(5, 60, shape, generator=torch.Generator().manual_seed(1))
+        outputs = [model(input_ids, torch.ones_like(input_ids)).last_hidden_state for model in (eager, compiled)]
+        torch.testing.assert_close(outputs[1], outputs[0], atol=1e-5, rtol=0)
+        for output in outputs:
+            output.square().sum().backward()
+    for (name, expected), actual in zip(eager.named_parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(actual.grad, expected.grad, atol=1e-4, rtol=1e-4, msg=name)

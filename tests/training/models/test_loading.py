@@ -1,0 +1,355 @@
+"""A model folder is loaded whole, and runs no code, or is refused with a sentence that says what is wrong."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from transformers import AutoTokenizer, BertForMaskedLM
+
+from export.checkpoint import read_checkpoint
+from export.errors import BadCheckpoint
+from tests.export.checkpoints import save_student
+from training.config.run import RunConfig
+from training.errors import ConfigError, EvaluationError, LoadError
+from training.evaluation.encoders import load_model
+from training.models.loading import load_sentence_transformer
+from training.models.packages import packaged_folder
+from training.pipeline.params import base_shape
+from training.config.parsing import build
+from training.pipeline.run import Run
+from training.models.sentence_encoder import CrossletTransformer, load_sentence_encoder
+from training.models.teacher import load_teacher
+
+
+def pooling_code(folder: Path) -> str:
+    """A module that leaves a file in the folder when it is run; transformers runs a copy of it elsewhere."""
+    return f"""
+from pathlib import Path
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+Path({str(folder / "ran")!r}).touch()
+
+class MyPooling(Pooling):
+    pass
+"""
+
+
+MODULES = "sentence_transformers.models"
+REPO = "nobody/nothing"
+
+
+def change(file: Path, edit: Callable[[Any], object]) -> None:
+    content = json.loads(file.read_text())
+    edit(content)
+    file.write_text(json.dumps(content))
+
+
+def add_dense(folder: Path, config: dict[str, object]) -> None:
+    dense = {"idx": 3, "name": "3", "path": "3_Dense", "type": f"{MODULES}.Dense"}
+    change(folder / "modules.json", lambda modules: modules.append(dense))
+    (folder / "3_Dense").mkdir()
+    (folder / "3_Dense/config.json").write_text(json.dumps(config))
+    weights = {"linear.weight": torch.zeros(8, 384), "linear.bias": torch.zeros(8)}
+    save_file(weights, folder / "3_Dense/model.safetensors")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    whole = packaged_folder("sentence-transformers/all-MiniLM-L6-v2")
+    assert whole is not None
+    return Path(shutil.copytree(whole, tmp_path / "model"))
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def without_a_layer(tensors: dict[str, torch.Tensor]) -> None:
+    for name in [name for name in tensors if "encoder.layer.3." in name]:
+        del tensors[name]
+
+
+def with_a_seventh_layer(tensors: dict[str, torch.Tensor]) -> None:
+    for name in [name for name in tensors if "encoder.layer.5." in name]:
+        tensors[name.replace("layer.5", "layer.6")] = tensors[name].clone()
+
+
+def with_a_short_table(tensors: dict[str, torch.Tensor]) -> None:
+    name = next(name for name in tensors if name.endswith("word_embeddings.weight"))
+    tensors[name] = tensors[name][:100].clone()
+
+
+BROKEN = pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (without_a_layer, r"lacks 16 tensors of the body, the first encoder\.layer\.3\."),
+        (
+            with_a_seventh_layer,
+            r"has, unknown to its configuration, 16 tensors of the body, the first \S*layer\.6\.",
+        ),
+        (
+            with_a_short_table,
+            r"tensor embeddings\.word_embeddings\.weight is not of the shape \(30522, 384\)",
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+
+
+@BROKEN
+def test_an_incomplete_checkpoint_is_refused_wherever_one_is_loaded(
+    change: Callable[[dict[str, torch.Tensor]], None], named: str, folder: Path
+) -> None:
+    rewrite(folder, change)
+    with pytest.raises(BadCheckpoint, match=named):
+        read_checkpoint(folder, name="a", languages=("en",))
+    with pytest.raises(EvaluationError, match=named):
+        load_model(str(folder))
+    with pytest.raises(ConfigError, match=named):
+        load_teacher(str(folder), device=torch.device("cpu"))
+
+
+def without_pooler(tensors: dict[str, torch.Tensor]) -> None:
+    for name in [name for name in tensors if "pooler" in name]:
+        del tensors[name]
+
+
+def test_a_pooler_may_be_absent(folder: Path) -> None:
+    rewrite(folder, without_pooler)
+    load_sentence_transformer(str(folder), device="cpu")
+
+
+def test_a_masked_language_model_is_a_whole_base(folder: Path) -> None:
+    for name in ("modules.json", "model.safetensors"):
+        (folder / name).unlink()
+    whole = packaged_folder("sentence-transformers/all-MiniLM-L6-v2")
+    BertForMaskedLM.from_pretrained(whole).save_pretrained(folder)  # its body under "bert.", with a head beside it
+    load_sentence_transformer(str(folder), device="cpu")
+
+
+def test_code_of_a_folder_runs_only_when_it_is_trusted(folder: Path) -> None:
+    change(folder / "modules.json", lambda modules: modules[1].update(type="custom_pool.MyPooling"))
+    (folder / "custom_pool.py").write_text(pooling_code(folder))
+    named = r"its modules\.json names custom_pool\.MyPooling, which is no class of .*--trust-remote-code"
+    with pytest.raises(BadCheckpoint, match=named):
+        read_checkpoint(folder, name="a", languages=("en",))
+    with pytest.raises(EvaluationError, match=named):
+        load_model(str(folder))
+    with pytest.raises(ConfigError, match=named):
+        load_teacher(str(folder), device=torch.device("cpu"))
+    assert not (folder / "ran").exists()
+    model = load_teacher(str(folder), device=torch.device("cpu"), trust_remote_code=True)
+    assert type(model[1]).__name__ == "MyPooling"
+    assert (folder / "ran").exists()  # so the other tests would see it
+
+
+def test_trusted_code_does_not_excuse_missing_weights(folder: Path) -> None:
+    rewrite(folder, without_a_layer)
+    with pytest.raises(LoadError, match=r"lacks 16 tensors of the body, the first encoder\.layer\.3\."):
+        load_sentence_transformer(str(folder), device="cpu", trust_remote_code=True)
+
+
+def as_class_of_ours(folder: Path) -> None:
+    """With `--`, the part before is a repository that the class is fetched from."""
+    change(folder / "modules.json", lambda modules: modules[1].update(type=f"training.models.sentence_encoder.{REPO}--custom.Pool"))
+
+
+def as_no_module(folder: Path) -> None:
+    change(folder / "modules.json", lambda modules: modules[1].update(type="sentence_transformers.CrossEncoder"))
+
+
+def as_route(folder: Path) -> None:
+    change(folder / "modules.json", lambda modules: modules[0].update(type=f"{MODULES}.Router"))
+    (folder / "router_config.json").write_text(json.dumps({"types": {"query_0": "custom_pool.MyPooling"}}))
+
+
+def as_nested_route(folder: Path) -> None:
+    as_route(folder)
+    (folder / "router_config.json").write_text(json.dumps({"types": {"query_0": f"{MODULES}.Router"}}))
+    (folder / "query_0").mkdir()
+    (folder / "query_0/config.json").write_text(json.dumps({"types": {"0": "custom_pool.MyPooling"}}))
+
+
+def as_tokenizer(folder: Path) -> None:
+    change(folder / "modules.json", lambda modules: modules[0].update(type=f"{MODULES}.WordEmbeddings"))
+    (folder / "wordembedding_config.json").write_text(json.dumps({"tokenizer_class": "custom_pool.MyPooling"}))
+
+
+def as_activation(folder: Path) -> None:
+    dense = {"in_features": 384, "out_features": 8, "activation_function": "custom_pool.MyPooling"}
+    add_dense(folder, dense)
+
+
+def as_function_of_torch(folder: Path) -> None:
+    dense = {"in_features": 384, "out_features": 8, "activation_function": "torch.utils.collect_env.main"}
+    add_dense(folder, dense)
+
+
+def as_auto_model(folder: Path) -> None:
+    change(folder / "config.json", lambda config: config.update(auto_map={"AutoModel": "custom_pool.MyPooling"}))
+
+
+def as_auto_tokenizer(folder: Path) -> None:
+    named = {"AutoTokenizer": [None, "custom_pool.MyPooling"]}
+    change(folder / "tokenizer_config.json", lambda config: config.update(auto_map=named))
+
+
+def as_kernel(folder: Path) -> None:
+    options = {"attn_implementation": "someone/kernel"}
+    change(folder / "sentence_bert_config.json", lambda config: config.update(model_args=options))
+
+
+@pytest.mark.parametrize(
+    ("ask", "named"),
+    [
+        (as_class_of_ours, r"modules\.json names training\.sentence\.nobody/nothing--custom\.Pool"),
+        (as_no_module, r"modules\.json names sentence_transformers\.CrossEncoder"),
+        (as_route, r"router_config\.json names custom_pool\.MyPooling"),
+        (as_nested_route, r"query_0/config\.json names custom_pool\.MyPooling"),
+        (as_tokenizer, r"wordembedding_config\.json names custom_pool\.MyPooling"),
+        (as_activation, r"3_Dense/config\.json names custom_pool\.MyPooling"),
+        (as_function_of_torch, r"3_Dense/config\.json names torch\.utils\.collect_env\.main"),
+        (as_auto_model, r"config\.json names custom_pool\.MyPooling"),
+        (as_auto_tokenizer, r"tokenizer_config\.json names custom_pool\.MyPooling"),
+        (as_kernel, r"sentence_bert_config\.json names someone/kernel"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_code_is_refused_wherever_a_folder_names_it(ask: Callable[[Path], None], named: str, folder: Path) -> None:
+    ask(folder)
+    (folder / "custom_pool.py").write_text(pooling_code(folder))
+    with pytest.raises(LoadError, match=named):
+        load_sentence_transformer(str(folder), device="cpu")
+    assert not (folder / "ran").exists()
+
+
+def test_the_size_of_a_base_with_code_of_its_own_is_not_guessed(folder: Path) -> None:
+    as_auto_model(folder)
+    with pytest.raises(LoadError, match=r"config\.json names custom_pool\.MyPooling"):
+        base_shape(str(folder))
+
+
+class Touch:
+    """Pickled, it makes a file where it is unpickled without care."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
+def test_pickled_weights_run_no_code_though_the_folder_asks_for_it(folder: Path, tmp_path: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save({**tensors, "other": Touch(tmp_path / "ran")}, folder / "pytorch_model.bin")
+    change(folder / "sentence_bert_config.json", lambda config: config.update(model_args={"weights_only": False}))
+    with pytest.raises(LoadError):
+        load_sentence_transformer(str(folder), device="cpu")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_pickled_weights_without_code_are_whole(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin")
+    load_sentence_transformer(str(folder), device="cpu")
+
+
+def test_a_folder_cannot_allow_itself_other_shapes(folder: Path) -> None:
+    rewrite(folder, with_a_short_table)
+    allowed = {"ignore_mismatched_sizes": True}
+    change(folder / "sentence_bert_config.json", lambda config: config.update(model_args=allowed))
+    with pytest.raises(LoadError, match=r"tensor embeddings\.word_embeddings\.weight is not of the shape"):
+        load_sentence_transformer(str(folder), device="cpu")
+
+
+def test_a_pooler_that_is_read_may_not_be_absent(folder: Path) -> None:
+    rewrite(folder, without_pooler)
+    (folder / "modules.json").write_text(
+        json.dumps([{"idx": 0, "name": "0", "path": "", "type": f"{MODULES}.Transformer"}])
+    )
+    reads = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+    read_as = {"modality_config": reads, "module_output_name": "sentence_embedding"}
+    change(folder / "sentence_bert_config.json", lambda config: config.update(read_as))
+    with pytest.raises(LoadError, match=r"lacks 2 tensors of the body, the first pooler\.dense\.bias"):
+        load_sentence_transformer(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("damage", ["lacks", "has more"])
+def test_a_dense_module_is_checked_by_the_name_of_its_tensor(damage: str, folder: Path) -> None:
+    add_dense(folder, {"in_features": 384, "out_features": 8})
+    tensors = {"linear.weight": torch.zeros(8, 384), "linear.bias": torch.zeros(8)}
+    if damage == "lacks":
+        del tensors["linear.bias"]
+    else:
+        tensors["other"] = torch.zeros(1)
+    save_file(tensors, folder / "3_Dense/model.safetensors")
+    with pytest.raises(LoadError, match="linear.bias" if damage == "lacks" else "other"):
+        load_sentence_transformer(str(folder), device="cpu")
+
+
+def test_a_body_inside_a_route_is_checked_too(folder: Path, tmp_path: Path) -> None:
+    whole = Router.for_query_document(
+        [Transformer(str(folder)), Pooling(384)], [Transformer(str(folder)), Pooling(384)]
+    )
+    SentenceTransformer(modules=[whole], device="cpu").save(str(tmp_path / "routes"), create_model_card=False)
+    load_sentence_transformer(str(tmp_path / "routes"), device="cpu")
+    rewrite(tmp_path / "routes/document_0_Transformer", without_a_layer)
+    with pytest.raises(LoadError, match=r"lacks 16 tensors of the body, the first encoder\.layer\.3\."):
+        load_sentence_transformer(str(tmp_path / "routes"), device="cpu")
+
+
+def test_a_checkpoint_of_ours_is_checked_like_any_other(tmp_path: Path) -> None:
+    save_student(tmp_path)
+    load_sentence_encoder(tmp_path)
+
+    def without_words(tensors: dict[str, torch.Tensor]) -> None:
+        del tensors["body.embeddings.word_embeddings.table.weight"]
+
+    rewrite(tmp_path, without_words)
+    named = r"lacks 1 tensors of the body, the first body\.embeddings\.word_embeddings\.table\.weight"
+    with pytest.raises(LoadError, match=named):
+        load_sentence_encoder(tmp_path)
+
+
+def test_a_token_without_an_embedding_is_refused_of_teachers_and_bases(folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["zzznew"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(ConfigError, match=r"token 'zzznew' has id 30522, but there are 30522 word embeddings"):
+        load_teacher(str(folder), device=torch.device("cpu"))
+
+
+def test_a_run_trusts_code_where_its_configuration_says_so(folder: Path, tmp_path: Path) -> None:
+    change(folder / "modules.json", lambda modules: modules[1].update(type="custom_pool.MyPooling"))
+    (folder / "custom_pool.py").write_text(pooling_code(folder))
+    values = {"name": "x", "languages": ["de"], "corpus": {}, "teacher": str(folder)}
+    run = Run(build(RunConfig, values, where="test"), tmp_path, tmp_path)
+    for load in (run.load_base, lambda: run.load_teacher(torch.device("cpu"))):
+        with pytest.raises(ConfigError, match=r"trust_remote_code: true"):
+            load()
+    trusting = Run(build(RunConfig, {**values, "trust_remote_code": True}, where="test"), tmp_path, tmp_path)
+    assert type(trusting.load_base()[1]).__name__ == "MyPooling"
+    assert type(trusting.load_teacher(torch.device("cpu"))[1]).__name__ == "MyPooling"
+
+
+@pytest.mark.parametrize("file", ["training.models.sentence_encoder.py", "training/models/sentence_encoder.py"])
+def test_a_file_under_the_name_of_our_own_module_does_not_run(file: str, folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "training.models.sentence_encoder.CrossletTransformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text(pooling_code(folder))
+    assert type(load_sentence_transformer(str(folder), device="cpu")[0]) is CrossletTransformer
+    assert not (folder / "ran").exists()

@@ -1,0 +1,99 @@
+import logging
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+
+from training.errors import CheckpointError
+from training.optimisation.checkpoints import BEST, FOLDER, load_best, load_newest, remove_states, save_state
+
+CPU = torch.device("cpu")
+
+
+def save(folder: Path, *steps: int, keep: int = 1) -> None:
+    for step in steps:
+        save_state({"step": step, "weights": torch.full((4,), float(step))}, folder, name=f"{step:010d}", keep=keep)
+
+
+def newest(folder: Path) -> int | None:
+    state = load_newest(folder, device=CPU, stage="student")
+    return state and state["step"]
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_stage_that_has_saved_nothing_starts_anew(tmp_path: Path) -> None:
+    assert newest(tmp_path / "none") is None
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    save(tmp_path, 7)
+    state = load_newest(tmp_path, device=CPU, stage="student")
+    assert state is not None
+    assert torch.equal(state["weights"], torch.full((4,), 7.0))
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_only_the_newest_are_kept(tmp_path: Path, keep: int) -> None:
+    save(tmp_path, 5, 90, 100, 1_000, keep=keep)
+    assert len(list(tmp_path.iterdir())) == keep
+    assert newest(tmp_path) == 1_000
+
+
+def test_a_damaged_newest_state_falls_back_to_the_one_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save(tmp_path, 10, 20, keep=2)
+    damage(max(tmp_path.iterdir()))
+    with caplog.at_level(logging.WARNING):
+        assert newest(tmp_path) == 10
+    assert "is damaged (its checksum differs): going on from the one before" in caplog.text
+    save(tmp_path, 15, keep=2)  # the run went on: the damaged one is of a future that no longer is
+    assert sorted(path.name[:10] for path in tmp_path.iterdir()) == ["0000000010", "0000000015"]
+
+
+def test_a_state_cut_short_is_damaged(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=r"student: no checkpoint under .* is whole; --restart-from student"):
+        newest(tmp_path)
+
+
+def test_a_write_that_a_kill_cut_short_is_not_seen(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    (tmp_path / ".partial").write_bytes(b"half")
+    assert newest(tmp_path) == 10
+
+
+def test_a_full_disk_leaves_the_state_before_and_no_half_one(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))  # what a full disk does to a write
+    try:
+        with pytest.raises(OSError, match=f"{tmp_path}"):
+            save(tmp_path, 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(list(tmp_path.iterdir())) == 1
+    assert newest(tmp_path) == 10
+
+
+def test_the_best_model_is_kept_beside_the_newest_state(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    for score in (1, 2):
+        save_state({"score": score}, tmp_path, name=BEST)
+    save(tmp_path, 20)
+    assert newest(tmp_path) == 20
+    assert load_best(tmp_path, device=CPU, stage="student") == {"score": 2}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_finished_stage_frees_the_disk(tmp_path: Path) -> None:
+    save(tmp_path / FOLDER, 10)
+    remove_states(tmp_path)
+    remove_states(tmp_path)
+    assert list(tmp_path.iterdir()) == []

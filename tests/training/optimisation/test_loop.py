@@ -1,0 +1,381 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
+from training.config.run import StudentConfig
+from training.config.stage import BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
+from training.errors import ConfigError, DivergedError
+from training.models.sentence_encoder import SentenceEncoder
+from training.optimisation.batches import BatchStream, FixedPlan
+from training.optimisation.loop import Objective, train
+from training.optimisation.training_log import forget_lines_after
+from training.stages.assistant import assistant_objective
+from training.stages.bottleneck import bottleneck_objective
+from training.stages.contrastive import contrastive_objective
+from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
+from training.stages.shrink import student_from_assistant
+from training.stages.student import student_objective
+
+CPU = torch.device("cpu")
+CORPUS, TOKENS = tiny_corpus(40)
+PAIRS = PairEncoder(CORPUS, TOKENS, max_length=16, device=CPU)
+FREQUENCY = np.bincount(TOKENS.ids, minlength=60)
+
+
+def teacher_labels() -> TeacherLabels:
+    vectors = np.random.default_rng(0).standard_normal((40, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return TeacherLabels(vectors, np.arange(80))
+
+
+class Rounds:
+    """A plan of several rounds, each all 40 pairs in its own order."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+
+    def __len__(self) -> int:
+        return 40 * self.rounds
+
+    def round(self, index: int) -> np.ndarray:
+        return np.random.default_rng(index).permutation(40)
+
+
+def stage(**changes: object) -> StageConfig:
+    values = {"pairs": 40, "batch_size": 8, "learning_rate": 3e-3, "embedding_learning_rate": 3e-3, **changes}
+    return StageConfig(**values)  # type: ignore[arg-type]
+
+
+def stream(config: StageConfig, rounds: int) -> BatchStream:
+    return BatchStream(
+        Rounds(rounds),
+        PAIRS.pair_lengths,
+        config.batch_size,
+        seed=1,
+        epoch_pairs=40,
+        batch_tokens=config.batch_tokens,
+        bucketed=config.bucketed is not False,
+    )
+
+
+def run(
+    objective: Objective, folder: Path, rounds: int = 1, *, minutes: float = 60.0, validate=None, **changes: object
+) -> None:
+    config = stage(**changes)
+    batches = stream(config, rounds)
+    train(objective, batches, config, folder, name="test", checkpoint_minutes=minutes, device=CPU, validate=validate)
+
+
+def state_of(model: SentenceEncoder) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def lines(folder: Path, name: str = "log.jsonl") -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def test_the_assistant_overfits_a_few_pairs(tmp_path: Path) -> None:
+    assistant = tiny_sentence_encoder()
+    objective = assistant_objective(assistant, teacher_labels(), PAIRS)
+    first = sum(value.item() for value in objective.losses(np.arange(40)).values())
+    run(objective, tmp_path, rounds=40)
+    assert first == pytest.approx(4.0, abs=0.8)  # two unrelated unit vectors are 2 apart, for each of the two terms
+    assert lines(tmp_path)[-1]["source"] + lines(tmp_path)[-1]["target"] < 0.25 * first
+
+
+class KilledError(BaseException):
+    """Stands for a signal: no handler of ours catches it."""
+
+
+def killed_at(objective: Objective, step: int) -> Objective:
+    """The objective, until its `step`-th batch."""
+    seen = iter(range(1, step + 1))
+
+    def losses(batch: np.ndarray) -> dict[str, torch.Tensor]:
+        if next(seen) == step:
+            raise KilledError
+        return objective.losses(batch)
+
+    return Objective(objective.model, losses)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"accumulation": 3, "sparse_embeddings": True, "weight_decay": 0.1},
+        {"batch_tokens": 100, "sparse_embeddings": True},
+        {"cycles": 4, "average_cycles": 5},
+        {"dropout": True, "bucketed": False, "betas": [0.9, 0.999]},
+    ],
+)
+def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path: Path, settings: dict[str, object]) -> None:
+    folders = tmp_path / "whole", tmp_path / "killed"
+    for folder in folders:
+        folder.mkdir()
+    whole, killed = tiny_sentence_encoder(), tiny_sentence_encoder()
+    run(assistant_objective(whole, teacher_labels(), PAIRS), folders[0], rounds=4, **settings)
+    stopping = killed_at(assistant_objective(killed, teacher_labels(), PAIRS), 13)  # in the third round of five batches
+    with pytest.raises(KilledError):
+        run(stopping, folders[1], rounds=4, minutes=0.0, **settings)
+    resumed = tiny_sentence_encoder(seed=9)  # other weights: all must come from the checkpoint
+    run(assistant_objective(resumed, teacher_labels(), PAIRS), folders[1], rounds=4, **settings)
+    assert lines(folders[1])[-1]["pairs"] == 160
+    for (name, expected), actual in zip(whole.state_dict().items(), resumed.state_dict().values(), strict=True):
+        assert torch.equal(expected, actual), name
+
+
+def test_the_ends_of_the_last_cycles_are_averaged(tmp_path: Path) -> None:
+    """Three cycles of 40 pairs; a run of fewer goes as far in the same way. The start is the end before the first."""
+    ends = [state_of(tiny_sentence_encoder())]
+    for name in ("1", "2", "3", "averaged 2", "averaged 4"):
+        (tmp_path / name).mkdir()
+    for cycles in (1, 2, 3):
+        student = tiny_sentence_encoder()
+        run(assistant_objective(student, teacher_labels(), PAIRS), tmp_path / str(cycles), cycles, cycles=cycles)
+        ends.append(state_of(student))
+    for count in (2, 4):
+        averaged = tiny_sentence_encoder()
+        objective = assistant_objective(averaged, teacher_labels(), PAIRS)
+        run(objective, tmp_path / f"averaged {count}", 3, cycles=3, average_cycles=count)
+        for name, weights in averaged.state_dict().items():
+            torch.testing.assert_close(weights, torch.stack([end[name] for end in ends[-count:]]).mean(dim=0))
+
+
+def test_dropout_is_on_in_every_step_and_off_for_a_dev_score_and_after(tmp_path: Path) -> None:
+    model, modes = tiny_sentence_encoder(), []
+    objective = assistant_objective(model, teacher_labels(), PAIRS)
+
+    def losses(batch: np.ndarray) -> dict[str, torch.Tensor]:
+        modes.append(model.training)
+        return objective.losses(batch)
+
+    def validate() -> float:
+        model.eval()  # as an encoder of dev texts does
+        return 1.0
+
+    rest = {"learning_rate": 0.0, "embedding_learning_rate": 0.0, "validate": validate, "validate_pairs": 8}
+    found = {}
+    for name, dropout in (("without", None), ("with", True), ("again", True)):
+        (tmp_path / name).mkdir()
+        run(Objective(model, losses), tmp_path / name, dropout=dropout, **rest)
+        assert not model.training
+        found[name] = lines(tmp_path / name)[-1]["source"]
+    assert modes == [False] * 5 + [True] * 10
+    assert found["with"] == found["again"] != found["without"]
+
+
+def test_accumulated_batches_are_one_large_batch(tmp_path: Path) -> None:
+    large, accumulated = tiny_sentence_encoder(), tiny_sentence_encoder()
+    plan = FixedPlan(np.arange(40))
+    for model, size, accumulation in ((large, 40, 1), (accumulated, 8, 5)):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        config = stage(batch_size=size, accumulation=accumulation, bf16=False)
+        batches = BatchStream(plan, PAIRS.pair_lengths, size, seed=1, epoch_pairs=40)
+        objective = assistant_objective(model, teacher_labels(), PAIRS)
+        train(objective, batches, config, folder, name="test", checkpoint_minutes=60.0, device=CPU)
+    assert lines(tmp_path / "40")[-1]["source"] == pytest.approx(lines(tmp_path / "8")[-1]["source"], abs=1e-5)
+    for expected, actual in zip(large.parameters(), accumulated.parameters(), strict=True):
+        torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_log_line_says_how_far_the_stage_is(tmp_path: Path) -> None:
+    run(assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS), tmp_path, rounds=6)
+    first, last = lines(tmp_path)
+    assert (first["step"], first["pairs"], first["epoch"]) == (25, 200, 5.0)
+    assert (last["step"], last["pairs"], last["epoch"]) == (30, 240, 6.0)
+
+
+def test_dev_scores_are_written_every_so_many_pairs_and_at_the_end(tmp_path: Path) -> None:
+    scores = iter([0.1, 0.2, 0.3])
+    objective = assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS)
+    run(objective, tmp_path, rounds=4, validate=lambda: next(scores), validate_pairs=60)
+    found = [(line["pairs"], line["epoch"], line["score"]) for line in lines(tmp_path, "dev.jsonl")]
+    assert found == [(64, 1.6, 0.1), (120, 3.0, 0.2), (160, 4.0, 0.3)]
+
+
+def test_a_dev_score_of_several_pairs_counts_as_their_mean_and_is_kept_by_pair(tmp_path: Path) -> None:
+    objective = assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS)
+    run(objective, tmp_path, validate=lambda: {"en-de": 60.0, "en-fr": 80.00004}, validate_pairs=40)
+    (line,) = lines(tmp_path, "dev.jsonl")
+    assert (line["score"], line["by_pair"]) == (70.0, {"en-de": 60.0, "en-fr": 80.0})
+
+
+def test_early_stopping_ends_with_the_best_model(tmp_path: Path) -> None:
+    model = tiny_sentence_encoder()
+    scores, seen = iter([0.1, 0.5, 0.4, 0.3, 0.2]), []
+
+    def validate() -> float:
+        seen.append(state_of(model))
+        return next(scores)
+
+    objective = assistant_objective(model, teacher_labels(), PAIRS)
+    run(objective, tmp_path, rounds=9, validate=validate, validate_pairs=40, patience=2)
+    assert [line["score"] for line in lines(tmp_path, "dev.jsonl")] == [0.1, 0.5, 0.4, 0.3]
+    assert lines(tmp_path, "log.jsonl")[-1]["pairs"] == lines(tmp_path, "dev.jsonl")[-1]["pairs"]
+    assert all(torch.equal(tensor, seen[1][name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_killed_run_remembers_its_best_score(tmp_path: Path) -> None:
+    folders = tmp_path / "whole", tmp_path / "killed"
+    models = []
+    for folder, kill in zip(folders, (False, True), strict=True):
+        folder.mkdir()
+        scores = {40: 0.1, 80: 0.9, 120: 0.3, 160: 0.2}
+        for attempt in range(2 if kill else 1):
+            model = tiny_sentence_encoder(seed=0 if attempt == 0 else 9)
+            objective = assistant_objective(model, teacher_labels(), PAIRS)
+            pairs_seen = iter([120, 160] if attempt else [40, 80, 120, 160])
+            settings = {"validate_pairs": 40, "patience": 5, "validate": lambda it=pairs_seen, s=scores: s[next(it)]}
+            if kill and attempt == 0:
+                with pytest.raises(KilledError):
+                    run(killed_at(objective, 13), folder, rounds=4, minutes=0.0, **settings)
+            else:
+                run(objective, folder, rounds=4, minutes=0.0, **settings)
+        models.append(model)
+    assert lines(folders[0], "dev.jsonl") == lines(folders[1], "dev.jsonl")
+    for expected, actual in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.equal(expected, actual)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_with_the_step(tmp_path: Path) -> None:
+    model = tiny_sentence_encoder()
+    parameter = next(model.parameters())
+    objective: Objective = Objective(model, lambda batch: {"loss": parameter.sum() * float("nan")})
+    with pytest.raises(DivergedError, match=r"the loss is nan at step 0; lower its learning_rate"):
+        run(objective, tmp_path)
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run_before_it_reaches_the_weights(tmp_path: Path) -> None:
+    model = tiny_sentence_encoder()
+    before = state_of(model)
+    parameter = next(model.parameters())
+    objective: Objective = Objective(model, lambda batch: {"loss": (parameter.sum() * 0.0).sqrt()})  # 0, slope inf
+    with pytest.raises(DivergedError, match="the gradient is nan at step 0"):
+        run(objective, tmp_path)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_log_forgets_the_steps_that_a_kill_undid(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 25}\n{"step": 50}\n{"step": 75}\n{"st', encoding="utf-8")
+    forget_lines_after(path, 60)
+    assert path.read_text(encoding="utf-8") == '{"step": 25}\n{"step": 50}\n'
+
+
+def test_the_student_starts_as_the_assistant_when_nothing_is_cut() -> None:
+    assistant = tiny_sentence_encoder()
+    student = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=None, unit_layers=2, recurrences=1), FREQUENCY, seed=0
+    ).eval()
+    with torch.no_grad():
+        expected, actual = (PAIRS.encode(model, np.arange(6)) for model in (assistant, student))
+    torch.testing.assert_close(actual, expected)
+
+
+def test_a_unit_deeper_than_the_assistant_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unit_layers is 3; the assistant has 2"):
+        student_from_assistant(
+            tiny_sentence_encoder(), StudentConfig(bottleneck_size=4, unit_layers=3, recurrences=1), FREQUENCY, seed=0
+        )
+
+
+@pytest.mark.parametrize(("pooled", "part"), [(None, "tokens"), (True, "sentences")])
+def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path, pooled: bool | None, part: str) -> None:
+    assistant = tiny_sentence_encoder()
+    student = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY, seed=0
+    ).eval()
+    before = state_of(student)
+    objective = bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(pooled=pooled))
+    first = objective.losses(np.arange(40))[part].item()
+    run(objective, tmp_path, rounds=10)
+    assert objective.losses(np.arange(40))[part].item() < first
+    changed = {name for name, tensor in student.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert changed
+    assert all(name.startswith("encoder.body.embeddings.") for name in changed)
+
+
+def test_the_svd_start_is_closer_than_a_random_one() -> None:
+    assistant = tiny_sentence_encoder()
+    start = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY, seed=0
+    ).eval()
+    loss = bottleneck_objective(assistant, start, PAIRS).losses(np.arange(40))["tokens"].item()
+    words = start.encoder.get_input_embeddings()
+    with torch.no_grad():
+        words.table.weight.copy_(words.table.weight[torch.randperm(60)])
+    assert loss < 0.7 * bottleneck_objective(assistant, start, PAIRS).losses(np.arange(40))["tokens"].item()
+
+
+def test_stage_three_pulls_the_student_to_the_assistant(tmp_path: Path) -> None:
+    assistant = tiny_sentence_encoder()
+    student = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=4, unit_layers=1, recurrences=2), FREQUENCY, seed=0
+    ).eval()
+    before = state_of(assistant)
+    objective = student_objective(assistant.requires_grad_(False), student, PAIRS)
+    first = sum(value.item() for value in objective.losses(np.arange(40)).values())
+    run(objective, tmp_path, rounds=40)
+    assert sum(value.item() for value in objective.losses(np.arange(40)).values()) < 0.7 * first
+    assert all(torch.equal(tensor, before[name]) for name, tensor in assistant.state_dict().items())
+
+
+def test_stage_three_adds_the_squared_distance_of_every_token_when_weighed() -> None:
+    assistant, student = tiny_sentence_encoder(seed=1), tiny_sentence_encoder(seed=2)
+    config = StudentStageConfig(pairs=40, source_share=0.5, token_weight=0.25)
+    batch_B = np.arange(8)
+    losses = student_objective(assistant, student, PAIRS, config).losses(batch_B)
+    texts = np.unique(np.concatenate([CORPUS.english[batch_B[drawn_rows(batch_B, 0.5)]], CORPUS.other[batch_B]]))
+    distances = []
+    for text in texts:
+        ids_1L, mask_1L = TOKENS.batch(np.array([text]), max_length=16)
+        one, other = (model.token_embeddings(ids_1L, mask_1L)[0] for model in (assistant, student))
+        distances += (one - other).square().sum(dim=-1).tolist()
+    assert losses["tokens"].item() == pytest.approx(0.25 * np.mean(distances), rel=1e-5)
+    assert "tokens" not in student_objective(assistant, student, PAIRS).losses(batch_B)
+
+
+@pytest.mark.parametrize(
+    ("objective", "parts"),
+    [
+        ("soft", {"source", "target", "contrastive"}),
+        ("bool_equal", {"source", "target", "contrastive"}),
+        ("ce", {"source", "target", "contrastive"}),
+        ("ce_hard", {"source", "target", "contrastive"}),
+        ("none", {"source", "target"}),
+    ],
+)
+def test_stage_four_trains_what_its_objective_names(tmp_path: Path, objective: str, parts: set[str]) -> None:
+    student = tiny_sentence_encoder()
+    config = ContrastiveConfig(pairs=40, objective=objective)  # type: ignore[arg-type]
+    stage_four = contrastive_objective(student, teacher_labels(), PAIRS, config)
+    first = {part: value.item() for part, value in stage_four.losses(np.arange(8)).items()}
+    assert set(first) == parts
+    run(stage_four, tmp_path, rounds=30)
+    assert sum(lines(tmp_path)[-1][part] for part in parts) < 0.7 * sum(first.values())
+
+
+def test_the_mean_reduction_takes_every_stages_distillation_d_times_less() -> None:
+    assistant, student = tiny_sentence_encoder(), tiny_sentence_encoder(seed=1)
+    for make in (
+        lambda name: assistant_objective(assistant, teacher_labels(), PAIRS, stage(reduction=name)),
+        lambda name: bottleneck_objective(assistant, student, PAIRS, BottleneckConfig(reduction=name)),
+        lambda name: student_objective(assistant, student, PAIRS, StudentStageConfig(reduction=name)),
+        lambda name: contrastive_objective(student, teacher_labels(), PAIRS, ContrastiveConfig(reduction=name)),
+    ):
+        summed, mean = (make(name).losses(np.arange(8)) for name in (None, "mean"))
+        for part, value in summed.items():
+            torch.testing.assert_close(mean[part], value if part == "contrastive" else value / 16)  # D = H = 16
+
+
+def test_the_rows_of_the_teacher_follow_the_texts() -> None:
+    labels = teacher_labels()
+    shuffled = np.random.default_rng(1).permutation(40)
+    moved = TeacherLabels(labels.vectors[shuffled], np.concatenate([np.argsort(shuffled), np.full(40, -1)]))
+    torch.testing.assert_close(PAIRS.labels(moved, np.array([7, 3])), PAIRS.labels(labels, np.array([7, 3])))

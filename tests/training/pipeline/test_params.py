@@ -1,0 +1,121 @@
+"""`crosslet params` against the sizes that Ding et al. 2022 print, from the encoders' published shapes."""
+
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import yaml
+from transformers import BertConfig, DistilBertConfig, PretrainedConfig, XLMRobertaConfig
+
+from training.ablation.grid import read_cells
+from training.ablation.paper import MODELS
+from training.ablation.spec import load_spec
+from training.config.parsing import build
+from training.config.run import RunConfig
+from training.pipeline.params import main, sizes
+
+CONFIGS = Path(__file__).parents[3] / "training/configs"
+XLM_R = XLMRobertaConfig(vocab_size=250_002, max_position_embeddings=514, type_vocab_size=1)
+MINILM = BertConfig(  # microsoft/Multilingual-MiniLM-L12-H384
+    vocab_size=250_037, hidden_size=384, intermediate_size=1_536, num_attention_heads=12, max_position_embeddings=512
+)
+
+
+MBERT = BertConfig(vocab_size=119_547)
+DISTILMBERT = DistilBertConfig(vocab_size=119_547)
+BASES = {"XLM-R": XLM_R, "MiniLM": MINILM, "mBERT": MBERT, "DistilmBERT": DISTILMBERT}
+
+
+def config(*, bottleneck_size: int | None, unit_layers: int, kind: str = "kept") -> RunConfig:
+    student = {"bottleneck_size": bottleneck_size, "unit_layers": unit_layers, "recurrences": 12 // unit_layers}
+    values = {"name": "x", "languages": ["de"], "corpus": {}, "tokenizer": {"kind": kind}, "student": student}
+    return build(RunConfig, values, where="test")
+
+
+def millions(count: int) -> float:
+    return round(count / 1e6, 2)
+
+
+@pytest.mark.parametrize(
+    ("base", "unit_layers", "encoder"),
+    [
+        (XLM_R, 3, 21.26), (XLM_R, 6, 42.52), (XLM_R, 12, 85.05),
+        (MINILM, 3, 5.32), (MINILM, 6, 10.64), (MINILM, 12, 21.29),
+    ],
+)  # fmt: skip
+def test_the_recurrent_units_are_as_large_as_in_the_paper(
+    base: PretrainedConfig, unit_layers: int, encoder: float
+) -> None:
+    student = sizes(config(bottleneck_size=128, unit_layers=unit_layers), base)["student"]
+    assert student.layers / 1e6 == pytest.approx(encoder, abs=0.01)  # 42.527 is printed as 42.52
+
+
+def test_the_embeddings_of_xlm_r_are_as_large_as_in_the_paper() -> None:
+    counts = sizes(config(bottleneck_size=128, unit_layers=3), XLM_R)
+    assert millions(counts["student"].embedding) == 32.49
+    assert millions(counts["assistant"].embedding) == 192.40
+
+
+def test_the_embeddings_of_minilm_are_as_large_as_in_the_paper() -> None:
+    counts = sizes(config(bottleneck_size=128, unit_layers=3), MINILM)
+    assert millions(counts["assistant"].embedding) == 96.21
+    assert millions(counts["student"].words) == 32.05  # here the paper leaves the positions out
+    assert millions(counts["student"].embedding) == 32.25
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_students_of_the_papers_tables_build_and_are_as_large_as_printed(base: str) -> None:
+    path = CONFIGS / "paper-tables.yaml"
+    cells = {cell.name: cell.config for cell in read_cells(load_spec(path), path)}
+    students = {name: own for name, own in cells.items() if name.startswith(f"student {base},")}
+    assert len(students) == (12 if base == "DistilmBERT" else 18)  # of its six layers no unit of 12 can be made
+    for name, own in students.items():
+        if name.endswith("SBERT-nli-stsb"):
+            assert own.student == students[name.removesuffix(", SBERT-nli-stsb")].student
+            continue
+        counts = sizes(own, BASES[base])
+        depth = own.student.unit_layers * own.student.recurrences
+        assert depth == BASES[base].num_hidden_layers
+        assert counts["student"].layers * own.student.recurrences == counts["assistant"].layers
+        if name in MODELS:
+            printed = MODELS[name]
+            assert counts["student"].layers / 1e6 == pytest.approx(printed.encoder_millions, abs=0.01)
+            without_positions = base == "MiniLM" and own.student.bottleneck_size is not None
+            embedding = counts["student"].words if without_positions else counts["student"].embedding
+            assert embedding / 1e6 == pytest.approx(printed.embedding_millions, abs=0.01)
+        if base == "mBERT":
+            assert counts["assistant"].embedding / 1e6 == pytest.approx(92.20, abs=0.01)
+
+
+def test_a_new_vocabulary_has_the_configured_size() -> None:
+    counts = sizes(config(bottleneck_size=None, unit_layers=12, kind="new"), XLM_R)
+    assert counts["student"].words == 32_000 * 768
+
+
+def test_the_command_prints_both_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    XLM_R.save_pretrained(tmp_path)
+    assert main([str(CONFIGS / "paper-xlmr-b128-ru3.yaml"), "--base", str(tmp_path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1][:4] == ["assistant", "192.40", "85.05", "277.45"]
+    assert lines[2] == ["student", "32.49", "21.26", "53.76", "32.10", "+", "0.39"]
+
+
+def test_an_unknown_base_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        yaml.safe_dump({"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, "stages": []})
+    )
+    assert main([str(path), "--base", str(tmp_path / "none")]) == 2
+    assert "is neither a folder nor a model that the hub gave" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [(OSError("the disk is gone"), 2, "error: the disk is gone\n"), (KeyboardInterrupt(), 130, "stopped\n")],
+)
+def test_what_the_system_or_the_user_ends_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fault: BaseException, status: int, said: str
+) -> None:
+    monkeypatch.setattr("training.pipeline.params.load_config", Mock(side_effect=fault))
+    assert main(["run.yaml"]) == status
+    assert capsys.readouterr().err == said

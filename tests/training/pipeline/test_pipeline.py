@@ -1,0 +1,365 @@
+import fcntl
+import json
+import logging
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import yaml
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from tests.training.files import write
+from training.__main__ import main
+from training.config.parsing import build
+from training.config.run import RunConfig
+from training.errors import ConfigError, CorpusError, StepMismatchError
+from training.pipeline.run import Run
+from training.pipeline.runner import Step, fingerprints, run_steps, share_steps
+from training.pipeline.steps import JOBS, stage_settings
+from training.system.device import pick_device
+from training.system.files import files_under, fingerprint_files
+from training.system.hardware import describe_hardware
+
+STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
+
+
+def config(**changes: object) -> RunConfig:
+    values = {"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES, **changes}
+    return build(RunConfig, values, where="test")
+
+
+class Work:
+    """Three steps in a row that record when they run; `second` can be told to die half-way."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.dies = False
+
+    def steps(self) -> list[Step]:
+        return [
+            Step("first", lambda c: {"seed": c.seed}, ("data",), self.work("first")),
+            Step("second", lambda c: {"name": c.name}, ("first",), self.work("second")),
+            Step("third", lambda _: {}, ("second",), self.work("third")),
+        ]
+
+    def work(self, name: str):
+        def run(folder: Path) -> None:
+            self.ran.append(name)
+            if name == "second" and self.dies:
+                (folder / "half").write_text("half-done")
+                raise KeyboardInterrupt
+            (folder / "result").write_text(name)
+
+        return run
+
+
+def test_options_of_the_vocabulary_that_are_left_empty_leave_finished_runs_valid() -> None:
+    _, settings = JOBS["tokenizer"]
+    before_there_were_any = {
+        "kind", "vocab_size", "alphabet", "sentences", "language_exponent", "english_share", "lowercase",
+    }  # fmt: skip
+    assert settings(config()).keys() == before_there_were_any
+    weighed = config(tokenizer={"language_weights": {"de": 2.0}})
+    assert settings(weighed).keys() == before_there_were_any | {"language_weights"}
+
+
+def test_the_lexical_start_that_there_was_before_it_had_a_target_stays_valid() -> None:
+    _, settings = JOBS["start"]
+    assert "target" not in settings(config())
+    assert settings(config(lexical={"target": "own"}))["target"] == "own"
+
+
+def test_options_of_stages_and_text_that_are_left_unset_leave_finished_runs_valid() -> None:
+    later = {"reduction", "betas", "dropout", "bucketed", "pooled"}
+    for name in config().stages:
+        assert not later & stage_settings(config(), name).keys()
+    chosen = config(bottleneck={"pairs": 10, "pooled": True, "reduction": "mean"})
+    assert later & stage_settings(chosen, "bottleneck").keys() == {"pooled", "reduction"}
+    _, settings = JOBS["corpus"]
+    assert "keep_repeats" not in settings(config())
+    assert settings(config(corpus={"sources": {"news": {}}, "keep_repeats": True}))["keep_repeats"] is True
+
+
+def test_finished_steps_are_skipped(tmp_path: Path) -> None:
+    work = Work()
+    for _ in range(2):
+        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    assert work.ran == ["first", "second", "third"]
+
+
+def test_a_killed_step_runs_again_in_its_folder_and_earlier_ones_do_not(tmp_path: Path) -> None:
+    work = Work()
+    work.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    assert not (tmp_path / "second" / "done.json").exists()
+    work.dies = False
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    assert work.ran == ["first", "second", "second", "third"]
+    assert (tmp_path / "second" / "half").exists()
+
+
+def test_other_settings_are_refused_by_name_and_spoil_nothing(tmp_path: Path) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\).*--restart-from first"):
+        run_steps(work.steps(), config(seed=2), tmp_path, data_fingerprint="d")
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    assert work.ran == ["first", "second", "third"]
+
+
+def test_a_half_done_step_of_another_configuration_is_refused(tmp_path: Path) -> None:
+    work = Work()
+    work.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match=r"second was made with other settings \(name\)"):
+        run_steps(work.steps(), config(name="y"), tmp_path, data_fingerprint="d")
+
+
+def test_a_change_of_a_late_step_keeps_the_early_ones(tmp_path: Path) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    run_steps(work.steps(), config(name="y"), tmp_path, data_fingerprint="d", restart_from="second")
+    assert work.ran == ["first", "second", "third", "second", "third"]
+
+
+def test_a_step_that_is_shared_is_made_anew_where_it_is(tmp_path: Path) -> None:
+    """In the store that a cell of an ablation links to: other cells have it too."""
+    work = Work()
+    share_steps(work.steps(), config(), tmp_path / "cell", tmp_path / "store", data_fingerprint="d")
+    run_steps(work.steps(), config(), tmp_path / "cell", data_fingerprint="d")
+    run_steps(work.steps(), config(), tmp_path / "cell", data_fingerprint="d", restart_from="third")
+    assert work.ran == ["first", "second", "third", "third"]
+    assert (tmp_path / "cell/third").is_symlink()
+    assert (tmp_path / "cell/third/result").exists()
+
+
+def test_a_restart_discards_what_follows_also_beyond_the_step_it_stops_after(tmp_path: Path) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d", restart_from="first", until="first")
+    assert not (tmp_path / "second").exists()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    assert work.ran == ["first", "second", "third", "first", "second", "third"]
+
+
+def test_a_restart_that_is_cut_off_leaves_no_step_that_follows_a_discarded_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    monkeypatch.setattr("shutil.rmtree", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d", restart_from="first")
+    monkeypatch.undo()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    assert work.ran == ["first", "second", "third", "third"]
+
+
+def test_other_data_is_refused(tmp_path: Path) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match="other data or other earlier steps"):
+        run_steps(work.steps(), config(), tmp_path, data_fingerprint="e")
+
+
+def test_a_refused_restart_discards_nothing(tmp_path: Path) -> None:
+    work = Work()
+    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\)"):
+        run_steps(work.steps(), config(seed=2), tmp_path, data_fingerprint="d", restart_from="second")
+    assert (tmp_path / "second" / "result").exists()
+    assert "seed: 1" in (tmp_path / "config.yaml").read_text()
+
+
+def test_a_removed_setting_is_named(tmp_path: Path) -> None:
+    def steps(settings: dict[str, int]) -> list[Step]:
+        return [Step("only", lambda _: settings, ("data",), lambda folder: None)]
+
+    run_steps(steps({"a": 1, "b": 2}), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match=r"other settings \(b\)"):
+        run_steps(steps({"a": 1}), config(), tmp_path, data_fingerprint="d")
+
+
+def share_and_run(work: Work, settings: RunConfig, folder: Path) -> None:
+    share_steps(work.steps(), settings, folder, folder.parent / "steps", data_fingerprint="d")
+    run_steps(work.steps(), settings, folder, data_fingerprint="d")
+
+
+def test_two_runs_do_once_what_they_have_in_common(tmp_path: Path) -> None:
+    work = Work()
+    share_and_run(work, config(), tmp_path / "one")
+    share_and_run(work, config(name="y"), tmp_path / "two")  # `second` reads the name
+    assert work.ran == ["first", "second", "third", "second", "third"]
+    assert (tmp_path / "one/first").resolve() == (tmp_path / "two/first").resolve()
+    assert (tmp_path / "one/second").resolve() != (tmp_path / "two/second").resolve()
+    assert len(list((tmp_path / "steps").iterdir())) == 5
+
+
+def test_a_shared_run_whose_settings_change_and_change_back_finds_its_work_again(tmp_path: Path) -> None:
+    work = Work()
+    for name in ("x", "y", "x"):
+        share_and_run(work, config(name=name), tmp_path / "one")
+    assert work.ran == ["first", "second", "third", "second", "third"]
+
+
+def test_a_folder_of_shared_steps_can_be_moved(tmp_path: Path) -> None:
+    share_and_run(Work(), config(), tmp_path / "here/one")
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert (tmp_path / "there/one/third/result").read_text() == "third"
+
+
+def test_fingerprints_follow_the_settings_of_earlier_steps() -> None:
+    here, there = (fingerprints(Work().steps(), config(name=name), data_fingerprint="d") for name in ("x", "y"))
+    assert [name for name in here if here[name] != there[name]] == ["second", "third"]
+
+
+def test_a_step_refused_for_its_corpus_can_run_again_with_another(tmp_path: Path) -> None:
+    def refuse(folder: Path) -> None:
+        raise CorpusError("no text")
+
+    with pytest.raises(CorpusError):
+        run_steps([Step("corpus", lambda _: {}, ("data",), refuse)], config(), tmp_path, data_fingerprint="d")
+    steps = [Step("corpus", lambda _: {}, ("data",), lambda folder: None)]
+    run_steps(steps, config(), tmp_path, data_fingerprint="corrected")
+    assert (tmp_path / "corpus" / "done.json").exists()
+
+
+def test_a_step_that_is_refused_while_it_resumes_still_knows_what_it_was_made_with(tmp_path: Path) -> None:
+    def steps(rate: float, stop: type[BaseException] | None) -> list[Step]:
+        def work(folder: Path) -> None:
+            (folder / "resume").mkdir(exist_ok=True)
+            (folder / "resume" / "0000000100-abcd.pt").write_text("state")
+            if stop is not None:
+                raise stop
+
+        return [Step("stage", lambda _: {"rate": rate}, ("data",), work)]
+
+    for stop in (KeyboardInterrupt, ConfigError):  # killed; then the teacher cannot be read
+        with pytest.raises(stop):
+            run_steps(steps(0.1, stop), config(), tmp_path, data_fingerprint="d")
+    with pytest.raises(StepMismatchError, match=r"other settings \(rate\)"):
+        run_steps(steps(0.2, None), config(), tmp_path, data_fingerprint="d")
+    run_steps(steps(0.1, None), config(), tmp_path, data_fingerprint="d")
+    assert json.loads((tmp_path / "stage" / "done.json").read_text())["resumed"] is True
+
+
+def test_what_a_finished_stage_would_resume_from_is_removed_last(tmp_path: Path) -> None:
+    def work(folder: Path) -> None:
+        (folder / "resume").mkdir()
+        (folder / "resume" / "0000000100-abcd.pt").write_text("state")
+
+    run_steps([Step("stage", lambda _: {}, ("data",), work)], config(), tmp_path, data_fingerprint="d")
+    assert {path.name for path in (tmp_path / "stage").iterdir()} == {"started.json", "done.json"}
+
+
+def test_a_fingerprint_follows_names_contents_and_links(tmp_path: Path) -> None:
+    def fingerprint() -> str:
+        return fingerprint_files(files_under(tmp_path / "data"), relative_to=tmp_path)
+
+    (tmp_path / "data").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data" / "a.tsv").write_text("one")
+    seen = [fingerprint()]
+    (tmp_path / "data" / "a.tsv").write_text("two")  # the same size
+    seen.append(fingerprint())
+    (tmp_path / "data" / "a.tsv").rename(tmp_path / "data" / "b.tsv")
+    seen.append(fingerprint())
+    (tmp_path / "elsewhere" / "c.tsv").write_text("three")
+    (tmp_path / "data" / "linked").symlink_to(tmp_path / "elsewhere")
+    seen.append(fingerprint())
+    assert len(set(seen)) == 4
+
+
+def test_a_finished_step_records_its_settings_and_the_commit(tmp_path: Path) -> None:
+    run_steps(Work().steps(), config(), tmp_path, data_fingerprint="d")
+    done = json.loads((tmp_path / "first" / "done.json").read_text())
+    assert done["settings"] == {"seed": 1}
+    assert done["git_commit"]
+    assert "threads" in done["hardware"]
+    assert done["resumed"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--config", "none.yaml"], "there is no configuration file none.yaml"),
+        (["--config", "{config}", "--restart-from", "stage9"], "there is no step 'stage9'"),
+        (["--config", "{config}", "--until", "stage9"], "there is no step 'stage9'"),
+        (["--config", "{config}"], "source 'sentences' has no en-<language>.tsv"),
+    ],
+)
+def test_a_run_that_cannot_start_says_why_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
+    filled = [argument.format(config=shipped) for argument in arguments]
+    assert main([*filled, "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert complaint in errors[0]
+
+
+def test_the_log_says_on_which_device_a_run_computes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
+    with caplog.at_level(logging.INFO):
+        main(["--config", str(shipped), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")])
+    assert f"device {pick_device()}: {describe_hardware()}" in caplog.messages
+
+
+def test_a_malformed_evaluation_line_is_found_before_any_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scores come last: hours later, and a mended file would be other data."""
+    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
+    write(tmp_path / "data/parallel/sentences/en-de.tsv", "A cat\tEine Katze")
+    write(tmp_path / "data/eval/stsb/test/en-de.tsv", "1.0\tone\teins", "2.0\ttwo")
+    arguments = ["--config", str(shipped), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    assert main(arguments) == 2
+    assert "en-de.tsv line 2 has 2 columns" in capsys.readouterr().err
+    assert not (tmp_path / "out/corpus").exists()
+
+
+def test_a_dev_set_that_is_not_there_is_missed_before_any_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
+    settings = yaml.safe_load(shipped.read_text())
+    settings["contrastive"]["validate_pairs"] = 10
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    write(tmp_path / "data/parallel/sentences/en-de.tsv", "A cat\tEine Katze")
+    write(tmp_path / "data/eval/stsb/test/en-de.tsv", "1.0\tone\teins", "2.0\ttwo\tzwei")
+    assert main(["--config", str(path), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
+    assert "nothing to validate on" in capsys.readouterr().err
+    assert not (tmp_path / "out/corpus").exists()
+
+
+def test_a_restart_that_was_stopped_says_how_to_go_on_without_losing_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("training.__main__.run_job", Mock(side_effect=KeyboardInterrupt))
+    assert main(["--config", "x.yaml", "--restart-from", "contrastive"]) == 130
+    assert "without --restart-from once contrastive has begun, to go on" in capsys.readouterr().err
+
+
+def test_a_base_without_a_transformer_is_one_sentence(tmp_path: Path) -> None:
+    words = Tokenizer(WordLevel({"[UNK]": 0, "a": 1}, "[UNK]"))
+    SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=4)], device="cpu").save(str(tmp_path / "base"))
+    run = Run(config(base=str(tmp_path / "base")), tmp_path, tmp_path / "out")
+    with pytest.raises(ConfigError, match="base has no transformer to start from"):
+        run.load_base()
+
+
+def test_two_runs_into_one_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
+    with (out / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["--config", str(shipped), "--data", str(tmp_path), "--out", str(out)]) == 2
+    assert f"another run is writing to {out}" in capsys.readouterr().err

@@ -1,0 +1,183 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tests.training.tiny import tiny_corpus
+from training.config.run import TokenizerConfig
+from training.corpora.corpus import Corpus
+from training.errors import ConfigError
+from training.vocabulary.tokenizer import SPECIAL_TOKENS, balanced_sentences, train_tokenizer, wrap_tokenizer
+from training.vocabulary.tokens import TokenStore, build_token_store
+
+ENGLISH = ["A man is playing a guitar.", "The woman reads a book.", "Two dogs run in the snow."]
+OTHER = ["一个男人正在弹吉他。", "İstanbul'da bir adam çalıyor", "男の人がギターを弾いている。"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    index = np.arange(3, dtype=np.int32)
+    corpus = Corpus([*ENGLISH, *OTHER], 3, index, index + 3, ["zh", "tr", "ja"], ["news"], index, np.zeros_like(index))
+    return train_tokenizer(corpus, TokenizerConfig(vocab_size=120), seed=1)
+
+
+def test_specials_have_the_first_ids_and_frame_a_text(tokenizer) -> None:
+    assert [tokenizer.token_to_id(token) for token in SPECIAL_TOKENS] == [0, 1, 2, 3, 4]
+    tokens = tokenizer.encode("a man").tokens
+    assert (tokens[0], tokens[-1]) == ("[CLS]", "[SEP]")
+
+
+def test_no_word_mark_stands_before_chinese_and_japanese(tokenizer) -> None:
+    tokens = tokenizer.encode(OTHER[0]).tokens + tokenizer.encode(OTHER[2]).tokens
+    assert [token for token in tokens if "▁" in token] == ["▁。", "▁。"]
+    assert "▁" in "".join(tokenizer.encode(ENGLISH[0]).tokens)
+
+
+@pytest.mark.parametrize("text", ["(guitar)", "“guitar”", "man-guitar", "guitar,", "don'guitar"])
+def test_a_word_beside_punctuation_has_the_pieces_it_has_anywhere_else(tokenizer, text: str) -> None:
+    word = tokenizer.encode("guitar", add_special_tokens=False).ids
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    assert any(ids[start : start + len(word)] == word for start in range(len(ids)))
+
+
+def test_more_english_in_the_sample_leaves_less_of_the_others() -> None:
+    corpus, _ = tiny_corpus(40)
+    english = set(corpus.texts_in("en").tolist())
+
+    def share(**changes: float) -> float:
+        sentences = balanced_sentences(corpus, TokenizerConfig(sentences=40, **changes), seed=1)
+        return sum(corpus.texts.index(text) in english for text in sentences) / len(sentences)
+
+    assert share(english_share=0.75) == pytest.approx(0.75)
+    assert share(english_share=0.0) == 0.0
+    assert 0 < share() < 0.5
+
+
+def test_a_language_with_a_weight_has_as_many_times_its_share_and_is_repeated_where_it_has_too_few_texts() -> None:
+    corpus, _ = tiny_corpus(40)
+    first = corpus.languages[0]
+
+    def counts(**changes: dict[str, float]) -> Counter[str]:
+        return Counter(balanced_sentences(corpus, TokenizerConfig(sentences=40, **changes), seed=1))
+
+    own = {corpus.texts[index] for index in corpus.texts_in(first)}
+    as_it_is, weighed = counts(), counts(language_weights={first: 6.0})
+    usual = sum(as_it_is[text] for text in own)
+    assert usual < len(own) < 6 * usual  # else nothing would have to be repeated
+    assert sum(weighed[text] for text in own) == pytest.approx(6 * usual, abs=3)
+    assert {weighed[text] for text in own} <= {6 * usual // len(own), 6 * usual // len(own) + 1}  # each as often
+    assert weighed.total() - sum(weighed[text] for text in own) == as_it_is.total() - usual
+
+
+def test_a_language_may_weigh_next_to_nothing() -> None:
+    corpus, _ = tiny_corpus(40)
+    weights = {corpus.languages[0]: 1e-6}
+    assert balanced_sentences(corpus, TokenizerConfig(sentences=40, language_weights=weights), seed=1)
+
+
+def test_a_vocabulary_that_the_characters_alone_would_fill_is_refused() -> None:
+    corpus, _ = tiny_corpus(40)
+    with pytest.raises(ConfigError, match=r"vocab_size is 10, but the characters alone make \d+ pieces"):
+        train_tokenizer(corpus, TokenizerConfig(vocab_size=10), seed=1)
+
+
+def test_case_width_and_spacing_do_not_change_the_ids(tokenizer) -> None:
+    plain = tokenizer.encode("istanbul'da bir adam").ids
+    assert tokenizer.encode(" İSTANBUL'DA   BİR\tADAM ").ids == plain
+    assert tokenizer.encode("ｉｓｔａｎｂｕｌ'da bir adam").ids == plain
+
+
+JOINED = [
+    "رجل يعزف",
+    "كلب يركض في حديقة",
+    "ذهب إلى آخر",
+    "мальчик играет",
+    "개가 뛴다",
+    "ギターをひく",
+    "हिन्दी ज़रा हाँ।",
+]
+
+
+@pytest.fixture(scope="module")
+def joined_tokenizer():
+    """Of text whose scripts join words, or spell them in several ways."""
+    index = np.arange(len(JOINED), dtype=np.int32)
+    english = (ENGLISH * len(JOINED))[: len(JOINED)]
+    codes = np.zeros_like(index)
+    corpus = Corpus([*english, *JOINED], len(JOINED), index, index + len(JOINED), ["ar"], ["news"], codes, codes)
+    return train_tokenizer(corpus, TokenizerConfig(vocab_size=200), seed=1)
+
+
+def pieces(tokenizer, text: str) -> list[str]:
+    return tokenizer.encode(text, add_special_tokens=False).tokens
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ذَهَبَ إِلَى آخـــر", "ذهب الى اخر"),
+        ("قميصًا كلباً", "قميص كلب"),  # of an object
+        ("हिन्दी ज़रा हाँ।", "हिंदी जरा हां."),
+        ("госуда́рство", "государство"),
+        ("\u0915\u094d\u200d\u0937", "\u0915\u094d\u0937"),  # a joiner between two letters
+    ],
+)
+def test_spelling_variants_have_the_same_ids(joined_tokenizer, one: str, other: str) -> None:
+    assert joined_tokenizer.encode(one).ids == joined_tokenizer.encode(other).ids
+
+
+def test_a_nasal_before_a_nasal_is_another_word(joined_tokenizer) -> None:
+    assert joined_tokenizer.normalizer.normalize_str("जन्म") == "जन्म"
+
+
+def test_a_joiner_outside_devanagari_stays(joined_tokenizer) -> None:
+    assert joined_tokenizer.normalizer.normalize_str("👨\u200d👩") == "👨\u200d👩"
+
+
+def test_the_transformers_wrapper_gives_the_same_ids(tokenizer, tmp_path) -> None:
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    wrapped = wrap_tokenizer(tmp_path / "tokenizer.json", max_length=32)
+    assert wrapped(ENGLISH + OTHER)["input_ids"] == [tokenizer.encode(text).ids for text in ENGLISH + OTHER]
+
+
+def test_the_token_store_gives_back_every_text(tokenizer, tmp_path) -> None:
+    expected = [tokenizer.encode(text).ids for text in ENGLISH + OTHER]
+    build_token_store(ENGLISH + OTHER, tokenizer, tmp_path, max_length=64, pad_id=0)
+    store = TokenStore.load(tmp_path)
+    assert store.lengths.tolist() == [len(ids) for ids in expected]
+    input_ids, attention_mask = store.batch(np.array([4, 0]), max_length=64)
+    for row, text in enumerate((4, 0)):
+        assert input_ids[row][attention_mask[row].bool()].tolist() == expected[text]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 10_000])
+def test_tokens_are_counted_however_many_are_looked_at_once(
+    tokenizer, tmp_path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    build_token_store(ENGLISH, tokenizer, tmp_path, max_length=64, pad_id=0)
+    monkeypatch.setattr("training.vocabulary.tokens.COUNT_CHUNK", chunk)
+    store = TokenStore.load(tmp_path)
+    assert store.counts(500).tolist() == np.bincount(store.ids, minlength=500).tolist()
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_a_store_is_the_same_whatever_is_tokenised_at_once_and_pads_with_the_tokenizers_own_id(
+    tokenizer, tmp_path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr("training.vocabulary.tokens.ENCODE_BATCH", batch)
+    build_token_store(ENGLISH + OTHER, tokenizer, tmp_path, max_length=64, pad_id=77)
+    store = TokenStore.load(tmp_path)
+    assert store.ids.tolist() == [token for text in ENGLISH + OTHER for token in tokenizer.encode(text).ids]
+    assert store.lengths_of(np.array([5, 0])).tolist() == store.lengths[[5, 0]].tolist()
+    input_ids, attention_mask = store.batch(np.arange(6), max_length=64)
+    assert set(input_ids[attention_mask == 0].tolist()) == {77}
+    assert 77 not in input_ids[attention_mask == 1]
+
+
+def test_a_long_text_is_cut_and_keeps_its_last_token() -> None:
+    _, tokens = tiny_corpus(20)
+    longest = int(tokens.lengths.argmax())
+    whole = tokens.ids[tokens.offsets[longest] : tokens.offsets[longest + 1]].tolist()
+    input_ids, attention_mask = tokens.batch(np.array([longest]), max_length=5)
+    assert input_ids.tolist() == [[*whole[:4], whole[-1]]]
+    assert attention_mask.sum() == 5

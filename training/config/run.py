@@ -1,0 +1,283 @@
+"""The training configuration: frozen dataclasses read from YAML. An unknown key is an error, never a silent default."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from training.config.corpus import CorpusConfig
+from training.config.parsing import build, read_yaml
+from training.config.stage import BLOCK_SIZE, BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
+from training.errors import ConfigError
+
+Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
+STSB_DEV = "stsb/dev"
+Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
+STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive")
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """The vocabulary of assistant and student."""
+
+    kind: Literal["new", "pruned", "kept"] = "new"  # BPE on the corpus; the base's pieces found in it; the base's
+    vocab_size: int = 32_000  # new: pieces; pruned: at most, the most frequent ones
+    alphabet: int = 5_000  # new: single characters kept, most frequent first; rarer ones become [UNK]
+    sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
+    language_exponent: float = 0.3  # a language of n pairs gives sentences in proportion to n ** exponent
+    english_share: float | None = None  # of the sentences; None: English as any other language
+    # new, pruned: how many times its share of the sentences a language has, repeated where it has too few
+    language_weights: dict[str, float] = field(default_factory=dict)
+    lowercase: bool = True  # new: texts are lowercased
+    mono: list[str] = field(default_factory=list)  # pruned: folders of `mono`/ whose text counts beside the corpus's
+
+
+@dataclass(frozen=True)
+class LexicalConfig:
+    """The lexical start of a new vocabulary: ridge regression of bags of new tokens on bags of the base's."""
+
+    pairs: int = 400_000  # drawn from the mix
+    # whose mean embedding in the base a text is to have: its English side's, or its own, which the base has to read
+    target: Literal["english", "own"] = "english"
+    ridge: float = 1.0  # in sentences: how many the prior embedding of a token weighs
+    iterations: int = 40  # of conjugate gradients
+
+
+@dataclass(frozen=True)
+class LabelConfig:
+    """How the label of a text is made of the embeddings of one or several teachers (`training.models.labels`)."""
+
+    beside: list[str] = field(default_factory=list)  # more teachers, as `teacher` is named
+    centred: bool = False  # each teacher's embeddings less their mean
+    dim: int | None = None  # kept of all teachers' numbers; None: all of them
+
+
+@dataclass(frozen=True)
+class StudentConfig:
+    """What is compressed, and how far."""
+
+    bottleneck_size: int | None = 128  # B; null: the assistant's own V x H table
+    bottleneck_start: Literal["svd", "random"] = "svd"  # weighted SVD of the assistant's table, or the paper's
+    unit_layers: int = 3  # M
+    layers: list[int] | None = None  # which M of the assistant's, from 0 on; null: the first
+    recurrences: int = 2  # K; 1: no recurrence
+    max_length: int = 128  # tokens, specials included
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """What is measured after which steps."""
+
+    # after which steps: start, the name of a stage, or shrunk, the student before any training
+    steps: list[Model] = field(default_factory=lambda: ["start", "assistant", "contrastive"])
+    languages: list[str] | None = None  # None: the run's
+    dev: str | None = None  # folder of DIR/eval that `validate_pairs` scores on; None: stsb/dev
+    sts_rows: int | None = None  # at most so many of each STS file, evenly spaced; None: all
+    tatoeba_rows: int | None = None  # the first so many lines of each Tatoeba file; None: all
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole run."""
+
+    name: str  # of the run, and of the model in its card
+    languages: list[str]  # besides English, the teacher's language
+    corpus: CorpusConfig  # the parallel text
+    teacher: str = "sentence-transformers/all-MiniLM-L6-v2"  # the English model to follow: folder or hub name
+    base: str | None = None  # the encoder that the assistant starts from: folder or hub name; null: the teacher's
+    labels: LabelConfig = LabelConfig()  # what the student is to predict
+    head: Literal["base", "fitted"] = "base"  # the base's own, or random where it has none; by ridge regression
+    trust_remote_code: bool = False  # run the code that the folder of teacher or base brings
+    stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
+    assistant: StageConfig = field(default_factory=StageConfig)  # stage 1
+    bottleneck: BottleneckConfig = field(default_factory=BottleneckConfig)  # stage 2
+    student_stage: StudentStageConfig = field(default_factory=StudentStageConfig)  # stage 3
+    contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)  # stage 4
+    tokenizer: TokenizerConfig = TokenizerConfig()  # the vocabulary
+    lexical: LexicalConfig = LexicalConfig()  # the start of a new vocabulary
+    student: StudentConfig = StudentConfig()  # the size of the student
+    evaluation: EvaluationConfig = EvaluationConfig()  # the scores on the way
+    seed: int = 1  # of every random choice
+    checkpoint_minutes: float = 3.0  # between checkpoints of a running stage
+
+    @property
+    def teachers(self) -> list[str]:
+        """All of them, in the order of the labels' parts."""
+        return [self.teacher, *self.labels.beside]
+
+    @property
+    def has_label_space(self) -> bool:
+        """Whether labels are other than the teacher's embeddings."""
+        return self.labels != LabelConfig()
+
+    @property
+    def scored_languages(self) -> list[str]:
+        """The languages in which models are scored, on the way too."""
+        return self.evaluation.languages or self.languages
+
+    @property
+    def dev_folder(self) -> str:
+        """The folder under DIR/eval that models are scored on while a stage is trained."""
+        return self.evaluation.dev or STSB_DEV
+
+    @property
+    def validates(self) -> bool:
+        """Whether a stage that is trained is scored on the way."""
+        return any(self.stage(name).validate_pairs for name in self.stages)
+
+    def stage(self, name: Stage) -> StageConfig:
+        """The settings of a stage."""
+        stages: dict[Stage, StageConfig] = {
+            "assistant": self.assistant,
+            "bottleneck": self.bottleneck,
+            "student": self.student_stage,
+            "contrastive": self.contrastive,
+        }
+        return stages[name]
+
+    def word_width(self, name: Stage) -> int | None:
+        """Numbers of a row of the word table that a stage trains; None: the base's hidden size."""
+        return None if name == "assistant" else self.student.bottleneck_size
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read a YAML configuration.
+
+    Raises: ConfigError: the file is missing or not YAML, a key is unknown or missing, a value has the wrong type.
+    """
+    config = build(RunConfig, read_yaml(path), where=path.name)
+    check(config, where=path.name)
+    return config
+
+
+def check(config: RunConfig, *, where: str) -> None:
+    """Values that no run can use.
+
+    Raises: ConfigError: names the key, the value and what it must be.
+    """
+    at_least: dict[str, tuple[float, float]] = {
+        "student.unit_layers": (config.student.unit_layers, 1),
+        "student.recurrences": (config.student.recurrences, 1),
+        "student.max_length": (config.student.max_length, 3),
+        "student.bottleneck_size": (1 if config.student.bottleneck_size is None else config.student.bottleneck_size, 1),
+        "seed": (config.seed, 0),
+        "lexical.pairs": (config.lexical.pairs, 1),
+        "corpus.max_pairs": (1 if config.corpus.max_pairs is None else config.corpus.max_pairs, 1),
+        "tokenizer.vocab_size": (config.tokenizer.vocab_size, 10),
+        "tokenizer.alphabet": (config.tokenizer.alphabet, 1),
+        "tokenizer.sentences": (config.tokenizer.sentences, 1),
+        "labels.dim": (1 if config.labels.dim is None else config.labels.dim, 1),
+        "student.layers (the lowest)": (min(config.student.layers or [0]), 0),
+        "contrastive.mcl_weight": (config.contrastive.mcl_weight, 0),
+        "evaluation.sts_rows": (2 if config.evaluation.sts_rows is None else config.evaluation.sts_rows, 2),
+        "evaluation.tatoeba_rows": (1 if config.evaluation.tatoeba_rows is None else config.evaluation.tatoeba_rows, 1),
+        "languages (how many)": (len(config.languages), 1),
+        "corpus.sources (how many)": (len(config.corpus.sources), 1),
+    }
+    for key, (value, least) in at_least.items():
+        if value < least:
+            raise ConfigError(f"{where}: {key} is {value}; it must be at least {least}")
+    layers = config.student.layers
+    if layers is not None and (len(layers) != config.student.unit_layers or sorted(set(layers)) != layers):
+        raise ConfigError(
+            f"{where}: student.layers is {layers}; it must be {config.student.unit_layers} (student.unit_layers) "
+            "numbers, each above the one before"
+        )
+    english = config.tokenizer.english_share
+    if english is not None and not 0 <= english < 1:
+        raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")
+    for language, weight in config.tokenizer.language_weights.items():
+        if language not in config.languages:
+            raise ConfigError(f"{where}: tokenizer.language_weights has {language!r}, which languages lacks")
+        _check_above_0(f"tokenizer.language_weights.{language}", weight, where=where)
+    repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
+    if repeated:
+        raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")
+    in_order = [name for name in STAGES if name in config.stages]
+    if config.stages != in_order:
+        raise ConfigError(f"{where}: stages is {config.stages}; each at most once, in order: {', '.join(STAGES)}")
+    for name, source in config.corpus.sources.items():
+        if source.max_pairs is not None and source.max_pairs < 1:
+            raise ConfigError(f"{where}: corpus.sources.{name}.max_pairs is {source.max_pairs}; it must be at least 1")
+        _check_above_0(f"corpus.sources.{name}.weight", source.weight, where=where)
+    if config.bottleneck.source_share is not None:
+        raise ConfigError(f"{where}: bottleneck.source_share is set; stage 2 learns from both sides of every pair")
+    _check_above_0("contrastive.temperature", config.contrastive.temperature, where=where)
+    _check_above_0("lexical.ridge", config.lexical.ridge, where=where)
+    if config.student_stage.token_weight is not None:
+        _check_above_0("student_stage.token_weight", config.student_stage.token_weight, where=where)
+    for name in config.stages:
+        _check_stage(name, config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
+
+
+def _check_above_0(key: str, value: float, *, where: str) -> None:
+    if not 0 < value < math.inf:  # YAML knows .nan and .inf
+        raise ConfigError(f"{where}: {key} is {value}; it must be above 0")
+
+
+def _check_share(key: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise ConfigError(f"{key} is {value}; it must be above 0 and at most 1")
+
+
+def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
+    stage, word_width = config.stage(name), config.word_width(name)
+    if (stage.pairs is None) == (stage.epochs is None):
+        raise ConfigError(f"{where} must have either pairs or epochs: how long it trains")
+    at_least: dict[str, tuple[float, float]] = {
+        "pairs": (stage.pairs if stage.pairs is not None else 2, 2),
+        "batch_size": (stage.batch_size, 2),
+        "batch_tokens": (
+            4 * stage.max_length if stage.batch_tokens is None else stage.batch_tokens,
+            4 * stage.max_length,
+        ),
+        "accumulation": (stage.accumulation, 1),
+        "learning_rate": (stage.learning_rate, 0),
+        "embedding_learning_rate": (stage.embedding_learning_rate or 0, 0),
+        "weight_decay": (stage.weight_decay, 0),
+        "betas (the lower)": (min(stage.betas or [0.0]), 0),
+        "seed": (stage.seed or 0, 0),
+        "cycles": (1 if stage.cycles is None else stage.cycles, 1),
+        "average_cycles": (1 if stage.average_cycles is None else stage.average_cycles, 1),
+        "validate_pairs": (1 if stage.validate_pairs is None else stage.validate_pairs, 1),
+        "patience": (1 if stage.patience is None else stage.patience, 1),
+        "keep_checkpoints": (stage.keep_checkpoints, 1),
+        "max_length": (stage.max_length, 3),
+    }
+    for key, (value, least) in at_least.items():
+        if value < least:
+            raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
+    if not 0 <= stage.warmup < 1:
+        raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
+    if stage.betas is not None and (len(stage.betas) != 2 or max(stage.betas) >= 1):
+        raise ConfigError(f"{where}.betas is {stage.betas}; it must be two numbers, at least 0 and below 1")
+    if stage.bucketed is False and stage.batch_tokens is not None:
+        raise ConfigError(
+            f"{where} has batch_tokens and bucketed: false; a budget of tokens needs lengths that are alike"
+        )
+    if stage.sources == []:
+        raise ConfigError(f"{where}.sources is empty; leave it out for all of the corpus")
+    longest = config.student.max_length
+    if stage.max_length > longest:
+        raise ConfigError(f"{where}.max_length is {stage.max_length}; student.max_length allows {longest}")
+    if stage.patience is not None and stage.validate_pairs is None:
+        raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
+    if stage.average_cycles is not None and stage.average_cycles > (stage.cycles or 1) + 1:
+        raise ConfigError(
+            f"{where}.average_cycles is {stage.average_cycles}; there are {stage.cycles or 1} cycles and the start"
+        )
+    if stage.average_cycles is not None and stage.patience is not None:
+        raise ConfigError(f"{where} has average_cycles and patience; one of them says which weights are kept")
+    if stage.epochs is not None and stage.epochs <= 0:
+        raise ConfigError(f"{where}.epochs is {stage.epochs}; it must be above 0")
+    if stage.source_share is not None:
+        _check_share(f"{where}.source_share", stage.source_share)
+    if stage.round_words and word_width is not None and word_width % BLOCK_SIZE:
+        raise ConfigError(
+            f"{where}.round_words needs a student.bottleneck_size that is a multiple of {BLOCK_SIZE}, not {word_width}"
+        )
+    unknown = [source for source in stage.sources or [] if source not in config.corpus.sources]
+    if unknown:
+        raise ConfigError(f"{where}.sources has {unknown[0]!r}, which corpus.sources lacks")

@@ -1,0 +1,4 @@
+"""What text is kept: filters, languages, leakage.
+
+Imports `sources`, `config` and `system`.
+"""

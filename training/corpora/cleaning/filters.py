@@ -1,0 +1,82 @@
+"""Decides which pairs are fit for training, and says why the others are not. Knows no file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from training.config.corpus import CorpusConfig
+from training.corpora.cleaning.hashes import HashIndex, hash_keys
+from training.corpora.cleaning.language import LanguageCheck
+from training.corpora.cleaning.leakage import EvaluationSentences, matching_words
+from training.corpora.sources.tsv import Pair
+
+# Characters of English that one character stands for, by median over our data (docs/guide/corpora.md); else near 1
+CHARACTER_WEIGHT = {"zh": 3, "ja": 2, "ko": 2}
+LENGTH_SLACK = 10  # characters: two short texts differ much in ratio and little in length
+
+
+def length_ratio(english: str, other: str, language: str) -> float:
+    """The longer side over the shorter, in characters of English, each with `LENGTH_SLACK` more."""
+    left = len(english) + LENGTH_SLACK
+    right = len(other) * CHARACTER_WEIGHT.get(language.split("_")[0], 1) + LENGTH_SLACK
+    return max(left, right) / min(left, right)
+
+
+class PairFilter:
+    """The filters of one language: state is what was seen of it, whatever the source, in 24 bytes a pair."""
+
+    def __init__(self, config: CorpusConfig, language: str, evaluation: EvaluationSentences) -> None:
+        self._config = config
+        self._language = language
+        self._evaluation = evaluation
+        self._seen = HashIndex()
+        self._checks = (LanguageCheck("en"), LanguageCheck(language)) if config.check_language else None
+
+    def keep(self, pairs: Sequence[Pair], dropped: Counter[str]) -> list[Pair]:
+        """Those that are fit, white space collapsed, in order; `dropped` counts the rest by reason."""
+        fit: list[Pair] = []
+        keys: list[str] = []
+        for english, other in pairs:
+            pair = (" ".join(english.split()), " ".join(other.split()))
+            words = matching_words(pair[0]), matching_words(pair[1])
+            if reason := self._wrong_with(pair) or self._leak(words) or self._same(words):
+                dropped[reason] += 1
+            else:
+                fit.append(pair)
+                keys.append("".join(words[0]) + "\t" + "".join(words[1]))
+        if self._config.keep_repeats:
+            return self._in_language(fit, dropped) if self._checks else fit
+        is_new = self._seen.add(hash_keys(keys))[1].tolist()
+        dropped["duplicate"] += len(fit) - sum(is_new)
+        new = [pair for pair, first in zip(fit, is_new, strict=True) if first]
+        return self._in_language(new, dropped) if self._checks else new
+
+    def _wrong_with(self, pair: Pair) -> str | None:
+        english, other = pair
+        limit, ratio = self._config.max_chars, self._config.max_length_ratio
+        if not english or not other:
+            return "empty"
+        if limit is not None and max(len(english), len(other)) > limit:
+            return "too long"
+        if ratio is not None and length_ratio(english, other, self._language) > ratio:
+            return "lengths too far apart"
+        return None
+
+    def _leak(self, words: tuple[list[str], list[str]]) -> str | None:
+        if any(map(self._evaluation.has_exact, words)):
+            return "in an evaluation set"
+        if any(map(self._evaluation.has_near, words)):
+            return "near an evaluation sentence"
+        return None
+
+    def _same(self, words: tuple[list[str], list[str]]) -> str | None:
+        return "identical sides" if words[0] == words[1] and not self._config.keep_repeats else None
+
+    def _in_language(self, pairs: list[Pair], dropped: Counter[str]) -> list[Pair]:
+        """The slowest filter comes last."""
+        assert self._checks is not None  # noqa: S101  (for the type checker)
+        english, other = self._checks
+        fit = [pair for pair in pairs if not english.is_wrong(pair[0]) and not other.is_wrong(pair[1])]
+        dropped["in another language"] += len(pairs) - len(fit)
+        return fit

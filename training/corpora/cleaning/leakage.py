@@ -1,0 +1,113 @@
+"""Keeps evaluation sentences out of training text: the same letters, or the same words in another order."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from training.errors import LeakageError
+from training.system.files import files_under
+from training.system.text_files import text_lines
+
+NEAR_WORDS = 6  # the same bag of so many words or more is the same sentence reordered
+UNREAD = {".csv", ".json", ".xml"}  # text, but not a field a line
+_MARKS = re.compile(r"[^\w\s]|_")  # all but letters, digits and white space
+
+
+def matching_words(text: str) -> list[str]:
+    """NFKC, case-folded, letters and digits only: what is left of a sentence when punctuation and spacing vary."""
+    return _MARKS.sub("", unicodedata.normalize("NFKC", text).casefold()).split()
+
+
+class EvaluationSentences:
+    """Every sentence of the evaluation sets, normalised."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self._exact: set[str] = set()
+        self._bags: set[str] = set()
+        for words in map(matching_words, sentences):
+            key = "".join(words)
+            if key and not key.isdigit():  # a score, or a number
+                self._exact.add(key)
+                if len(words) >= NEAR_WORDS:
+                    self._bags.add(_bag(words))
+
+    def __len__(self) -> int:
+        return len(self._exact)
+
+    def __contains__(self, text: str) -> bool:
+        words = matching_words(text)
+        return self.has_exact(words) or self.has_near(words)
+
+    def has_exact(self, words: list[str]) -> bool:
+        """Whether `matching_words` of a text spell one of them."""
+        return "".join(words) in self._exact
+
+    def has_near(self, words: list[str]) -> bool:
+        """Whether one of them has the same words, `NEAR_WORDS` at least, in any order.
+
+        Scripts that run words together (Chinese, Japanese, Thai) have few words by white space: there only exact
+        matches are found.
+        """
+        return len(words) >= NEAR_WORDS and _bag(words) in self._bags
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> EvaluationSentences:
+        """All tab-separated fields, or JSON strings, of all text files under `folder` but its READMEs; .gz is unpacked.
+
+        Raises: LeakageError: there is nothing to compare with, or a file is not UTF-8 text of a layout that is read.
+        """
+        found = cls(_fields(path for path in files_under(folder) if path.suffix != ".md"))
+        if not len(found):
+            raise LeakageError(f"{folder} holds no evaluation sentence, so leakage cannot be ruled out")
+        return found
+
+
+def check_no_leakage(texts: Iterable[str], evaluation: EvaluationSentences) -> int:
+    """Prove that no text is an evaluation sentence.
+
+    Returns: the number of texts checked.
+    Raises:  LeakageError: names the first offending text by number.
+    """
+    checked = 0
+    for checked, text in enumerate(texts, start=1):
+        if text in evaluation:
+            raise LeakageError(f"training text {checked} is an evaluation sentence")
+    return checked
+
+
+def _bag(words: list[str]) -> str:
+    return " ".join(sorted(words))
+
+
+def _fields(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        if Path(path.name.removesuffix(".gz")).suffix.lower() in UNREAD:
+            raise LeakageError(
+                f"{path} has no layout that is read (docs/guide/evaluate.md), so leakage cannot be ruled out"
+            )
+        try:
+            for number, line in text_lines(path, error=ValueError):
+                yield from _in_json(line, f"{path} line {number}") if ".jsonl" in path.suffixes else line.split("\t")
+        except ValueError as exc:
+            raise LeakageError(f"{exc}, so leakage cannot be ruled out") from exc
+
+
+def _in_json(line: str, where: str) -> Iterator[str]:
+    try:
+        yield from _strings(json.loads(line))
+    except json.JSONDecodeError as exc:
+        raise ValueError(f"{where} is not JSON ({exc})") from exc
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)

@@ -1,0 +1,4 @@
+"""Where text comes from: catalogue, downloads, formats.
+
+Imports `config` and `system`.
+"""

@@ -1,0 +1,81 @@
+"""Opens zip archives that strangers made: bounded in size, kept inside their folder, damage told in a sentence."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import cast
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from training.errors import CorpusError
+from training.system.text_files import Line, decoded_lines
+
+MAX_UNPACKED_BYTES = 64 << 30  # of all members together; the largest bitext of OPUS is near 10 GiB
+
+
+@contextmanager
+def open_zip(path: Path, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Iterator[ZipFile]:
+    """A zip archive to read from; no member gives more bytes than it declares.
+
+    Raises: CorpusError: it is damaged, encrypted, packed in an unusual way, or unpacks to more than `max_bytes`.
+    """
+    try:
+        with ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > max_bytes:
+                raise CorpusError(f"{path} unpacks to {size} bytes; the limit is {max_bytes}")
+            for member in archive.infolist():
+                if member.flag_bits & 1 or member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+                    raise CorpusError(f"{path} is encrypted, or packed other than by deflate")
+            yield archive
+    except (BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as exc:
+        raise CorpusError(f"{path} is damaged: {exc}") from exc
+
+
+def member_lines(archive: ZipFile, name: str) -> Iterator[Line]:
+    """The lines of a member, as `numbered_lines` gives those of a file.
+
+    Raises: CorpusError: it is UTF-16.
+    """
+    with archive.open(name) as packed:
+        member = io.BufferedReader(cast("io.RawIOBase", packed))  # a zip's own lines are slow
+        yield from decoded_lines(member, f"{archive.filename}: {name}", error=CorpusError)
+
+
+def text_members(archive: ZipFile) -> list[ZipInfo]:
+    """What the archive was made for: no folders, no hidden files, none of what macOS adds."""
+    members = (member for member in archive.infolist() if not member.is_dir())
+    return [member for member in members if not any(_is_hidden(part) for part in PurePosixPath(member.filename).parts)]
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Put an archive's files into `folder`, which appears when all are there; until then they lie beside `path`.
+
+    Folders inside the archive are left out: a name may stand in one of them only.
+
+    Raises: CorpusError: as `open_zip`; a member is a link, or two have one name.
+    """
+    temporary = path.with_name(f".{path.name}.unpacked")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        with open_zip(path) as archive:
+            for member in text_members(archive):
+                target = temporary / PurePosixPath(member.filename).name
+                if target.exists() or stat.S_ISLNK(member.external_attr >> 16):
+                    raise CorpusError(f"{path} holds a link or two files of one name: {member.filename}")
+                with archive.open(member) as source, target.open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _is_hidden(part: str) -> bool:
+    return part == "__MACOSX" or (part.startswith(".") and part not in (".", ".."))

@@ -1,0 +1,235 @@
+"""Brings corpora of the catalogue into a data folder: downloads, converts, keeps what is there.
+
+DIR/downloads/<source>/...               what was downloaded; may be deleted once converted
+DIR/parallel/<source>/en-<lang>.tsv.gz   parallel text
+DIR/eval/<folder>/...                    evaluation sets, in their own layout
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+from training.config.corpus import CorpusConfig
+from training.corpora.sources.archives import unpack
+from training.corpora.sources.bad_lines import BadLine, BadLines
+from training.corpora.sources.catalog import Source, SourceFiles, load_catalog
+from training.corpora.sources.download import Patience, download
+from training.corpora.sources.hub import read_dataset_pairs
+from training.corpora.sources.moses import read_moses_pairs
+from training.corpora.sources.readers import find_pair_file
+from training.corpora.sources.tmx import read_tmx_pairs
+from training.corpora.sources.tsv import Pair, read_multiway_pairs, read_zipped_tsv_pairs
+from training.errors import CorpusError, FetchError
+from training.system.files import files_under, partial, write_atomically
+
+PATIENCE = Patience()
+LOCK = ".lock"  # in DIR/downloads
+UNFINISHED = ".unfinished"  # in DIR/eval, while its sets are fetched
+logger = logging.getLogger(__name__)
+READERS: dict[str, Callable[[Path, str, BadLines], Iterator[Pair]]] = {
+    "moses": read_moses_pairs,
+    "multiway": read_multiway_pairs,
+    "tmx": lambda path, code, bad: read_tmx_pairs(path, code.partition("-")[0], bad),  # whatever region its tags name
+    "tsv_zip": read_zipped_tsv_pairs,
+}
+
+
+def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> None:
+    """Where the configuration says `fetch`: fetch what its sources lack in these languages and can be downloaded, and
+    the evaluation sets of the catalogue where there are none at all. Where nothing is missing nothing is written: the
+    folder may be read-only.
+
+    Raises: FetchError, CorpusError: a download or its conversion failed, or a source is an evaluation set.
+    """
+    if not config.fetch:
+        return
+    catalog = load_catalog()
+    _wait_for_another(data)
+    if not _lacking(config, catalog, languages, data) and _has_evaluation(data):
+        return
+    with _alone(data):
+        for name, lacking in _lacking(config, catalog, languages, data).items():  # another fetch may have been at work
+            dataset = config.sources[name].dataset
+            if dataset is not None:
+                for language in lacking:
+                    bad = BadLines(config.on_bad_line)
+                    _convert(read_dataset_pairs(dataset, language, bad), bad, data, name, language)
+            elif (files := catalog[name].files) is not None:
+                _fetch_parallel(name, files, lacking, data, PATIENCE, config.on_bad_line)
+        _fetch_all_evaluation(catalog, languages, data)
+
+
+def _lacking(
+    config: CorpusConfig, catalog: Mapping[str, Source], languages: list[str], data: Path
+) -> dict[str, list[str]]:
+    """The languages that each source has not here, and can be fetched in.
+
+    Raises: FetchError: a source is an evaluation set.
+    """
+    lacking: dict[str, list[str]] = {}
+    for name, settings in config.sources.items():
+        source = catalog.get(name)
+        if source is not None and source.kind == "evaluation":
+            raise FetchError(f"{name} is an evaluation set; nothing is trained on it")
+        if settings.dataset is not None:
+            lacking[name] = _missing(name, languages, data)
+        elif source is not None and source.files is not None:
+            lacking[name] = _missing(name, _offered(source, languages), data)
+    return {name: missing for name, missing in lacking.items() if missing}
+
+
+def fetch_source(
+    name: str, languages: list[str], data: Path, *, patience: Patience = PATIENCE, on_bad_line: BadLine = "stop"
+) -> None:
+    """Fetch a source of the catalogue in these languages, but those that are there.
+
+    Args:   on_bad_line: a line that is not a pair ends the fetch, or is left out.
+    Raises: FetchError: it is not in the catalogue, cannot be downloaded, or lacks one of the languages.
+    """
+    source = load_catalog().get(name)
+    if source is None:
+        raise FetchError(f"{name} is not in the catalogue; `crosslet corpora list` shows what is")
+    if source.files is None:
+        raise FetchError(f"{name} has no archive to download; it is made from {source.url} (docs/guide/corpora.md)")
+    absent = [language for language in languages if language not in source.languages]
+    if absent:
+        raise FetchError(f"{name} has no {', '.join(absent)}; it has {', '.join(source.languages)}")
+    with _alone(data):
+        if source.kind == "evaluation":
+            _fetch_evaluation(name, source.files, languages, data, patience)
+        else:
+            _fetch_parallel(name, source.files, _missing(name, languages, data), data, patience, on_bad_line)
+
+
+def languages_there(name: str, source: Source, data: Path) -> list[str]:
+    """The languages in which a data folder has a source."""
+    if source.kind == "parallel":
+        folder = data / "parallel" / name
+        names = {path.name.split(".")[0] for path in folder.iterdir()} if folder.is_dir() else set()
+        sides = {side for pair in names for side in pair.split("-")} - {"en"}
+        return sorted(side for side in sides if find_pair_file(data / "parallel", name, side))
+    if source.files is None:
+        return []
+    return [language for language in source.languages if _evaluation_is_there(source.files, language, data)]
+
+
+def _fetch_parallel(
+    name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience, on_bad_line: BadLine
+) -> None:
+    for language in languages:
+        (url,) = files.addresses(language)
+        archive = data / "downloads" / name / url.rpartition("/")[2]
+        if not archive.exists():
+            download(url, archive, sha256=_checksum(files, language), patience=patience)
+        bad = BadLines(on_bad_line)
+        try:
+            _convert(READERS[files.format](archive, files.code(language), bad), bad, data, name, language)
+        except CorpusError as exc:
+            archive.unlink()
+            raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
+
+
+def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience) -> None:
+    folder = data / "eval" / files.folder
+    for language in languages:
+        if _evaluation_is_there(files, language, data):
+            continue
+        for url in files.addresses(language):
+            target = (folder if files.format == "plain" else data / "downloads" / name) / url.rpartition("/")[2]
+            if not target.exists():
+                download(url, target, sha256=_checksum(files, language), patience=patience)
+            if files.format == "unpacked":
+                try:
+                    unpack(target, folder)
+                except CorpusError as exc:
+                    target.unlink()
+                    raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
+
+
+def _fetch_all_evaluation(catalog: Mapping[str, Source], languages: list[str], data: Path) -> None:
+    """Every evaluation set of the catalogue, where there are none; a fetch that broke off is gone on with.
+
+    Half of the sets would rule out half of the leaks, so a mark says until the end that they are not all there.
+    """
+    if _has_evaluation(data):
+        return
+    unfinished = data / "eval" / UNFINISHED
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    unfinished.touch()
+    for name, source in catalog.items():
+        if source.kind == "evaluation" and source.files is not None:
+            _fetch_evaluation(name, source.files, _offered(source, languages), data, PATIENCE)
+    unfinished.unlink()
+
+
+def _has_evaluation(data: Path) -> bool:
+    return bool(files_under(data / "eval")) and not (data / "eval" / UNFINISHED).exists()
+
+
+def _evaluation_is_there(files: SourceFiles, language: str, data: Path) -> bool:
+    folder = data / "eval" / files.folder
+    if files.format == "unpacked":
+        return folder.is_dir()
+    return all((folder / url.rpartition("/")[2]).exists() for url in files.addresses(language))
+
+
+def _convert(pairs: Iterable[Pair], bad: BadLines, data: Path, name: str, language: str) -> None:
+    """Write pairs as `english<TAB>other` lines, the same bytes for the same pairs; a pair with an empty side is none.
+
+    Raises: CorpusError: there is no pair.
+    """
+    path = data / "parallel" / name / f"en-{language}.tsv.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    collapsed = ((" ".join(english.split()), " ".join(other.split())) for english, other in pairs)
+    lines = (f"{english}\t{other}\n".encode() for english, other in collapsed if english and other)
+    try:
+        first = next(lines, None)
+        if first is None:
+            raise CorpusError(f"{name} has no pair in {language}")
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                packed.writelines(chain([first], lines))
+
+        write_atomically(path, write)
+    except BaseException:
+        partial(path).unlink(missing_ok=True)
+        raise
+    if left_out := bad.dropped.total():
+        logger.warning("%s: %d lines in %s are left out: they are no pairs", name, left_out, language)
+    logger.info("%s: %s is ready", name, path)
+
+
+def _missing(name: str, languages: list[str], data: Path) -> list[str]:
+    return [language for language in languages if find_pair_file(data / "parallel", name, language) is None]
+
+
+def _offered(source: Source, languages: list[str]) -> list[str]:
+    return [language for language in languages if language in source.languages]
+
+
+def _checksum(files: SourceFiles, language: str) -> str | None:
+    return files.sha256.get(language, files.sha256.get("*"))
+
+
+def _wait_for_another(data: Path) -> None:
+    """Until a fetch that is under way has ended; evaluation sets come file by file."""
+    lock = data / "downloads" / LOCK
+    if lock.exists():
+        with lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+
+
+@contextmanager
+def _alone(data: Path) -> Iterator[None]:
+    """One fetch into a data folder at a time; a second one waits, and then finds the first one's files."""
+    (data / "downloads").mkdir(parents=True, exist_ok=True)
+    with (data / "downloads" / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

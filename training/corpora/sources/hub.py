@@ -1,0 +1,128 @@
+"""Reads parallel text from Hugging Face `datasets`: a folder, or a name on the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.corpora.sources.bad_lines import STOP, BadLines
+from training.corpora.sources.tsv import Pair
+from training.errors import CorpusError
+from training.system.text_files import MARK, MARKED_UTF8
+
+ROWS = 1_000  # read at once
+SIDES = (("source", "target"), ("src", "tgt"), ("english", "non_english"), ("anchor", "positive"))  # English first
+
+
+def read_dataset_pairs(name: str | Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
+    """Pairs of the `train` split, or of the only one: a folder that `save_to_disk` left or that holds data files
+    (Parquet, CSV, JSON lines), or a hub name, of which the configuration `en-<language>` or the other way is taken.
+
+    Columns: `en` and `<language>`; or the first of `SIDES` that is there; or `translation`, holding {en: ...,
+    <language>: ...}. A column is never taken by its place: it may hold ids. An absent side is an empty one.
+
+    Args:   bad: is told of a row of which a side is no text, or not UTF-8.
+    Raises: CorpusError: it cannot be loaded, has no such split or columns, or `bad` stops at a row.
+    """
+    try:
+        batches = _load(name, language).iter(batch_size=ROWS)
+        rows = (row for batch in batches for row in _rows(batch, language, name))
+        for number, row in enumerate(rows, start=1):
+            if isinstance(row, _NotAPair):
+                bad.not_a_pair(f"{name} row {number}", f"has a {row.found} where {row.wanted} should be")
+            elif any(MARK in side for side in row):
+                bad.not_utf8(f"{name} row {number}")
+            else:
+                yield row
+    except CorpusError:
+        raise
+    except Exception as exc:  # `datasets` raises whatever its many readers do
+        raise CorpusError(f"{name} cannot be read as a dataset: {' '.join(str(exc).split())[:300]}") from exc
+
+
+def _load(name: str | Path, language: str) -> Any:
+    """The rows, none of them in memory."""
+    import datasets  # takes seconds, and most runs need none of it
+
+    if not isinstance(name, Path):
+        known = datasets.get_dataset_config_names(name)
+        pairs = (f"en-{language}", f"{language}-en", f"en_{language}", f"{language}_en")
+        config = next((pair for pair in pairs if pair in known), None)
+        if config is None:
+            raise CorpusError(f"{name} has no configuration en-{language}; it has {', '.join(known)[:300]}")
+        return _stream(datasets.load_dataset_builder(name, config), name)
+    if any((name / marker).exists() for marker in ("dataset_dict.json", "state.json")):
+        found = datasets.load_from_disk(str(name))
+        return _training_split(found, name) if isinstance(found, Mapping) else found
+    return _stream(datasets.load_dataset_builder(str(name)), name)
+
+
+def _stream(builder: Any, name: str | Path) -> Any:
+    """The rows of a builder, read as text: what is not UTF-8 is marked, and a cell of CSV is what it says.
+
+    Raises: CorpusError: no split is named train, or a header is not UTF-8.
+    """
+    from datasets import Features, Value
+
+    config = builder.config
+    if getattr(config, "encoding", "another") in (None, "utf-8"):  # CSV, JSON
+        config.encoding = MARKED_UTF8
+    if hasattr(config, "keep_default_na"):  # CSV: `null`, `NA` and `nan` are words, 007 is no number
+        config.keep_default_na = False
+        config.nrows = 1  # of each file: the columns' names, then all as text
+        first_rows: list[dict[str, Any]] = list(_training_split(builder.as_streaming_dataset(), name))
+        columns = list(first_rows[0]) if first_rows else []
+        if any(MARK in column for column in columns):
+            raise CorpusError(f"{name} names its columns in another encoding than UTF-8")
+        config.nrows, config.features = None, Features({column: Value("string") for column in columns}) or None
+    return _training_split(builder.as_streaming_dataset(), name)
+
+
+def _training_split(splits: Mapping[str, Any], name: str | Path) -> Any:
+    if "train" not in splits and len(splits) != 1:
+        raise CorpusError(f"{name} has the splits {', '.join(splits)}; one must be named train")
+    return splits["train"] if "train" in splits else next(iter(splits.values()))
+
+
+@dataclass(frozen=True)
+class _NotAPair:
+    """A row of other types."""
+
+    found: str
+    wanted: str
+
+
+def _rows(batch: Mapping[str, list[Any]], language: str, name: str | Path) -> Iterator[Pair | _NotAPair]:
+    """What some rows hold as English and as the other side.
+
+    Raises: CorpusError: there are no such columns, or the translations are in other languages.
+    """
+    names = next((both for both in (("en", language), *SIDES) if all(side in batch for side in both)), None)
+    if names is not None:
+        english, other = names
+        yield from map(_pair, batch[english], batch[other])
+    elif "translation" in batch:
+        yield from (_translation(row, language, name) for row in batch["translation"])
+    else:
+        known = ", ".join(" and ".join(both) for both in SIDES)
+        raise CorpusError(
+            f"{name} has the columns {', '.join(batch)[:300]}; "
+            f"it needs translation, en and {language}, or one of: {known}"
+        )
+
+
+def _translation(row: Any, language: str, name: str | Path) -> Pair | _NotAPair:
+    if not isinstance(row, Mapping):
+        return _NotAPair(type(row).__name__, "texts by language")
+    if not {"en", language} <= row.keys():
+        raise CorpusError(f"{name} has translations in {', '.join(row)}; it needs en and {language}")
+    return _pair(row["en"], row[language])
+
+
+def _pair(english: Any, other: Any) -> Pair | _NotAPair:
+    for side in (english, other):
+        if not isinstance(side, str | None):
+            return _NotAPair(type(side).__name__, "a text")
+    return english or "", other or ""

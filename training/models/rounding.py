@@ -1,0 +1,46 @@
+"""Trains word embeddings as the artifact will hold them: rounded going forward, as if not going back. Knows no ONNX.
+
+Shapes: ... any, B width of the word table, G blocks of a row, S numbers of a block.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from training.errors import ConfigError
+from training.models.encoder import BottleneckEmbedding, CrossletEncoder
+from training.config.stage import BLOCK_SIZE
+
+LEVELS = 15  # steps between the smallest and the largest of a block
+
+
+def train_with_rounded_words(encoder: CrossletEncoder) -> None:
+    """From now on the word table gives its rows as `--word-bits 4` stores them; what is saved of it stays float32.
+
+    Gradients pass the rounding as if it were not there: the straight-through estimator (Bengio et al. 2013,
+    "Estimating or Propagating Gradients Through Stochastic Neurons").
+
+    Raises: ConfigError: the table's width is no multiple of the block.
+    """
+    words = encoder.get_input_embeddings()
+    table = words.table if isinstance(words, BottleneckEmbedding) else words
+    assert isinstance(table, nn.Embedding)  # noqa: S101  (for the type checker)
+    if table.embedding_dim % BLOCK_SIZE:
+        raise ConfigError(
+            f"round_words needs a word table whose width is a multiple of {BLOCK_SIZE}, not {table.embedding_dim}"
+        )
+    table.register_forward_hook(lambda _module, _ids, rows: rows + (rounded(rows) - rows).detach())
+
+
+@torch.no_grad()
+def rounded(rows: Tensor) -> Tensor:
+    """Each block's range, 0 included, in 15 steps of a float16 scale: (..., B) float32 -> (..., B)."""
+    block_GS = rows.reshape(*rows.shape[:-1], -1, BLOCK_SIZE)
+    low_G1 = block_GS.amin(-1, keepdim=True).clamp(max=0)
+    high_G1 = block_GS.amax(-1, keepdim=True).clamp(min=0)
+    scale_G1 = ((high_G1 - low_G1) / LEVELS).half().float()
+    step_G1 = torch.where(scale_G1 > 0, scale_G1, 1)  # a block of zeros stays zeros
+    zero_G1 = (-low_G1 / step_G1).round().clamp(0, LEVELS)
+    code_GS = ((block_GS / step_G1).round() + zero_G1).clamp(0, LEVELS)
+    return ((code_GS - zero_G1) * scale_G1).reshape(rows.shape)

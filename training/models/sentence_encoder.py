@@ -1,0 +1,89 @@
+"""A sentence encoder: token encoder, mean pooling, head, unit length. Saved as a sentence-transformers folder.
+
+Shapes: B batch, L tokens, D dims of the sentence embedding.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedTokenizerFast
+
+from training.models.loading import load_body, load_sentence_transformer
+from training.models.encoder import CrossletEncoder, mean_pool
+
+
+class CrossletTransformer(Transformer):
+    """Loads a crosslet checkpoint inside sentence-transformers: importing this module registers the architecture."""
+
+
+class SentenceEncoder(nn.Module):
+    """h_X of the paper: the pooled embedding of a sentence by encoder X.
+
+    Args:
+        encoder: gives token embeddings.
+        head: maps H to the teacher's width, or None where the widths agree.
+        normalized: unit length, as a teacher that ends in a Normalize module asks for.
+    """
+
+    def __init__(self, encoder: CrossletEncoder, head: nn.Linear | None = None, *, normalized: bool) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+        self.normalized = normalized
+
+    def forward(self, input_ids_BL: Tensor, attention_mask_BL: Tensor) -> Tensor:
+        """Token ids and mask, (B, L) int64 -> (B, D) float32."""
+        return self.pooled(self.token_embeddings(input_ids_BL, attention_mask_BL), attention_mask_BL)
+
+    def token_embeddings(self, input_ids_BL: Tensor, attention_mask_BL: Tensor) -> Tensor:
+        """What is pooled: (B, L, H)."""
+        hidden_BLH: Tensor = self.encoder(input_ids_BL, attention_mask_BL).last_hidden_state
+        return hidden_BLH
+
+    def pooled(self, hidden_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
+        """The sentence embedding of token embeddings: (B, D) float32."""
+        embedding_BD = self.project(mean_pool(hidden_BLH, attention_mask_BL))
+        return F.normalize(embedding_BD, dim=-1) if self.normalized else embedding_BD
+
+    def project(self, mean_NH: Tensor) -> Tensor:
+        """Means of token embeddings in the teacher's width: (N, H) -> (N, D)."""
+        return mean_NH if self.head is None else self.head(mean_NH).float()
+
+
+def save_sentence_encoder(
+    model: SentenceEncoder, tokenizer: PreTrainedTokenizerFast, folder: Path, *, max_length: int
+) -> None:
+    """Write a folder that `SentenceTransformer(folder)` loads where crosslet's training extra is installed."""
+    model.encoder.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    transformer = load_body(folder, CrossletTransformer, max_length=max_length)
+    hidden_size = int(model.encoder.config.hidden_size)
+    modules: list[nn.Module] = [transformer, Pooling(hidden_size, pooling_mode="mean")]
+    if model.head is not None:
+        dense = Dense(hidden_size, model.head.out_features, bias=True, activation_function=nn.Identity())
+        dense.linear.load_state_dict(model.head.state_dict())
+        modules.append(dense)
+    if model.normalized:
+        modules.append(Normalize())
+    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+
+
+def load_sentence_encoder(folder: Path, *, attention: str = "sdpa") -> SentenceEncoder:
+    """Read a crosslet checkpoint back as a trainable module.
+
+    Raises: ValueError: the folder's first module is not a crosslet encoder.  LoadError: it lacks a weight.
+    """
+    options = {"attn_implementation": attention}
+    loaded = load_sentence_transformer(str(folder), device="cpu", model_kwargs=options)
+    encoder = loaded[0].auto_model
+    if not isinstance(encoder, CrossletEncoder):
+        raise ValueError(f"{folder} holds a {type(encoder).__name__}, not a crosslet checkpoint")
+    head: nn.Linear | None = next((module.linear for module in loaded if isinstance(module, Dense)), None)
+    normalized = any(isinstance(module, Normalize) for module in loaded)
+    return SentenceEncoder(encoder.to(torch.float32), head, normalized=normalized)

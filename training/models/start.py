@@ -1,0 +1,138 @@
+"""The assistant before stage 1: a base encoder's body and head, its own word embeddings or new ones. Knows no text.
+
+Shapes: V vocabulary, H hidden, D dims of the teacher's embedding.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Dropout, Normalize, Pooling
+from torch import Tensor, nn
+from transformers import PretrainedConfig
+
+from training.config.run import RunConfig, Stage
+from training.errors import ConfigError
+from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
+from training.models.sentence_encoder import SentenceEncoder
+from training.config.stage import BLOCK_SIZE
+
+logger = logging.getLogger(__name__)
+OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # number positions from the padding id on
+FAMILIES = ("bert", "distilbert", *OFFSET_FAMILIES)  # MiniLM is a "bert"
+
+
+def check_shrinkable(body: PretrainedConfig, config: RunConfig) -> None:
+    """Whether the configured student can come from this body.
+
+    Raises: ConfigError: another family, fewer layers than M, narrower than B, fewer positions than `max_length`, or a
+        whole table to round (`round_words`) whose width is no multiple of the block.
+    """
+    student = config.student
+    if body.model_type not in FAMILIES:
+        raise ConfigError(f"the base encoder is of type {body.model_type!r}; known types: {', '.join(FAMILIES)}")
+    reserved = body.pad_token_id + 1 if body.model_type in OFFSET_FAMILIES else 0
+    limits = {
+        "unit_layers": (student.unit_layers, body.num_hidden_layers),
+        "bottleneck_size": (student.bottleneck_size or 0, body.hidden_size),
+        "max_length": (student.max_length, body.max_position_embeddings - reserved),
+    }
+    for name, (wanted, available) in limits.items():
+        if wanted > available:
+            raise ConfigError(f"student.{name} is {wanted}; the base encoder allows {available}")
+    for stage in config.stages:
+        if config.stage(stage).round_words and config.word_width(stage) is None and body.hidden_size % BLOCK_SIZE:
+            raise ConfigError(
+                f"round_words of stage {stage} needs a word table whose width is a multiple of {BLOCK_SIZE}; without a "
+                f"bottleneck it is the base encoder's hidden size, {body.hidden_size}"
+            )
+
+
+def check_left_out(base: SentenceTransformer, dim: int, stages: list[Stage]) -> None:
+    """Whether stage 1 makes up for what the assistant cannot take over of a base.
+
+    Raises: ConfigError: there is such a thing, and stage 1 is not trained.
+    """
+    _, left_out = _head_and_left_out(base, dim)
+    names = [name for name, prompt in base.prompts.items() if prompt]
+    left_out += [f"prompts ({', '.join(names)})"] if names else []
+    left_out += [] if base.truncate_dim is None else [f"truncate_dim {base.truncate_dim}"]
+    if left_out and "assistant" not in stages:
+        raise ConfigError(
+            f"the base encoder has {', '.join(left_out)}, which would be lost; add assistant to stages, where it "
+            "learns to do without, or name another base"
+        )
+    if left_out:
+        logger.info("start: left out of the base encoder: %s", ", ".join(left_out))
+
+
+def assistant_from_base(
+    base: SentenceTransformer,
+    embeddings_VH: Tensor | None = None,
+    *,
+    dim: int,
+    normalized: bool,
+    pad_id: int,
+    seed: int,
+) -> SentenceEncoder:
+    """The base's body as the assistant, with its head, or a new one where H is not the label's width (Eq. (2)).
+
+    Args:
+        embeddings_VH: of another vocabulary; None: the base keeps its own.
+        dim: of the label.  normalized: whether the label has unit length.
+        pad_id: of the assistant's vocabulary; a family that numbers positions from it gets them moved along.
+    """
+    body = base[0].auto_model
+    state = {name: tensor for name, tensor in body.state_dict().items() if not name.startswith("pooler.")}
+    is_offset, changes = body.config.model_type in OFFSET_FAMILIES, {}
+    if embeddings_VH is not None:
+        changes = {"vocab_size": len(embeddings_VH), "pad_token_id": pad_id}
+        state["embeddings.word_embeddings.weight"] = embeddings_VH
+        if is_offset:
+            positions = state["embeddings.position_embeddings.weight"]
+            state["embeddings.position_embeddings.weight"] = positions.roll(pad_id - body.config.pad_token_id, dims=0)
+    elif not is_offset:
+        changes = {"pad_token_id": pad_id}  # whose row is never trained; in MiniLM's body the id of its <s>
+    encoder = CrossletEncoder(CrossletConfig(base=shape_of(body.config, **changes)))
+    encoder.body.load_state_dict(state)
+    torch.manual_seed(seed)
+    head = _head(base, int(encoder.config.hidden_size), dim)
+    return SentenceEncoder(encoder, head, normalized=normalized)
+
+
+def _head(base: SentenceTransformer, hidden_size: int, dim: int) -> nn.Linear | None:
+    """The base's own, float32 and with a bias; a random one where it has none and the widths differ."""
+    own, _ = _head_and_left_out(base, dim)
+    if own is None and dim == hidden_size:
+        return None
+    head = nn.Linear(hidden_size, dim)
+    if own is not None:
+        head.load_state_dict({"bias": torch.zeros(dim), **own.linear.state_dict()})
+    return head
+
+
+def _head_and_left_out(base: SentenceTransformer, dim: int) -> tuple[Dense | None, list[str]]:
+    """What of a base can be the assistant's head, (D, H), and the names of what it has besides that cannot be kept.
+
+    A head is a linear layer right behind mean pooling. Whether embeddings have unit length is the teacher's to say.
+    """
+    head, left_out = None, list(base)[1:]
+    match left_out:
+        case [Pooling(pooling_mode="mean"), Dense(activation_function=nn.Identity()) as dense, *rest] if (
+            dense.linear.weight.shape == (dim, base[0].auto_model.config.hidden_size)
+        ):
+            head, left_out = dense, rest
+        case [Pooling(pooling_mode="mean"), *rest]:
+            left_out = rest
+    return head, [_name(module) for module in left_out if not isinstance(module, (Normalize, Dropout))]
+
+
+def _name(module: nn.Module) -> str:
+    if isinstance(module, Pooling):
+        modes = [module.pooling_mode] if isinstance(module.pooling_mode, str) else module.pooling_mode
+        return f"{' and '.join(modes)} pooling"
+    if isinstance(module, Dense):
+        return f"Dense ({module.in_features} to {module.out_features}, {type(module.activation_function).__name__})"
+    return type(module).__name__

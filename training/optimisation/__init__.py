@@ -1,0 +1,4 @@
+"""One training loop for all stages: batches, optimizer, checkpoints, processes.
+
+Imports `config` and `system`; knows no stage.
+"""

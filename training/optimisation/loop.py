@@ -1,0 +1,240 @@
+"""The training loop of every stage: steps, a dev score, checkpoints, a log. Knows no loss by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from training.config.stage import StageConfig
+from training.errors import DivergedError
+from training.optimisation.averaging import WeightAverage
+from training.optimisation.batches import BatchStream, Indices, Position
+from training.optimisation.checkpoints import BEST, FOLDER, load_best, load_newest, save_state
+from training.optimisation.optimizer import Stepper, clip_gradients, cycle_of, warmup_then_linear
+from training.optimisation.processes import from_main_process, is_main_process, on_main_process, sum_gradients
+from training.optimisation.training_log import TrainingLog
+from training.system.device import autocast
+
+Validate = Callable[[], float | dict[str, float]]  # a score, or one of each language pair, whose mean counts
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a stage minimises: `losses(batch)` names the parts, and their sum is the loss.
+
+    Of several processes each gives the whole batch's losses, and the gradient of its own part of them.
+    """
+
+    model: nn.Module  # whose trainable parameters are optimised and checkpointed
+    losses: Callable[[Indices], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage has come."""
+
+    step: int = 0
+    pairs: int = 0
+    position: Position = field(default_factory=Position)
+    best_score: float | None = None  # on the dev set
+    stale: int = 0  # dev scores since the best one
+
+    def past(self, step: _Step, pairs: int) -> Progress:
+        """A step of so many pairs further."""
+        return replace(self, step=self.step + 1, pairs=self.pairs + pairs, position=step.after)
+
+
+def train(
+    objective: Objective,
+    batches: BatchStream,
+    config: StageConfig,
+    folder: Path,
+    *,
+    name: str,
+    checkpoint_minutes: float,
+    device: torch.device,
+    validate: Validate | None = None,
+) -> None:
+    """Run one stage to its end, or go on where a killed run left it; the model is then trained.
+
+    Writes `log.jsonl` (step, pairs, epoch, mean loss parts, learning rates, pairs a second), `dev.jsonl` (step, pairs,
+    epoch, score, and by language pair) and, until the stage is done, `resume/`. Of several processes only the main one
+    writes and validates.
+
+    Args:
+        validate: scores the model, higher is better: every `config.validate_pairs` pairs and at the end.
+    Raises:
+        DivergedError: the loss or its gradient is not finite; nothing of it has reached the weights.
+        CheckpointError: there are checkpoints, and all are damaged.
+    """
+    stage = _Stage(objective.model, config, len(batches), folder / FOLDER, name, device)
+    progress = stage.restore()
+    log = None
+    if is_main_process():
+        log = TrainingLog(folder, batches.epoch_pairs, step=progress.step, pairs=progress.pairs)
+    saved_at = time.monotonic()
+    with tqdm(
+        total=len(batches), initial=progress.pairs, desc=name, unit="pair", mininterval=5, disable=not log
+    ) as bar:
+        for step in _steps(batches, progress.position, config.accumulation):
+            pairs = sum(map(len, step.micro_batches))
+            factor = warmup_then_linear(
+                progress.pairs, pairs, len(batches), warmup=config.warmup, cycles=config.cycles or 1
+            )
+            if config.dropout:
+                _switch_dropout_on(objective.model, seed=(batches.seed, progress.step))
+            losses = _accumulate(objective, step.micro_batches, device=device, bf16=config.bf16)
+            sum_gradients(stage.stepper.parameters)
+            norm = clip_gradients(stage.stepper.parameters)
+            _check_finite(losses, norm, name=name, step=progress.step)
+            stage.stepper.step(factor)
+            before, progress = progress.pairs, progress.past(step, pairs)
+            bar.update(pairs)
+            is_end = progress.pairs >= len(batches)
+            stage.average_ends(before, progress.pairs)
+            if log:
+                log.add(losses, progress.step, progress.pairs, stage.stepper.learning_rates(), is_end=is_end)
+            if validate and (is_end or _crosses(before, progress.pairs, config.validate_pairs)):
+                progress = stage.judge(progress, validate, log)
+                if config.patience is not None and progress.stale >= config.patience:
+                    if log:
+                        log.write_line(progress.step, progress.pairs, stage.stepper.learning_rates())
+                    break
+            if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
+                stage.save(progress)
+                saved_at = time.monotonic()
+    objective.model.eval()
+    if validate and config.patience is not None:
+        stage.return_to_best()
+
+
+def _switch_dropout_on(model: nn.Module, *, seed: tuple[int, int]) -> None:
+    """Before each step: a dev score switches it off, and a resumed stage must drop what an uninterrupted one does."""
+    model.train()
+    torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What one step of the optimiser learns from."""
+
+    micro_batches: tuple[Indices, ...]
+    after: Position
+
+
+def _steps(batches: BatchStream, position: Position, accumulation: int) -> Iterator[_Step]:
+    stream = batches.starting_at(position)
+    while together := list(islice(stream, accumulation)):
+        yield _Step(tuple(batch for batch, _ in together), together[-1][1])
+
+
+def _accumulate(
+    objective: Objective, micro_batches: tuple[Indices, ...], *, device: torch.device, bf16: bool
+) -> dict[str, Tensor]:
+    """Add up the gradients of the micro-batches, each weighed by its pairs; the losses' means, weighed alike.
+
+    A contrastive loss compares within a micro-batch: accumulation saves memory, it does not add negatives.
+    """
+    pairs = sum(map(len, micro_batches))
+    means: dict[str, Tensor] = {}
+    for batch in micro_batches:
+        with autocast(device, enabled=bf16):
+            losses = objective.losses(batch)
+            share = {part: value * (len(batch) / pairs) for part, value in losses.items()}
+            total = torch.stack(list(share.values())).sum()
+        total.backward()  # type: ignore[no-untyped-call]
+        for part, value in share.items():
+            means[part] = means.get(part, 0.0) + value.detach()
+    return means
+
+
+def _check_finite(losses: dict[str, Tensor], norm: Tensor, *, name: str, step: int) -> None:
+    """Stop before a number that is none reaches the weights, and with them the next checkpoint."""
+    loss = torch.stack(list(losses.values())).sum()
+    if torch.isfinite(loss + norm):  # one wait for the device
+        return
+    what, value = ("gradient", norm) if torch.isfinite(loss) else ("loss", loss)
+    raise DivergedError(
+        f"{name}: the {what} is {value.item()} at step {step}; lower its learning_rate or "
+        f"embedding_learning_rate and run again with --restart-from {name}"
+    )
+
+
+def _crosses(before: int, now: int, every: int | None) -> bool:
+    return every is not None and before // every < now // every
+
+
+@dataclass
+class _Stage:
+    """The model, its optimisers and what is kept of them on disk."""
+
+    model: nn.Module
+    config: StageConfig
+    pairs: int  # of the whole stage
+    folder: Path
+    name: str
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        self.stepper = Stepper(self.model, self.config)
+        self.average = WeightAverage()
+
+    def restore(self) -> Progress:
+        """Load the newest checkpoint, if any."""
+        state = load_newest(self.folder, device=self.device, stage=self.name)
+        if state is None:
+            if (self.config.average_cycles or 0) > (self.config.cycles or 1):
+                self.average.add(self.model)  # the start counts as an end
+            return Progress()
+        self.model.load_state_dict(state["model"])
+        self.stepper.load_state_dict(state["optimizers"])
+        if "average" in state:
+            self.average.load_state_dict(state["average"])
+        return Progress(**{**state["progress"], "position": Position(**state["progress"]["position"])})
+
+    def save(self, progress: Progress) -> None:
+        """Leave a checkpoint."""
+        state: dict[str, Any] = {
+            "model": self.model.state_dict(),
+            "optimizers": self.stepper.state_dict(),
+            "progress": asdict(progress),
+            **({"average": self.average.state_dict()} if self.config.average_cycles else {}),
+        }
+        save_state(state, self.folder, name=f"{progress.step:010d}", keep=self.config.keep_checkpoints)
+
+    def average_ends(self, before: int, now: int) -> None:
+        """At the end of one of the last cycles let its weights count; at the stage's end they are the mean."""
+        cycles, wanted = self.config.cycles or 1, self.config.average_cycles or 0
+        ended, is_end = cycle_of(before, self.pairs, cycles), now >= self.pairs
+        if ended >= cycles - wanted and (is_end or cycle_of(now, self.pairs, cycles) > ended):
+            self.average.add(self.model)
+        if is_end:
+            self.average.load_into(self.model)
+
+    def judge(self, progress: Progress, validate: Validate, log: TrainingLog | None) -> Progress:
+        """Score the model; where it is the best so far and early stopping may return to it, keep it."""
+        found = validate() if is_main_process() else 0.0
+        by_pair = found if isinstance(found, dict) else {}
+        score = from_main_process(sum(by_pair.values()) / len(by_pair) if isinstance(found, dict) else found)
+        if log:
+            log.write_score(score, progress.step, progress.pairs, by_pair)
+        if progress.best_score is not None and score <= progress.best_score:
+            return replace(progress, stale=progress.stale + 1)
+        if self.config.patience is not None:
+            on_main_process(lambda: save_state({"model": self.model.state_dict()}, self.folder, name=BEST))
+        return replace(progress, best_score=score, stale=0)
+
+    def return_to_best(self) -> None:
+        """The weights of the best dev score."""
+        state = load_best(self.folder, device=self.device, stage=self.name)
+        if state is not None:
+            self.model.load_state_dict(state["model"])

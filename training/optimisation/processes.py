@@ -1,0 +1,165 @@
+"""Several processes training one model: who writes, and how tensors meet. Knows no loss; alone, all of it does nothing.
+
+Every process sees the same batches, encodes its share of the texts, and computes the whole batch's loss from all
+embeddings: so losses are equal everywhere, a gradient is a process's own part of the whole, and parts are summed.
+
+Shapes: U texts, D dims, P processes, R touched rows of a word table, E its width.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from torch import Tensor
+from torch import distributed as dist
+
+from training.errors import PeerError, TrainingError
+from training.system.device import pick_device
+
+PATIENCE = timedelta(days=14)  # others wait while one builds a corpus or embeds texts; a dead peer is noticed at once
+
+
+def join_processes() -> None:
+    """Meet the processes that `accelerate launch` or torchrun started beside this one, if any."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        PartialState(timeout=PATIENCE)
+
+
+def process_count() -> int:
+    """How many train together."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def process_index() -> int:
+    """Which of them this is."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def is_main_process() -> bool:
+    """Whether this process writes logs, checkpoints and results."""
+    return process_index() == 0
+
+
+def on_main_process(work: Callable[[], None]) -> None:
+    """Let the main process work while the others wait.
+
+    Raises: whatever `work` does, in the main process; PeerError: in the others, when it failed there.
+    """
+    failure: Exception | None = None
+    if is_main_process():
+        try:
+            work()
+        except (TrainingError, OSError) as exc:
+            failure = exc
+    if from_main_process(float(failure is not None)):
+        raise failure or PeerError("the main process stopped; its message says why")
+
+
+def from_main_process(number: float) -> float:
+    """The main process's number, in every process; none goes on before all are here."""
+    if process_count() == 1:
+        return number
+    box = torch.tensor([number if is_main_process() else 0.0], dtype=torch.float64, device=_meeting_device())
+    dist.all_reduce(box)
+    return box.item()
+
+
+def own_share(count: int) -> slice:
+    """Which of `count` items, in order, are this process's: every P-th, so that sorted texts are shared evenly."""
+    return slice(process_index(), count, process_count())
+
+
+def gather_shares(own_UD: Tensor, count: int) -> Tensor:
+    """All processes' rows in order, each process having given those of `own_share`; gradients flow to its own.
+
+    Args:    count: rows in all; shares may differ by one, or be empty.
+    Returns: (count, D).
+    """
+    if process_count() == 1:
+        return own_UD
+    gathered_UD: Tensor = _GatherShares.apply(own_UD, count)  # type: ignore[no-untyped-call]
+    return gathered_UD
+
+
+def sum_over_processes(value: Tensor) -> Tensor:
+    """The sum of every process's value; each keeps the gradient of its own."""
+    if process_count() == 1:
+        return value
+    total: Tensor = _Sum.apply(value)  # type: ignore[no-untyped-call]
+    return total
+
+
+def sum_gradients(parameters: Iterable[Tensor]) -> None:
+    """Replace each gradient by the sum of all processes': one exchange for all dense ones, one for each sparse one."""
+    if process_count() == 1:
+        return
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    dense = [gradient for gradient in gradients if not gradient.is_sparse]
+    if dense:
+        flat = torch.cat([gradient.reshape(-1) for gradient in dense])
+        dist.all_reduce(flat)
+        for gradient, total in zip(dense, torch.split(flat, [part.numel() for part in dense]), strict=True):
+            gradient.copy_(total.view_as(gradient))
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = _sum_sparse(parameter.grad)
+
+
+def _sum_sparse(gradient: Tensor) -> Tensor:
+    """The sum of all processes' gradients of a table: the rows that any of them touched."""
+    gradient = gradient.coalesce()
+    rows_R, values_RE = gradient.indices()[0], gradient.values()
+    counts = _gather(torch.tensor([len(rows_R)], device=rows_R.device))
+    longest = int(torch.cat(counts).max())
+    all_rows = _gather(_padded(rows_R, longest))
+    all_values = _gather(_padded(values_RE, longest))
+    rows = torch.cat([part[: int(n)] for part, n in zip(all_rows, counts, strict=True)])
+    values = torch.cat([part[: int(n)] for part, n in zip(all_values, counts, strict=True)])
+    return torch.sparse_coo_tensor(rows.unsqueeze(0), values, gradient.shape, check_invariants=False).coalesce()
+
+
+class _GatherShares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own_UD: Tensor, count: int) -> Tensor:
+        longest = -(-count // process_count())
+        parts = _gather(_padded(own_UD, longest))
+        return torch.stack(parts, dim=1).flatten(0, 1)[:count]  # row r of process p is item r x P + p
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # the loss is the same everywhere: own rows only
+        return gradients[0][own_share(len(gradients[0]))], None
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0]
+
+
+def _padded(rows: Tensor, length: int) -> Tensor:
+    """`rows` with zero rows after them, so that every process sends as many."""
+    padded = rows.new_zeros(length, *rows.shape[1:])
+    padded[: len(rows)] = rows
+    return padded
+
+
+def _gather(own: Tensor) -> list[Tensor]:
+    parts = [torch.empty_like(own) for _ in range(process_count())]
+    dist.all_gather(parts, own)
+    return parts
+
+
+def _meeting_device() -> torch.device:
+    """Where the backend exchanges tensors."""
+    return pick_device() if dist.get_backend() == "nccl" else torch.device("cpu")

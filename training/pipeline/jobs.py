@@ -1,0 +1,257 @@
+"""The work of each step: reads what earlier steps left, fills the folder it is given. Knows no order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
+
+from training.config.run import Stage
+from training.corpora.mix import build_corpus
+from training.corpora.mono import mono_texts
+from training.evaluation.encoders import TextEncoder
+from training.evaluation.report import evaluate
+from training.models.encoder import compile_layers
+from training.models.labels import LabelSpace, linear_fit
+from training.models.lexical import bag_matrix, base_bags, prior_embeddings, solve_ridge
+from training.models.rounding import train_with_rounded_words
+from training.models.sentence_encoder import SentenceEncoder
+from training.models.start import assistant_from_base, check_left_out, check_shrinkable
+from training.optimisation.batches import BatchStream, FixedPlan, Plan, length_bucketed
+from training.optimisation.loop import Objective, train
+from training.optimisation.processes import is_main_process, on_main_process
+from training.pipeline.run import CHECKPOINT, LABEL_SPACE, Run
+from training.pipeline.summary import write_summary
+from training.stages.assistant import assistant_objective
+from training.stages.bottleneck import bottleneck_objective
+from training.stages.contrastive import contrastive_objective
+from training.stages.shrink import student_from_assistant
+from training.stages.student import student_objective
+from training.system.files import write_json_atomically
+from training.vocabulary.invisible import drop_invisible
+from training.vocabulary.pruning import count_pieces, prune_tokenizer
+from training.vocabulary.tokenizer import balanced_sentences, train_tokenizer, wrap_tokenizer
+from training.vocabulary.tokens import build_token_store
+
+KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: the base's id of each piece
+FITTED_PAIRS = 6_000
+HEAD_RIDGE = 0.01
+ALIGNMENT_PAIRS = 4_096  # on which stage 2's error is measured before and after
+
+
+def make_corpus(run: Run, folder: Path) -> None:
+    """Clean, deduplicate, cap, and keep evaluation sentences out."""
+    build_corpus(run.config.corpus, run.config.languages, run.data, folder, seed=run.config.seed)
+
+
+def make_tokenizer(run: Run, folder: Path) -> None:
+    """The vocabulary: new for these languages, the base's own, or what of it the corpus uses."""
+    config = run.config.tokenizer
+    if config.kind == "new":
+        train_tokenizer(run.corpus, config, seed=run.config.seed).save(str(folder / "tokenizer.json"))
+        tokenizer = wrap_tokenizer(folder / "tokenizer.json", max_length=run.config.student.max_length)
+    else:
+        tokenizer = run.load_base().tokenizer
+    if config.kind == "pruned":
+        whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        sentences = balanced_sentences(run.corpus, config, seed=run.config.seed)
+        drop_invisible(whole)
+        mono = mono_texts(run.data, config.mono, run.config.languages)
+        counts_V = count_pieces(whole, [*sentences, *mono])
+        pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size)
+        np.save(folder / KEPT_IDS, kept_ids)
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
+    tokenizer.save_pretrained(folder)
+
+
+def tokenize(run: Run, folder: Path) -> None:
+    """Token ids of every text."""
+    tokenizer = Tokenizer.from_file(str(run.out / "tokenizer" / "tokenizer.json"))
+    pad_id = int(run.tokenizer.pad_token_id)
+    build_token_store(run.corpus.texts, tokenizer, folder, max_length=run.config.student.max_length, pad_id=pad_id)
+
+
+def start(run: Run, folder: Path) -> None:
+    """The assistant before training: the base's body and head; for a new vocabulary, word embeddings by regression."""
+    base, (dim, normalized) = run.load_base(), run.label_shape
+    check_shrinkable(base[0].auto_model.config, run.config)
+    check_left_out(base, dim, run.config.stages)
+    table_VH = base[0].auto_model.get_input_embeddings().weight.detach()
+    embeddings_VH: Tensor | None = None
+    if run.config.tokenizer.kind == "new":
+        embeddings_VH = lexical_embeddings(run, base.tokenizer, table_VH)
+    elif run.config.tokenizer.kind == "pruned":
+        embeddings_VH = table_VH[torch.from_numpy(np.load(run.out / "tokenizer" / KEPT_IDS))]
+    pad_id = int(run.tokenizer.pad_token_id)
+    assistant = assistant_from_base(
+        base, embeddings_VH, dim=dim, normalized=normalized, pad_id=pad_id, seed=run.config.seed
+    )
+    if run.config.has_label_space:
+        sample = run.corpus.english[sample_pairs(run)].astype(np.int64)
+        vectors = run.sample_embeddings(sample)
+        space = LabelSpace.fit(vectors, dim=dim, centred=run.config.labels.centred)
+        if run.config.head == "base":
+            space = space.turned_to(vectors, encoded(run, assistant, sample))
+        space.save(folder / LABEL_SPACE)
+    if run.config.head == "fitted":
+        fit_head(run, assistant)
+    run.save(assistant, folder)
+
+
+def sample_pairs(run: Run) -> NDArray[np.int64]:
+    """The first pairs that the teacher teaches: what labels and heads are fitted on."""
+    stage: Stage = "assistant" if "assistant" in run.config.stages else "contrastive"
+    return run.stage_plan(stage).round(0)[:FITTED_PAIRS]
+
+
+def encoded(run: Run, model: SentenceEncoder, texts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Embeddings of texts of the corpus: (N, D)."""
+    encode = TextEncoder(model, run.tokenizer, max_length=run.config.student.max_length, bf16=True)
+    return encode([run.corpus.texts[int(index)] for index in texts])
+
+
+def fit_head(run: Run, model: SentenceEncoder) -> None:
+    """Give a model the linear map by which its pooled states are nearest to the labels: ridge regression, both sides.
+
+    Not in the paper, whose head is a random one where the widths differ, and none where they agree.
+    """
+    pairs = sample_pairs(run)
+    labels = run.teacher_labels(FixedPlan(pairs))
+    label_ND = labels.vectors[labels.row_of_text[run.corpus.english[pairs]]]
+    pooling = SentenceEncoder(model.encoder, None, normalized=False)
+    sides = np.concatenate([run.corpus.english[pairs], run.corpus.other[pairs]]).astype(np.int64)
+    weight_DH, bias_D = linear_fit(encoded(run, pooling, sides), np.tile(label_ND, (2, 1)), ridge=HEAD_RIDGE)
+    model.head = nn.Linear(weight_DH.shape[1], len(weight_DH))
+    model.head.load_state_dict({"weight": torch.from_numpy(weight_DH), "bias": torch.from_numpy(bias_D)})
+
+
+def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
+    """Word embeddings of the new vocabulary, (V, H), by regression on the base's."""
+    config, corpus = run.config.lexical, run.corpus
+    plan = run.plan(config.pairs, purpose="lexical").whole()
+    english = np.unique(corpus.english[plan])
+    texts = np.concatenate([corpus.other[plan], english])
+    sources = texts if config.target == "own" else np.concatenate([corpus.english[plan], english])
+    target_NH = base_bags([corpus.texts[index] for index in sources], base_tokenizer, table_TH)
+    vocabulary = run.tokenizer.get_vocab()
+    return solve_ridge(
+        bag_matrix(run.tokens, texts, len(vocabulary)),
+        target_NH,
+        prior_embeddings(vocabulary, base_tokenizer, table_TH),
+        ridge=config.ridge,
+        iterations=config.iterations,
+    )
+
+
+def teach_assistant(run: Run, folder: Path) -> None:
+    """Stage 1."""
+    config = run.config.assistant
+    assistant, plan = run.load("start"), run.stage_plan("assistant")
+    labels, pairs = run.teacher_labels(plan), run.pair_encoder(config)
+    objective = assistant_objective(assistant, labels, pairs, config)
+    train_and_save(run, "assistant", objective, plan, folder)
+
+
+def shrink(run: Run, folder: Path) -> None:
+    """The student before training."""
+    assistant = run.load(run.assistant)
+    frequency_V = run.tokens.counts(assistant.encoder.config.vocab_size)
+    student = student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed)
+    if run.config.head == "fitted":
+        fit_head(run, student)
+    run.save(student, folder)
+
+
+def align_bottleneck(run: Run, folder: Path) -> None:
+    """Stage 2; `alignment.json` has the error of Eq. (3) before and after."""
+    assistant, student = run.load(run.assistant), run.load("shrunk")
+    config = run.config.bottleneck
+    pairs = run.pair_encoder(config)
+    objective = bottleneck_objective(assistant, student, pairs, config)
+    drawn = run.plan(ALIGNMENT_PAIRS, purpose="alignment").round(0)
+    sample = length_bucketed(drawn, pairs.pair_lengths(drawn), 128, seed=0)
+    before = mean_loss(objective, sample)
+    train_and_save(run, "bottleneck", objective, run.stage_plan("bottleneck"), folder)
+    after = mean_loss(bottleneck_objective(assistant, run.load("bottleneck"), pairs, config), sample)
+    if is_main_process():
+        write_json_atomically(folder / "alignment.json", {"before": before, "after": after})
+
+
+def teach_student(run: Run, folder: Path) -> None:
+    """Stage 3."""
+    config = run.config.student_stage
+    assistant, student = run.load(run.assistant).requires_grad_(False), run.load(run.before("student"))
+    if config.compile:
+        compile_layers(assistant.encoder)
+    objective = student_objective(assistant, student, run.pair_encoder(config), config)
+    train_and_save(run, "student", objective, run.stage_plan("student"), folder)
+
+
+def contrast(run: Run, folder: Path) -> None:
+    """Stage 4, or a single stage where it is the only one."""
+    config = run.config.contrastive
+    student, plan = run.load(run.before("contrastive")), run.stage_plan("contrastive")
+    objective = contrastive_objective(student, run.teacher_labels(plan), run.pair_encoder(config), config)
+    train_and_save(run, "contrastive", objective, plan, folder)
+
+
+def score(run: Run, step: str, folder: Path) -> None:
+    """Measure what a step left."""
+    encode = TextEncoder(run.load(step), run.tokenizer, max_length=run.config.student.max_length, bf16=True)
+    config = run.config.evaluation
+    scores = evaluate(
+        encode,
+        run.data,
+        run.config.scored_languages,
+        sts_rows=config.sts_rows,
+        tatoeba_rows=config.tatoeba_rows,
+    )
+    write_json_atomically(folder / "scores.json", scores)
+
+
+def finish(run: Run, folder: Path) -> None:
+    """The checkpoint to export: the last model, with what its model card needs."""
+    run.save(run.load(run.models[-1]), folder)
+    write_summary(run, folder / CHECKPOINT)
+
+
+def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, folder: Path) -> None:
+    """Train on a plan to its end and leave the model."""
+    config, model = run.config.stage(name), objective.model
+    assert isinstance(model, SentenceEncoder)  # noqa: S101  (for the type checker)
+    if config.compile:
+        compile_layers(model.encoder)
+    if config.round_words:
+        train_with_rounded_words(model.encoder)
+    batches = BatchStream(
+        plan,
+        run.pair_encoder(config).pair_lengths,
+        config.batch_size,
+        seed=run.config.seed,
+        epoch_pairs=run.corpus.count(config.sources),
+        batch_tokens=config.batch_tokens,
+        bucketed=config.bucketed is not False,
+    )
+    train(
+        objective,
+        batches,
+        config,
+        folder,
+        name=name,
+        checkpoint_minutes=run.config.checkpoint_minutes,
+        device=run.device,
+        validate=run.validation(model) if config.validate_pairs else None,
+    )
+    on_main_process(lambda: run.save(model, folder))
+
+
+def mean_loss(objective: Objective, batches: list[NDArray[np.int64]]) -> float:
+    """The objective without training, over some batches."""
+    with torch.no_grad():
+        totals = [sum(value.item() for value in objective.losses(batch).values()) for batch in batches]
+    return round(sum(totals) / len(totals), 5)

@@ -1,0 +1,89 @@
+"""`crosslet params CONFIG`: how many parameters assistant and student will have. Loads no weights."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, PretrainedConfig
+
+from training.config.run import RunConfig, load_config
+from training.errors import ConfigError, TrainingError
+from training.models.encoder import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts, shape_of
+from training.models.loading import checked_source
+from training.models.packages import packaged_folder
+from training.models.start import check_shrinkable
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table. Returns: 0, 2 after one sentence, or 130 on Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="crosslet params", description="Parameters of a configuration's assistant and student."
+    )
+    parser.add_argument("config", type=Path, help="YAML configuration, e.g. training/configs/default.yaml")
+    parser.add_argument(
+        "--base", help="folder or hub name to take the base encoder's shape from, in place of the configured one"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        config = load_config(options.config)
+        name = options.base or config.base or config.teacher
+        shape = base_shape(name, trust_remote_code=config.trust_remote_code)
+        print(table(sizes(config, shape)))
+    except (TrainingError, OSError) as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def base_shape(name: str, *, trust_remote_code: bool = False) -> PretrainedConfig:
+    """The configuration of an encoder in a folder, an installed package or on the hub; no weights are read.
+
+    Raises: ConfigError: none of the three has it.  LoadError: it is of a class that only its own code knows.
+    """
+    path, revision = str(packaged_folder(name) or name), None
+    try:
+        if not trust_remote_code:
+            path, revision = checked_source(path)
+        return AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"base {name!r} is neither a folder nor a model that the hub gave: {exc}") from exc
+
+
+def sizes(config: RunConfig, base: PretrainedConfig) -> dict[str, ParameterCounts]:
+    """Parameters of the assistant and of the student; a pruned vocabulary counts as full as it may become."""
+    check_shrinkable(base, config)
+    vocab_size = {
+        "new": config.tokenizer.vocab_size,
+        "pruned": min(config.tokenizer.vocab_size, base.vocab_size),
+        "kept": base.vocab_size,
+    }[config.tokenizer.kind]
+    shapes = {
+        "assistant": CrossletConfig(base=shape_of(base, vocab_size=vocab_size)),
+        "student": CrossletConfig(
+            base=shape_of(base, vocab_size=vocab_size, num_hidden_layers=config.student.unit_layers),
+            bottleneck_size=config.student.bottleneck_size,
+            recurrences=config.student.recurrences,
+        ),
+    }
+    with torch.device("meta"):
+        return {name: parameter_counts(CrossletEncoder(shape)) for name, shape in shapes.items()}
+
+
+def table(counts: dict[str, ParameterCounts]) -> str:
+    """One line a model, in millions: embedding and encoder as the paper has them, and what the first is made of."""
+    lines = [f"{'millions':<10} {'embedding':>10} {'encoder':>8} {'sum':>8}   words + positions"]
+    for name, count in counts.items():
+        numbers = (count.embedding, count.layers, count.embedding + count.layers, count.words, count.positions)
+        embedding, encoder, total, words, positions = (f"{number / 1e6:.2f}" for number in numbers)
+        lines.append(f"{name:<10} {embedding:>10} {encoder:>8} {total:>8}   {words} + {positions}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

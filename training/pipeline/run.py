@@ -1,0 +1,213 @@
+"""What the steps of a run share: its configuration, its folders, and what several of them read. Trains nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from training.config.run import RunConfig, Stage
+from training.config.stage import StageConfig
+from training.corpora.corpus import Corpus
+from training.corpora.plan import SamplingPlan
+from training.corpora.sources.readers import files_of, find_pair_file
+from training.errors import ConfigError
+from training.evaluation.dev import DevScore
+from training.evaluation.encoders import TextEncoder
+from training.models.embedding_store import EmbeddingStore
+from training.models.labels import LabelSpace
+from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
+from training.models.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
+from training.optimisation.batches import Plan
+from training.optimisation.processes import on_main_process
+from training.stages.pairs import PairEncoder, TeacherLabels
+from training.system.arrays import map_array
+from training.system.device import pick_device
+from training.system.files import files_under, fingerprint_files
+from training.vocabulary.tokens import TokenStore
+
+CHECKPOINT = "checkpoint"  # subfolder of a step that holds a sentence-transformers model
+LABEL_SPACE = "labels.npz"  # beside the start's: what labels are made by, where they are not the teacher's embeddings
+PURPOSES = {"lexical": 0, "assistant": 1, "bottleneck": 2, "student": 3, "contrastive": 4, "alignment": 20}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration, where its text is, and where its results go. What several steps read is loaded once."""
+
+    config: RunConfig
+    data: Path
+    out: Path
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The steps that leave a model, in order; each but the first starts from the one before."""
+        later = [stage for stage in self.config.stages if stage != "assistant"]
+        return ["start", *(["assistant"] if "assistant" in self.config.stages else []), "shrunk", *later]
+
+    def before(self, step: str) -> str:
+        """The model that a step starts from."""
+        return self.models[self.models.index(step) - 1]
+
+    @property
+    def assistant(self) -> str:
+        """The step that leaves the assistant: stage 1, or the start where that is not trained."""
+        return self.before("shrunk")
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where tensors live."""
+        return pick_device()
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """All pairs."""
+        return Corpus.load(self.out / "corpus")
+
+    @cached_property
+    def tokens(self) -> TokenStore:
+        """Token ids of all texts."""
+        return TokenStore.load(self.out / "tokens")
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """The assistant's and student's."""
+        max_length = self.config.student.max_length
+        tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(
+            str(self.out / "tokenizer"), model_max_length=max_length
+        )
+        return tokenizer
+
+    def load_base(self) -> SentenceTransformer:
+        """The encoder that the assistant starts from, on the CPU.
+
+        Raises: ConfigError: it has no transformer, or no tokenizer of which new ones can be made.
+        """
+        name = self.config.base or self.config.teacher
+        base = self._load(name, torch.device("cpu"))
+        if not hasattr(base[0], "auto_model"):
+            raise ConfigError(f"base {name} has no transformer to start from; name another one")
+        if not base.tokenizer.is_fast:
+            raise ConfigError(f"base {name} has a tokenizer without a tokenizer.json (it is not a fast one)")
+        if base.tokenizer.pad_token_id is None:
+            raise ConfigError(f"base {name} has a tokenizer without a padding token")
+        return base
+
+    def load_teacher(self, device: torch.device) -> SentenceTransformer:
+        """The frozen teacher, the first of several."""
+        return self._load(self.config.teacher, device)
+
+    @cached_property
+    def label_shape(self) -> tuple[int, bool]:
+        """Numbers of a label, and whether it has unit length."""
+        teacher = self.load_teacher(torch.device("cpu"))
+        dim = int(teacher.get_embedding_dimension() or 0)
+        if not self.config.has_label_space:
+            return dim, is_normalized(teacher)
+        others = (self._load(name, torch.device("cpu")) for name in self.config.labels.beside)
+        whole = dim + sum(int(other.get_embedding_dimension() or 0) for other in others)
+        wanted = self.config.labels.dim
+        if wanted is not None and wanted > whole:
+            raise ConfigError(f"labels.dim is {wanted}; the teachers have {whole} numbers together")
+        return wanted or whole, True
+
+    def _load(self, name: str, device: torch.device) -> SentenceTransformer:
+        return load_teacher(name, device=device, trust_remote_code=self.config.trust_remote_code)
+
+    def load(self, step: str) -> SentenceEncoder:
+        """The encoder that a step left, dropout off: a stage that wants it switches it on."""
+        # On a CPU the fused attention has a slow backward: eager trains 1.6 times as fast on short sentences
+        attention = "eager" if self.device.type == "cpu" else "sdpa"
+        return load_sentence_encoder(self.out / step / CHECKPOINT, attention=attention).to(self.device).eval()
+
+    def save(self, model: SentenceEncoder, folder: Path) -> None:
+        """Leave an encoder for later steps."""
+        max_length = self.config.student.max_length
+        save_sentence_encoder(model.cpu(), self.tokenizer, folder / CHECKPOINT, max_length=max_length)
+
+    def plan(self, pairs: int, *, purpose: str, stage: StageConfig | None = None) -> SamplingPlan:
+        """Which pairs, in training order; another `purpose` gives another order."""
+        stage = stage or StageConfig()
+        return SamplingPlan(
+            self.corpus,
+            self.config.corpus,
+            pairs,
+            seed=(self.config.seed if stage.seed is None else stage.seed) * 1_000 + PURPOSES[purpose],
+            language_exponent=stage.language_exponent,
+            sources=stage.sources,
+        )
+
+    def stage_pairs(self, name: Stage) -> int:
+        """How many pairs a stage draws, repeats counted."""
+        stage = self.config.stage(name)
+        if stage.epochs is None:
+            return stage.pairs or 0
+        return max(2, round(stage.epochs * self.corpus.count(stage.sources)))
+
+    def stage_plan(self, name: Stage) -> SamplingPlan:
+        """The pairs of a stage."""
+        return self.plan(self.stage_pairs(name), purpose=name, stage=self.config.stage(name))
+
+    def pair_encoder(self, config: StageConfig) -> PairEncoder:
+        """Tensors for pairs, at a stage's length."""
+        return PairEncoder(self.corpus, self.tokens, config.max_length, self.device)
+
+    def teacher_labels(self, plan: Plan) -> TeacherLabels:
+        """h_T(s) of every pair of a plan, computed now by the main process where no earlier stage or run has."""
+        is_drawn = np.zeros(self.corpus.english_count, dtype=np.bool_)
+        for index in range(plan.rounds):
+            is_drawn[self.corpus.english[plan.round(index)]] = True
+        english = np.flatnonzero(is_drawn)
+        found = [self._teacher_embeddings(name, english) for name in self.config.teachers]
+        row_of_text = np.full(self.corpus.english_count, -1, dtype=np.int64)
+        if not self.config.has_label_space:
+            ((vectors, row_of_text[english]),) = found
+            return TeacherLabels(vectors, row_of_text)
+        space, path = LabelSpace.load(self.out / "start" / LABEL_SPACE), self.out / "teacher" / "labels.npy"
+        on_main_process(lambda: space.write([own for own, _ in found], [rows for _, rows in found], path))
+        row_of_text[english] = np.arange(len(english))
+        return TeacherLabels(map_array(path).reshape(len(english), -1), row_of_text)
+
+    def sample_embeddings(self, english: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+        """What each teacher says of a few English texts: (N, D_i) each."""
+        found = (self._teacher_embeddings(name, english) for name in self.config.teachers)
+        return [vectors[rows] for vectors, rows in found]
+
+    def _teacher_embeddings(
+        self, name: str, english: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """A teacher's embeddings, (N, D), and the row in them of each of these texts."""
+        folder = self.out / "teacher" / hashlib.sha256(teacher_identity(name).encode()).hexdigest()[:16]
+
+        def texts() -> Iterator[str]:
+            return (self.corpus.texts[int(index)] for index in english)
+
+        teacher = self._load(name, self.device)
+        dim = int(teacher.get_embedding_dimension() or 0)
+        on_main_process(lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english)))
+        store = EmbeddingStore(folder, dim=dim)
+        return store.vectors(), store.rows(texts())
+
+    def validation(self, model: SentenceEncoder) -> Callable[[], dict[str, float]]:
+        """Scores a model in training on the dev set, by language pair."""
+        encode = TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
+        score = DevScore(self.data, self.config.scored_languages, dev=self.config.dev_folder)
+        return lambda: score.by_pair(encode)
+
+    def data_fingerprint(self) -> str:
+        """Identity of the text that the run reads: its own sources and languages, and all evaluation sets."""
+        pairs = (
+            find_pair_file(self.data / "parallel", source, language)
+            for source in self.config.corpus.sources
+            for language in self.config.languages
+        )
+        files = [file for path in pairs if path for file in files_of(path)] + files_under(self.data / "eval")
+        return fingerprint_files(files, relative_to=self.data)

@@ -1,0 +1,253 @@
+"""The batch job: steps in order, each in its own folder, finished ones skipped, half-done ones resumed.
+
+corpus -> tokenizer -> tokens (-> links) -> start -> assistant -> shrunk -> bottleneck -> student -> contrastive
+-> final
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import functools
+import hashlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import yaml
+
+from training.errors import (
+    ConfigError,
+    CorpusError,
+    EvaluationError,
+    LeakageError,
+    StepMismatchError,
+    TrainingError,
+)
+from training.optimisation.checkpoints import has_states, remove_states
+from training.optimisation.processes import from_main_process, is_main_process, on_main_process
+from training.system.files import write_atomically, write_json_atomically
+from training.system.hardware import describe_hardware
+
+logger = logging.getLogger(__name__)
+DONE = "done.json"
+STARTED = "started.json"
+
+
+class Configuration(Protocol):
+    """Any dataclass: what `asdict` turns into settings."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One unit of work.
+
+    Args:
+        settings: what of the configuration changes this step's result; with `after`, its fingerprint.
+        after: steps whose results it reads.
+        work: fills the folder it is given; is called again on the same folder after a kill.
+        together: all processes of a run do it; else the main one does, and the others wait.
+    """
+
+    name: str
+    settings: Callable[[Any], dict[str, Any]]
+    after: tuple[str, ...]
+    work: Callable[[Path], None]
+    together: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a step's folder says of how it was made."""
+
+    fingerprint: str
+    settings: Any
+
+
+@contextmanager
+def run_alone(out: Path) -> Iterator[None]:
+    """Have an output folder to oneself; the system frees it however the run ends.
+
+    Raises: TrainingError: another run has it.
+    """
+    if not is_main_process():  # its main process asks for all of them
+        yield
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise TrainingError(f"another run is writing to {out}") from exc
+        yield
+
+
+def run_steps(
+    steps: list[Step],
+    config: Configuration,
+    out: Path,
+    *,
+    data_fingerprint: str,
+    restart_from: str | None = None,
+    until: str | None = None,
+) -> None:
+    """Run what is not done yet, up to `until`; first throw away `restart_from` and all that depends on it.
+
+    Nothing is discarded or written before every step that stays was found to be of this configuration.
+
+    Raises: StepMismatchError: a step's folder was made with other settings or other data, or there is no such step.
+    """
+    names = [step.name for step in steps]
+    if until is not None and until not in names:
+        raise StepMismatchError(f"there is no step {until!r}; steps: {', '.join(names)}")
+    marks = _marks(steps, config, data_fingerprint)
+    on_main_process(lambda: _prepare(steps, config, out, marks, restart_from))
+    for step in steps if until is None else steps[: names.index(until) + 1]:
+        if from_main_process((out / step.name / DONE).exists()):
+            logger.info("%s: already done", step.name)
+        elif step.together:
+            _run(step, marks[step.name], out / step.name)
+        else:
+            on_main_process(functools.partial(_run, step, marks[step.name], out / step.name))
+
+
+def _prepare(
+    steps: list[Step], config: Configuration, out: Path, marks: dict[str, Mark], restart_from: str | None
+) -> None:
+    """Check every step that stays, then discard those that do not."""
+    discarded = _dependents(restart_from, steps) if restart_from else set()
+    for step in steps:
+        if step.name not in discarded:
+            _check_same_step(out / step.name, step.name, marks[step.name])
+    for step in reversed(steps):  # a kill in between must leave no step that is done though one before it is not
+        folder = out / step.name
+        if step.name not in discarded:
+            continue
+        if folder.exists():
+            (folder / DONE).unlink(missing_ok=True)
+            shutil.rmtree(folder.resolve())
+        if folder.is_symlink():  # a step that cells of an ablation share
+            folder.resolve().mkdir()
+    out.mkdir(parents=True, exist_ok=True)
+    resolved = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))
+
+
+def fingerprints(steps: list[Step], config: Configuration, *, data_fingerprint: str) -> dict[str, str]:
+    """The identity of each step's result, by name: runs that agree in it make the same thing."""
+    return {name: mark.fingerprint for name, mark in _marks(steps, config, data_fingerprint).items()}
+
+
+def share_steps(steps: list[Step], config: Configuration, out: Path, store: Path, *, data_fingerprint: str) -> None:
+    """Make each step's folder a link to `store`/<step>-<fingerprint>, so that runs do once what they have in common.
+
+    A step whose settings changed is linked anew; what it was before stays in the store. `run_steps` then does the work.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for name, fingerprint in fingerprints(steps, config, data_fingerprint=data_fingerprint).items():
+        shared, link = store / f"{name}-{fingerprint}", out / name
+        shared.mkdir(parents=True, exist_ok=True)
+        if link.is_symlink():
+            link.unlink()
+        link.symlink_to(os.path.relpath(shared, out), target_is_directory=True)
+
+
+def _run(step: Step, mark: Mark, folder: Path) -> None:
+    if not is_main_process():
+        step.work(folder)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {
+        **dataclasses.asdict(mark),
+        "git_commit": git_commit(),
+        "hardware": describe_hardware(),
+        "resumed": (folder / STARTED).exists(),
+    }
+    write_json_atomically(folder / STARTED, record)
+    started = time.monotonic()
+    try:
+        step.work(folder)
+    except (ConfigError, CorpusError, EvaluationError, LeakageError):
+        if not has_states(folder):  # nothing to resume: the message asks for another setting or another file
+            (folder / STARTED).unlink()
+        raise
+    write_json_atomically(folder / DONE, {**record, "last_run_s": round(time.monotonic() - started, 1)})
+    remove_states(folder)
+    logger.info("%s: done in %.0f s", step.name, time.monotonic() - started)
+
+
+def _marks(steps: list[Step], config: Configuration, data_fingerprint: str) -> dict[str, Mark]:
+    """The mark of each step, by name; a fingerprint covers the settings and every earlier step it reads."""
+    marks = {"data": Mark(data_fingerprint, None)}
+    for step in steps:
+        settings = _plain(step.settings(config))
+        upstream = {name: marks[name].fingerprint for name in step.after}
+        fingerprint = _fingerprint({"step": step.name, "settings": settings, "after": upstream})
+        marks[step.name] = Mark(fingerprint, settings)
+    del marks["data"]
+    return marks
+
+
+def _dependents(name: str, steps: list[Step]) -> set[str]:
+    """A step and all that depends on it."""
+    if name not in {step.name for step in steps}:
+        raise StepMismatchError(f"there is no step {name!r}; steps: {', '.join(step.name for step in steps)}")
+    found = {name}
+    for step in steps:
+        if found & set(step.after):
+            found.add(step.name)
+    return found
+
+
+def git_commit() -> str:
+    """The commit of the code that runs, `-dirty` when it was changed since; `unknown` where nothing tells.
+
+    An image has no checkout: there CROSSLET_REVISION names the commit it was built from.
+    """
+    if revision := os.environ.get("CROSSLET_REVISION"):
+        return revision
+    try:
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        return subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _check_same_step(folder: Path, name: str, mark: Mark) -> None:
+    found = next((folder / file for file in (DONE, STARTED) if (folder / file).exists()), None)
+    if found is None:
+        return
+    record = json.loads(found.read_text(encoding="utf-8"))
+    if record["fingerprint"] == mark.fingerprint:
+        return
+    keys = sorted(mark.settings.keys() | record["settings"].keys())
+    changed = [key for key in keys if mark.settings.get(key) != record["settings"].get(key)]
+    what = f"other settings ({', '.join(changed)})" if changed else "other data or other earlier steps"
+    raise StepMismatchError(
+        f"{folder} was made with {what}; choose another --out, or --restart-from {name} to discard it and what follows"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dictionaries, all the way down."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _fingerprint(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

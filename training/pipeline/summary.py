@@ -1,0 +1,134 @@
+"""Writes `crosslet.json` beside a finished checkpoint: what the exporter and the model card need to know of the run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.corpora.corpus import Corpus
+from training.corpora.sources.catalog import load_catalog
+from training.evaluation.sts import find_sts, spread
+from training.pipeline.run import Run
+from training.system.files import write_json_atomically
+
+GATE_ROWS = 150  # of STSb dev for each language: what the exporter's quality gate is measured on
+PARITY_TEXTS = 2  # for each language
+CALIBRATION_TEXTS = 100  # for each language: what the exporter fixes the steps of activations by
+WORST_PAIRS = 3  # named in the model card
+
+Scores = dict[str, dict[str, float]]  # metric -> language or pair -> score x 100
+
+
+def write_summary(run: Run, folder: Path) -> None:
+    """Gather scores, data sources, parity texts and the quality gate's sentences."""
+    config, last = run.config, run.models[-1]
+    scores: dict[str, Scores] = {
+        model: json.loads(path.read_text(encoding="utf-8"))
+        for model in run.models
+        if (path := run.out / f"{model}-scores" / "scores.json").exists()
+    }
+    final = scores[last]
+    summary = {
+        "name": config.name,
+        "languages": sorted({"en", *(language.split("_")[0] for language in config.languages)}),
+        "max_length": config.student.max_length,
+        "config": asdict(config),
+        "git_commit": training_commit(run.out / last),
+        "pairs_seen": {stage: pairs_seen(run.out / stage) for stage in config.stages},
+        "weaknesses": weaknesses(final, scores.get("start") if last != "start" else None),
+        "evaluation": {**final, "averages_by_step": _averages(scores)},
+        "data": data_sources(run.corpus),
+        "calibration_texts": calibration_texts(run.corpus),
+        "parity_texts": parity_texts(run.corpus),
+        "sts_gate": sts_gate(run.data, config.languages),
+    }
+    write_json_atomically(folder / "crosslet.json", summary)
+
+
+def training_commit(step: Path) -> str:
+    """The commit that a step started at."""
+    commit: str = json.loads((step / "done.json").read_text(encoding="utf-8"))["git_commit"]
+    return commit
+
+
+def pairs_seen(stage: Path) -> int:
+    """How many pairs a finished stage has trained on: fewer than its plan had where it was stopped early."""
+    *_, last = (stage / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    pairs: int = json.loads(last)["pairs"]
+    return pairs
+
+
+def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
+    """What a user should know before choosing the model: its worst pairs, and where training made it worse.
+
+    Args: start: scores of the untrained start, where it was scored.
+    """
+    found = []
+    if "stsb_test" in scores:
+        pairs = {pair: score for pair, score in scores["stsb_test"].items() if pair != "average"}
+        worst = sorted(pairs, key=pairs.__getitem__)[:WORST_PAIRS]
+        listed = ", ".join(f"{pair} {pairs[pair]:.1f}" for pair in worst)
+        found.append(
+            f"Weakest on the STS benchmark's test set, before export: {listed}; "
+            f"the mean is {scores['stsb_test']['average']:.1f}."
+        )
+    if start is not None:
+        found += [
+            f"Below its untrained start on {metric}: {', '.join(worse)}."
+            for metric, values in scores.items()
+            if (worse := [name for name, score in values.items() if score < start.get(metric, {}).get(name, score)])
+        ]
+    return found
+
+
+def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
+    """Each source with its licence and how many of its pairs are in the corpus, the largest first."""
+    known = load_catalog()
+    titles = {source: (entry.title, entry.licence, entry.url) for source, entry in known.items()}
+    counts = sorted(((corpus.count([source]), source) for source in corpus.sources), key=lambda item: -item[0])
+    rows = [(*titles.get(source, (source, "see the source", "")), count) for count, source in counts if count]
+    return [dict(zip(("source", "licence", "url", "pairs"), row, strict=True)) for row in rows]
+
+
+def parity_texts(corpus: Corpus) -> dict[str, list[str]]:
+    """A few texts in every language, from sources that may be passed on freely where there are any."""
+    known = load_catalog()
+    is_free = np.array([source in known and known[source].permissive for source in corpus.sources])
+    texts: dict[str, list[str]] = {"en": []}
+    for code, language in enumerate(corpus.languages):
+        pairs = np.flatnonzero(corpus.language_code == code)
+        free_first = np.argsort(~is_free[corpus.source_code[pairs]], kind="stable")
+        chosen = pairs[free_first[:PARITY_TEXTS]]
+        texts[language] = [corpus.texts[corpus.other[index]] for index in chosen]
+        texts["en"] = texts["en"] or [corpus.texts[corpus.english[index]] for index in chosen]
+    return texts
+
+
+def calibration_texts(corpus: Corpus) -> list[str]:
+    """Texts of every language, spread evenly over what there is of it, and as many English ones."""
+    chosen: list[str] = []
+    for code in range(len(corpus.languages)):
+        pairs = np.flatnonzero(corpus.language_code == code)
+        if len(pairs):
+            spread = pairs[np.linspace(0, len(pairs) - 1, CALIBRATION_TEXTS).astype(int)]
+            chosen += [corpus.texts[corpus.other[index]] for index in spread]
+            chosen += [corpus.texts[corpus.english[index]] for index in spread[:: len(corpus.languages)]]
+    return list(dict.fromkeys(chosen))
+
+
+def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
+    """Rows of STSb dev, English and cross-lingual; captions, forums and news are all among them."""
+    rows: list[tuple[float, str, str]] = []
+    readers = find_sts(data / "eval/stsb/dev")
+    for pair in ["en-en", *(f"en-{language}" for language in languages)]:
+        if pair in readers:
+            rows += zip(*spread(readers[pair](), GATE_ROWS), strict=True)
+    return rows
+
+
+def _averages(scores: dict[str, Scores]) -> dict[str, dict[str, float]]:
+    return {step: {name: values["average"] for name, values in each.items()} for step, each in scores.items()}

@@ -1,0 +1,4 @@
+"""Devices, files and arrays on disk.
+
+Imports the errors alone.
+"""

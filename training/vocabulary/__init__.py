@@ -1,0 +1,4 @@
+"""Tokenizers: new, pruned, normalised; token ids on disk.
+
+Imports `config`, `corpora`, `system`.
+"""

@@ -1,0 +1,82 @@
+"""Token ids of every text of a corpus, made once: one flat array on disk and where each text starts in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
+from torch import Tensor
+from tqdm import tqdm
+
+from training.system.arrays import ArrayWriter, map_array
+from training.system.files import write_json_atomically
+
+ENCODE_BATCH = 10_000  # texts
+COUNT_CHUNK = 1_000_000  # tokens
+
+
+@dataclass(frozen=True)
+class TokenStore:
+    """Ids of text i are `ids[offsets[i]:offsets[i + 1]]`, specials included, cut at the length it was made with."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    pad_id: int
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each text: 8 bytes a text."""
+        return np.diff(self.offsets)
+
+    def lengths_of(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Tokens of these texts."""
+        return self.offsets[texts + 1] - self.offsets[texts]
+
+    def counts(self, vocab_size: int) -> NDArray[np.int64]:
+        """How often each token occurs, (V,): 8 bytes a token of `COUNT_CHUNK`, however many there are."""
+        counts_V = np.zeros(vocab_size, dtype=np.int64)
+        for start in range(0, len(self.ids), COUNT_CHUNK):
+            counts_V += np.bincount(self.ids[start : start + COUNT_CHUNK], minlength=vocab_size)
+        return counts_V
+
+    def batch(self, texts: NDArray[np.int32], *, max_length: int) -> tuple[Tensor, Tensor]:
+        """Padded ids and mask of these texts: two (B, L) int64 tensors, L the longest of them or `max_length`.
+
+        A text longer than `max_length` keeps its last token ([SEP]).
+        """
+        bounds = zip(self.offsets[texts].tolist(), self.offsets[texts + 1].tolist(), strict=True)
+        rows = [self.ids[start:stop] for start, stop in bounds]
+        rows = [row if len(row) <= max_length else np.append(row[: max_length - 1], row[-1]) for row in rows]
+        input_ids_BL = torch.full((len(rows), max(map(len, rows))), self.pad_id)
+        attention_mask_BL = torch.zeros_like(input_ids_BL)
+        for index, row in enumerate(rows):
+            input_ids_BL[index, : len(row)] = torch.from_numpy(row.astype(np.int64))
+            attention_mask_BL[index, : len(row)] = 1
+        return input_ids_BL, attention_mask_BL
+
+    @classmethod
+    def load(cls, folder: Path) -> TokenStore:
+        """Map the store into memory."""
+        pad_id = json.loads((folder / "tokens.json").read_text(encoding="utf-8"))["pad_id"]
+        return cls(map_array(folder / "ids.npy"), map_array(folder / "offsets.npy"), pad_id)
+
+
+def build_token_store(
+    texts: Sequence[str], tokenizer: Tokenizer, folder: Path, *, max_length: int, pad_id: int
+) -> None:
+    """Tokenise `texts` in order and write the store, a batch of texts in memory at a time."""
+    tokenizer.enable_truncation(max_length)
+    tokenizer.no_padding()
+    with ArrayWriter(folder / "ids.npy", np.int32) as ids, ArrayWriter(folder / "offsets.npy", np.int64) as offsets:
+        offsets.append(np.zeros(1))
+        for start in tqdm(range(0, len(texts), ENCODE_BATCH), desc="tokens", unit="batch"):
+            rows = [encoding.ids for encoding in tokenizer.encode_batch(texts[start : start + ENCODE_BATCH])]
+            offsets.append(len(ids) + np.cumsum([len(row) for row in rows]))
+            ids.append(np.concatenate(rows))
+    write_json_atomically(folder / "tokens.json", {"pad_id": pad_id})
