@@ -32,7 +32,7 @@ from service.documents.collection import Collection
 from service.documents.protocol import Rows, Vectors
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.ivf import InvertedIndex
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 from service.model.encoder import load_encoder
 from service.settings import BUNDLED_MODEL
 from training.corpora.sources.readers import find_pair_file, read_pairs
@@ -163,7 +163,7 @@ def crosslet(trial: Trial) -> Iterator[list[Contender]]:
         store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="scale", dim=dim)
         started_at = time.perf_counter()
         fill(store, trial.vectors_ND)
-        collection = Collection(store, IndexKeeper(store, dim=dim))
+        collection = Collection(store, IndexMaintenance(store, dim=dim))
         load_s = time.perf_counter() - started_at
 
         def ours(query_D: Vectors) -> list[int]:

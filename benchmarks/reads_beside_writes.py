@@ -23,7 +23,7 @@ import numpy as np
 from service.documents.collection import Collection
 from service.documents.protocol import Vectors
 from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 
 DIM = 384
 LOAD = 2000
@@ -43,7 +43,7 @@ def main() -> None:
             for start in range(0, options.documents, LOAD):
                 transaction.upsert(*_documents(range(start, min(start + LOAD, options.documents)), seed=start))
             transaction.commit()
-        collection = Collection(store, IndexKeeper(store, dim=DIM))
+        collection = Collection(store, IndexMaintenance(store, dim=DIM))
         print(f"{options.documents:,} documents, {collection.backend}, {options.seconds:g} s each")
         print("| documents a write | writes/s | searches/s | p50, ms | p99, ms | longest, ms |")
         print("|---:|---:|---:|---:|---:|---:|")

@@ -10,7 +10,7 @@ from pathlib import Path
 from transformers.utils import logging as transformers_logging
 
 from export.errors import ExportError
-from export.gate import Limits
+from export.gate import GateLimits
 from export.pipeline import ExportRequest, export_artifact
 from service.model.artifact import ArtifactError
 
@@ -79,8 +79,8 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         metavar="FILE.tsv",
         help="int8: score<TAB>sentence<TAB>sentence, in place of the record's pairs",
     )
-    add("--min-cosine", type=float, default=Limits.min_cosine, help="int8: mean cosine to fp32; default: %(default)s")
-    add("--max-sts-drop", type=float, default=Limits.max_sts_drop, help="int8: points of STS; default: %(default)s")
+    add("--min-cosine", type=float, default=GateLimits.min_cosine, help="int8: mean cosine to fp32 (%(default)s)")
+    add("--max-sts-drop", type=float, default=GateLimits.max_sts_drop, help="int8: points of STS (%(default)s)")
     add("--force", action="store_true", help="replace the artifact at --out")
     add("--trust-remote-code", action="store_true", help="run Python files of the checkpoint's folder")
     options = parser.parse_args(arguments)
@@ -94,7 +94,7 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         name=options.name,
         languages=options.languages,
         sts=options.sts,
-        limits=Limits(min_cosine=options.min_cosine, max_sts_drop=options.max_sts_drop),
+        limits=GateLimits(min_cosine=options.min_cosine, max_sts_drop=options.max_sts_drop),
         force=options.force,
         trust_remote_code=options.trust_remote_code,
     )

@@ -20,7 +20,7 @@ StsPair = tuple[float, str, str]  # score, sentence, sentence
 
 
 @dataclass(frozen=True)
-class Limits:
+class GateLimits:
     """What is refused."""
 
     min_cosine: float = 0.99  # int8: mean cosine to fp32
@@ -69,7 +69,7 @@ def measure_loss(fp32: OnnxEncoder, int8: OnnxEncoder, texts: Sequence[str], pai
     )
 
 
-def check_fidelity(fidelity: Fidelity, limits: Limits) -> None:
+def check_fidelity(fidelity: Fidelity, limits: GateLimits) -> None:
     """Refuse a graph that does not compute what torch computes.
 
     Raises: Refused.
@@ -81,7 +81,7 @@ def check_fidelity(fidelity: Fidelity, limits: Limits) -> None:
         )
 
 
-def check_loss(loss: Int8Loss, limits: Limits) -> None:
+def check_loss(loss: Int8Loss, limits: GateLimits) -> None:
     """Refuse int8 weights that lost too much.
 
     Raises: Refused: names every figure over its limit, with the option that moves it.

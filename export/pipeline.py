@@ -17,8 +17,8 @@ from export.encoder import OnnxEncoder
 from export.errors import BadRequest, Refused
 from export.gate import (
     Fidelity,
+    GateLimits,
     Int8Loss,
-    Limits,
     StsPair,
     check_fidelity,
     check_loss,
@@ -57,7 +57,7 @@ class ExportRequest:
     name: str | None = None
     languages: tuple[str, ...] = ()
     sts: Path | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: GateLimits = field(default_factory=GateLimits)
     force: bool = False
     trust_remote_code: bool = False  # run Python files of the checkpoint
 
@@ -112,8 +112,8 @@ def _check_options(request: ExportRequest) -> None:
         "--calibration": request.calibration is not None,
         "--word-bits": request.word_bits != 8,
         "--sts": request.sts is not None,
-        "--min-cosine": request.limits.min_cosine != Limits.min_cosine,
-        "--max-sts-drop": request.limits.max_sts_drop != Limits.max_sts_drop,
+        "--min-cosine": request.limits.min_cosine != GateLimits.min_cosine,
+        "--max-sts-drop": request.limits.max_sts_drop != GateLimits.max_sts_drop,
     }
     for option, is_given in given.items():
         if is_given:

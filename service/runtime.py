@@ -11,10 +11,10 @@ from typing import ParamSpec, TypeVar
 
 from service.documents.backend import DocumentIndex
 from service.documents.collection import Collection
-from service.documents.lookup_pool import Readers
+from service.documents.lookup_pool import LookupPool
 from service.documents.milvus.address import EMBEDDED, milvus_address
 from service.documents.store.store import DocumentStore
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.engine.cache import VectorCache
 from service.engine.inline import LIMIT_S
@@ -60,7 +60,7 @@ class Runtime:
     collection: DocumentIndex
     metrics: Metrics
     memory: MemoryBudget
-    readers: Readers
+    readers: LookupPool
     refused: str | None = None  # why the fallback model is served
     spaces: Spaces = field(default_factory=Spaces)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
@@ -123,7 +123,7 @@ def load_collection(
     store = DocumentStore(
         settings.documents_path, fingerprint=manifest.fingerprint, dim=manifest.dim, read_only=read_only
     )
-    keeper = IndexKeeper(
+    maintenance = IndexMaintenance(
         store,
         dim=manifest.dim,
         snapshots=SnapshotFolder(settings.data, fingerprint=manifest.fingerprint),
@@ -131,7 +131,7 @@ def load_collection(
     )
     try:
         return Collection(
-            store, keeper, max_index_bytes=settings.max_index_bytes, check_memory=check_memory, read_only=read_only
+            store, maintenance, max_index_bytes=settings.max_index_bytes, check_memory=check_memory, read_only=read_only
         )
     except Damaged as exc:
         store.close()
@@ -227,5 +227,5 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         extra={"workers": pool.workers, "resident_bytes": resident_bytes()},
     )
     threads = EMBEDDED_READERS if settings.index == EMBEDDED else REMOTE_READERS
-    readers = Readers(threads, max_waiting=settings.max_queue_reads)
+    readers = LookupPool(threads, max_waiting=settings.max_queue_reads)
     return Runtime(settings, manifest, pool, collection, metrics, memory, readers, choice.refused, encoder.spaces)

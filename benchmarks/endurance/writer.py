@@ -14,7 +14,7 @@ import numpy as np
 from service.documents.collection import Collection
 from service.documents.protocol import Vectors
 from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull, StoreError
 
@@ -27,10 +27,10 @@ NO_START = 2  # exit status
 def open_collection(folder: Path, *, exact_rows: int) -> Collection:
     """The collection that is written and then looked at."""
     store = DocumentStore(folder / "documents.sqlite3", fingerprint=FINGERPRINT, dim=DIM)
-    keeper = IndexKeeper(
+    maintenance = IndexMaintenance(
         store, dim=DIM, snapshots=SnapshotFolder(folder, fingerprint=FINGERPRINT), exact_rows=exact_rows
     )
-    return Collection(store, keeper)
+    return Collection(store, maintenance)
 
 
 def vector_of(text: str) -> Vectors:

@@ -41,8 +41,8 @@ class Embedded:
         return [one for position, one in enumerate(given) if position not in self.failed]
 
 
-Vectors = Generator[Embedded, None, None]  # closing it gives up the texts that wait
-Engine = Callable[[Iterable[Sequence[str]]], Vectors]  # batches of texts -> their vectors, in order
+EmbeddedStream = Generator[Embedded, None, None]  # closing it gives up the texts that wait
+Engine = Callable[[Iterable[Sequence[str]]], EmbeddedStream]  # batches of texts -> their vectors, in order
 
 
 def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
@@ -51,7 +51,7 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
     The engine raises what reading a batch raises; texts that wait are then given up.
     """
 
-    def run(batches: Iterable[Sequence[str]]) -> Vectors:
+    def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         pool = ThreadPoolExecutor(workers, thread_name_prefix="bulk")
         ahead: deque[list[Future[list[Encoded | ServiceError]]]] = deque()
         try:
@@ -91,7 +91,7 @@ def behind_prompt(engine: Engine, prompt: str) -> Engine:
 def in_space(engine: Engine, space: SpaceMap) -> Engine:
     """The same engine, its vectors mapped into another space."""
 
-    def run(batches: Iterable[Sequence[str]]) -> Vectors:
+    def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         with closing(engine(batches)) as embedded:
             for one in embedded:
                 yield replace(one, vectors_ND=space(one.vectors_ND))

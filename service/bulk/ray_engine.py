@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.bulk.engine import Embedded, Engine, Vectors, encode_each
+from service.bulk.engine import Embedded, EmbeddedStream, Engine, encode_each
 from service.errors import ArtifactError, CrossletError, InferenceFailed, StartError
 from service.model.encoder import Encoded
 from service.process.cpus import usable_cpus
@@ -34,7 +34,7 @@ class Model:
     dim: int
 
 
-class Embedder:
+class RayWorker:
     """The encoder in an actor of its own process."""
 
     def __init__(self, model: Model) -> None:
@@ -63,7 +63,7 @@ def ray_engine(model: Model) -> Engine:
     Raises (when run): StartError: Ray is not installed, or cannot be reached.  InferenceFailed: an actor raised.
     """
 
-    def run(batches: Iterable[Sequence[str]]) -> Vectors:
+    def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         actors = _start()
         for round_ in _rounds(batches, ROUND_TEXTS * actors):
             yield from _embed(round_, model, actors)
@@ -128,7 +128,7 @@ def _results(texts: Sequence[str], model: Model, actors: int) -> Iterator[dict[s
     blocks = -(-len(texts) // ACTOR_TEXTS)
     rows = [{"position": position, "text": text} for position, text in enumerate(texts)]
     embedded = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
-        Embedder,
+        RayWorker,
         fn_constructor_kwargs={"model": model},
         batch_size=ACTOR_TEXTS,
         num_cpus=1,

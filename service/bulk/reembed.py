@@ -17,7 +17,7 @@ from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
 from service.documents.protocol import Vectors
 from service.documents.store.locking import connect, lock_for_this_process
-from service.documents.store.revision_file import WITNESS
+from service.documents.store.revision_file import REVISION_SUFFIX
 from service.documents.store.schema import is_blank
 from service.documents.store.store import Document, DocumentStore, StoredDocument
 from service.documents.vectors.snapshots import flush
@@ -96,7 +96,7 @@ class Reembedding:
             flush(self._path.parent)
         finally:
             old.close()
-        for suffix in (".lock", WITNESS):
+        for suffix in (".lock", REVISION_SUFFIX):
             self._next.with_suffix(suffix).unlink(missing_ok=True)
 
     @property
@@ -113,7 +113,7 @@ class Reembedding:
             with lock_for_this_process(self._next):
                 self._next.unlink()
                 _log_of(self._next).unlink(missing_ok=True)
-        self._next.with_suffix(WITNESS).unlink(missing_ok=True)
+        self._next.with_suffix(REVISION_SUFFIX).unlink(missing_ok=True)
 
 
 class _Writer:

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from service.bulk.engine import Engine
-from service.bulk.store_file import Row, open_store_file
+from service.bulk.store_file import StoredRow, open_store_file
 from service.documents.store.store import Document, DocumentStore
 
 BATCH_DOCUMENTS = 64  # a transaction
@@ -65,7 +65,7 @@ def repair(
     return done
 
 
-def _batches(rows: Iterator[Row], done: Repaired, advance: Callable[[int], object]) -> Iterator[list[Document]]:
+def _batches(rows: Iterator[StoredRow], done: Repaired, advance: Callable[[int], object]) -> Iterator[list[Document]]:
     """Documents of sound text and damaged vector; those of damaged text are noted."""
     batch: list[Document] = []
     for row in rows:

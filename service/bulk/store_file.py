@@ -28,7 +28,7 @@ OWN_FILES = ("documents.*", "index*")  # in the folder of documents.sqlite3
 
 
 @dataclass(frozen=True)
-class Row:
+class StoredRow:
     """A document as its row has it, nothing of it believed.  metadata: JSON.  vector: little-endian float32."""
 
     id: str
@@ -71,7 +71,7 @@ class StoreFile:
         files = [file for pattern in OWN_FILES for file in self._path.parent.glob(pattern)]
         return sum(map(_size_bytes, files))
 
-    def documents(self, *, with_vectors: bool) -> Iterator[Row]:
+    def documents(self, *, with_vectors: bool) -> Iterator[StoredRow]:
         """Every document, in the order of first arrival.
 
         Args: with_vectors: its vector is wanted, and so must be sound, too.
@@ -109,13 +109,13 @@ class StoreFile:
                     yield 0, kind, f"document {orjson.dumps(row.id).decode()} {what}"
             yield len(rows), None, None
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredRow]:
         """Every document, in the order of first arrival."""
         checksums = "text_checksum, vector_checksum" if self.schema_version >= CHECKSUMS_SINCE else "NULL, NULL"
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
         query = f"SELECT row, {as_bytes}, vector, revision, {checksums} FROM documents ORDER BY row"  # noqa: S608
         for row, id_, text, metadata, vector, revision, of_text, of_vector in self._connection.execute(query):
-            yield Row(
+            yield StoredRow(
                 id=id_.decode(errors="replace"),
                 text=text,
                 metadata=metadata,
@@ -126,7 +126,7 @@ class StoreFile:
                 is_vector_sound=of_vector in (None, checksum(vector)),
             )
 
-    def _faults_of(self, row: Row) -> Iterator[tuple[str, str]]:
+    def _faults_of(self, row: StoredRow) -> Iterator[tuple[str, str]]:
         if row.revision > self.revision:
             yield "revision", f"is of revision {row.revision}, the store of {self.revision}"
         if len(row.vector) != 4 * self.dim:
@@ -171,7 +171,7 @@ def _size_bytes(file: Path) -> int:
         return 0
 
 
-def _batched(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+def _batched(rows: Iterator[StoredRow], size: int) -> Iterator[list[StoredRow]]:
     while batch := list(islice(rows, size)):
         yield batch
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from service.documents.filters import to_condition
 from service.documents.protocol import Rows, VectorIndex, Vectors, candidates
-from service.documents.results import EVERYTHING, FilterTime, Match, Reads, Shown, scored
+from service.documents.results import EVERYTHING, DocumentReader, FilterTime, Match, Shown, scored
 from service.documents.store.store import Document, DocumentStore, Page, StoredDocument
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.ivf_build import BuildStoppedError
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.rwlock import ReadWriteLock
 from service.errors import StorageFull
 
@@ -36,7 +36,7 @@ class Collection:
     def __init__(
         self,
         store: DocumentStore,
-        keeper: IndexKeeper,
+        maintenance: IndexMaintenance,
         *,
         max_index_bytes: int = 0,
         check_memory: Callable[[int], None] = lambda growth_bytes: None,
@@ -48,12 +48,12 @@ class Collection:
         no room for so many bytes more.  read_only: another process may be writing the store.
         """
         self._store = store
-        self._keeper = keeper
+        self._upkeep = maintenance
         self._max_index_bytes = max_index_bytes
         self._check_memory = check_memory
         self._writing = threading.Lock()
         self._in_step = ReadWriteLock()  # guards the index and the revision that it is at
-        self._index: VectorIndex = keeper.load_exact() if read_only else keeper.load()
+        self._index: VectorIndex = maintenance.load_exact() if read_only else maintenance.load()
         self._revision = None if read_only else store.revision  # None: the store may go on without the index
         self._is_behind = False  # a change is on the disk that the index could not follow
         self._changed = threading.Event()
@@ -142,7 +142,7 @@ class Collection:
         if not filter_:
             return self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
         condition = to_condition(filter_)
-        with self._store.snapshot():
+        with self._store.read_transaction():
             rows = FilterTime(filter_s).matching(self._store, condition)
             page = self._store.page(after_row=after_row, limit=limit, max_chars=max_chars, among=rows)
         return replace(page, total=len(rows))
@@ -176,7 +176,7 @@ class Collection:
 
         Raises: InvalidInput: the filter is malformed, or what is found has too many characters.
         """
-        reads = Reads(self._store, to_condition(filter_) if filter_ else None, shown)  # {} selects everything
+        reads = DocumentReader(self._store, to_condition(filter_) if filter_ else None, shown)  # {} selects everything
         found: list[list[Match]] = []
         for vector_D in vectors_BD:
             matches = self._beside_writers(vector_D, top_k, reads)
@@ -185,10 +185,10 @@ class Collection:
             found.append(matches)
         return found
 
-    def _beside_writers(self, vector_D: Vectors, top_k: int, reads: Reads) -> list[Match] | None:
+    def _beside_writers(self, vector_D: Vectors, top_k: int, reads: DocumentReader) -> list[Match] | None:
         """One search, with the index locked for as long as it is searched; None: out of patience."""
         for _ in range(PATIENCE):
-            with self._store.snapshot() as revision:
+            with self._store.read_transaction() as revision:
                 among = reads.selected(revision)
                 with self._in_step.shared():
                     best = self._best(vector_D, top_k, among) if self._is_at(revision) else None
@@ -197,9 +197,9 @@ class Collection:
             time.sleep(RETRY_S)
         return None
 
-    def _before_writers(self, vectors_BD: Vectors, top_k: int, reads: Reads) -> list[list[Match]]:
+    def _before_writers(self, vectors_BD: Vectors, top_k: int, reads: DocumentReader) -> list[list[Match]]:
         while True:
-            with self._in_step.shared(), self._store.snapshot() as revision:
+            with self._in_step.shared(), self._store.read_transaction() as revision:
                 if self._is_at(revision):
                     among = reads.selected(revision)
                     return [reads.matches(self._best(vector_D, top_k, among)) for vector_D in vectors_BD]
@@ -245,8 +245,8 @@ class Collection:
 
     def _note(self, changed: int) -> None:
         """Have the thread look whether another index or another snapshot is due."""
-        self._keeper.note(changed)
-        if self._keeper.is_outgrown(self._index) or self._keeper.is_stale(self._index):
+        self._upkeep.note(changed)
+        if self._upkeep.is_outgrown(self._index) or self._upkeep.is_stale(self._index):
             self._changed.set()
 
     def _maintain(self) -> None:
@@ -256,9 +256,9 @@ class Collection:
             try:
                 if self._is_behind:
                     self._reload_index()
-                elif self._keeper.is_outgrown(self._index):
+                elif self._upkeep.is_outgrown(self._index):
                     self._replace_index()
-                elif self._keeper.is_stale(self._index):
+                elif self._upkeep.is_stale(self._index):
                     with self._writing:
                         self._save()
             except BuildStoppedError:
@@ -270,21 +270,21 @@ class Collection:
 
     def _save(self) -> None:
         if self._revision is not None and not self._is_behind:
-            self._keeper.save(self._index, self._revision)
+            self._upkeep.save(self._index, self._revision)
 
     def _reload_index(self) -> None:
         with self._writing:
-            index = self._keeper.load()
+            index = self._upkeep.load()
             with self._in_step.exclusive():
                 self._index = index
             self._is_behind = False
 
     def _replace_index(self) -> None:
-        built = self._keeper.build(lambda: self._is_closing, self._check_memory)
-        with self._store.snapshot() as revision:  # most of what changed meanwhile holds no writer up
-            self._keeper.catch_up(built.index, built.revision)
+        built = self._upkeep.build(lambda: self._is_closing, self._check_memory)
+        with self._store.read_transaction() as revision:  # most of what changed meanwhile holds no writer up
+            self._upkeep.catch_up(built.index, built.revision)
         with self._writing:  # writers wait while the last changes are added; readers go on
-            self._keeper.catch_up(built.index, revision)
+            self._upkeep.catch_up(built.index, revision)
             with self._in_step.exclusive():
                 self._index = built.index
         self._note(0)  # a load may have outgrown it already

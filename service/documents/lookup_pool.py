@@ -11,7 +11,7 @@ T = TypeVar("T")
 RETRY_S = 1
 
 
-class Readers:
+class LookupPool:
     """Threads for look-ups. Call `run` on one event loop."""
 
     def __init__(self, threads: int, *, max_waiting: int) -> None:

@@ -91,7 +91,7 @@ def scored(store: DocumentStore, rows: Sequence[int], vector_D: Vectors) -> tupl
     return known, np.concatenate(scores)
 
 
-class Reads:
+class DocumentReader:
     """What the searches of one request read of the store: each thing once, as long as nothing changes."""
 
     def __init__(self, store: DocumentStore, condition: Condition | None, shown: Shown) -> None:

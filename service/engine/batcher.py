@@ -26,7 +26,7 @@ class Prepared:
         return len(self.tokens.input_ids)
 
 
-class Window:
+class Batcher:
     """The texts that were taken from the queue, oldest first. Changed only under the pool's lock.
 
     Requests lead passes in turn, each with its oldest text, whatever its length: neither a rare length nor a request of

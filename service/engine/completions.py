@@ -10,7 +10,7 @@ LONGEST_HOLD = 0.5  # of the time that an answer has taken
 
 
 @dataclass
-class Outbox:
+class Completions:
     """Finished requests that the event loop has not heard of. Changed only under the pool's lock.
 
     Beside the model, each lone answer finds the caches full of the model's data: in a row they cost the event loop two

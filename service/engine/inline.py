@@ -15,7 +15,7 @@ ALONE_S = 0.1  # since two requests were last under way: from then on they come 
 TURNS = 2  # of the loop until what came in while it stood still has been counted
 
 
-class LoneTexts:
+class InlineEncoder:
     """Which texts need no worker: the way to a thread and back is a good part of what a short one takes.
 
     Only while requests come one after the other, for others would wait, and cores be idle

@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Sequence
 
-from service.engine.batcher import Window
+from service.engine.batcher import Batcher
 from service.engine.cache import VectorCache
-from service.engine.completions import Outbox
+from service.engine.completions import Completions
 from service.engine.fair_queue import LONG_TEXT, EncodedBatch, FairQueue, Job, Work
 from service.engine.forward import Encode, Finished, encode_alone, encode_together, tokenise_all
-from service.engine.inline import LoneTexts
+from service.engine.inline import InlineEncoder
 from service.errors import NotReady, Overloaded
 from service.model.encoder import Encoder, TextInput
 
@@ -49,10 +49,10 @@ class EncoderPool:
         self._max_queue_texts = max_queue_texts
         self._request_timeout_s = request_timeout_s
         self._cache = cache
-        self._lone = LoneTexts(encode, cache, limit_s=on_loop_s)
+        self._lone = InlineEncoder(encode, cache, limit_s=on_loop_s)
         self._queue = FairQueue()
-        self._window = Window()
-        self._outbox = Outbox()
+        self._batcher = Batcher()
+        self._completions = Completions()
         self._wake = threading.Condition()  # guards the queue, the window, their jobs, the outbox, and the fields below
         self._is_closing = False
         self._idle = 0  # workers that wait for something to do
@@ -79,7 +79,7 @@ class EncoderPool:
     @property
     def depth(self) -> int:
         """How many accepted texts wait: for a pass, or for an equal text that waits or is in one."""
-        return self._queue.depth + len(self._window)
+        return self._queue.depth + len(self._batcher)
 
     @property
     def workers(self) -> int:
@@ -123,7 +123,7 @@ class EncoderPool:
         done, count, asked_at = asyncio.Event(), len(texts), time.monotonic()
 
         def finished() -> None:
-            self._outbox.add(loop, done.set, texts=count, since=asked_at, now=time.monotonic())
+            self._completions.add(loop, done.set, texts=count, since=asked_at, now=time.monotonic())
 
         job = Job(texts, truncate, finished, skip_failed=skip_failed)
         if self._cache is not None:
@@ -178,7 +178,7 @@ class EncoderPool:
             if not self.depth:
                 self._progress_at = job.admitted_at  # the wait starts now, not when the last request ended
             self._queue.push(job)
-            self._window.join(job)
+            self._batcher.join(job)
             self._wake.notify(len(job.to_start))
 
     async def _until(self, done: asyncio.Event, job: Job) -> None:
@@ -221,7 +221,7 @@ class EncoderPool:
     def _next(self) -> list[Work] | None:
         """The next texts, none where the window is full; None: the pool closes. Answers that are due leave before."""
         if not self._can_start:
-            self._outbox.deliver()
+            self._completions.deliver()
         while not self._can_start:
             if self._is_closing and not self._queue.unstarted:
                 self._wake.notify_all()  # the others wait for what this one had
@@ -230,31 +230,31 @@ class EncoderPool:
             self._wake.wait()
             self._idle -= 1
         taken = self._take()
-        waiting = len(self._queue.jobs | self._window.jobs)
-        if (taken and taken[0].is_long) or self._outbox.is_due(waiting=waiting, now=time.monotonic()):
-            self._outbox.deliver()
+        waiting = len(self._queue.jobs | self._batcher.jobs)
+        if (taken and taken[0].is_long) or self._completions.is_due(waiting=waiting, now=time.monotonic()):
+            self._completions.deliver()
         return taken
 
     @property
     def _can_start(self) -> bool:
         """Whether a worker has something to do: perhaps all that there is waits for the window's room."""
-        return bool(self._window) or (self._queue.unstarted > 0 and self._may_take(self._queue.first()))
+        return bool(self._batcher) or (self._queue.unstarted > 0 and self._may_take(self._queue.first()))
 
     def _may_take(self, work: Work) -> bool:
-        return self._sharing is None or work.is_long or self._window.has_room(work)
+        return self._sharing is None or work.is_long or self._batcher.has_room(work)
 
     def _take(self) -> list[Work]:
         """A long text, or a worker's part of the short ones that the window has room for: perhaps none."""
         if not self._queue.unstarted:
             return []
-        if self._sharing is None or (self._queue.first().is_long and not self._window):
+        if self._sharing is None or (self._queue.first().is_long and not self._batcher):
             return [self._queue.pop()]
         taken: list[Work] = []
         for _ in range(min(TAKEN_AT_ONCE, math.ceil(self._queue.unstarted / len(self._threads)))):
             work = self._queue.first()
-            if work.is_long or not self._window.has_room(work):
+            if work.is_long or not self._batcher.has_room(work):
                 break
-            self._window.expect(work)
+            self._batcher.expect(work)
             taken.append(self._queue.pop())
         return taken
 
@@ -264,22 +264,22 @@ class EncoderPool:
         with self._wake:
             for one in prepared:
                 if one.work.wanted:
-                    self._window.add(one)
+                    self._batcher.add(one)
                 else:
-                    self._window.remove(one.work)
+                    self._batcher.remove(one.work)
                     self._queue.finish(one.work)
             for faulty in failed:
-                self._window.remove(faulty.work)
-            waiting = len(self._window) + self._queue.unstarted
+                self._batcher.remove(faulty.work)
+            waiting = len(self._batcher) + self._queue.unstarted
             share = math.ceil(waiting / (1 + self._idle))  # one pass of all would leave a core without work
-            together = self._window.take(encoder.room, mixed=encoder.mixes_lengths, most=share)
+            together = self._batcher.take(encoder.room, mixed=encoder.mixes_lengths, most=share)
             if self._can_start:
                 self._wake.notify()
         return failed + encode_together(together, encoder, self._cache)
 
     def _drop(self, job: Job) -> None:
         self._queue.drop(job)
-        for work in self._window.leave(job):
+        for work in self._batcher.leave(job):
             self._queue.finish(work)
 
     def _learn(self, finished: Finished) -> None:

@@ -17,10 +17,10 @@ from service.errors import NotFound, ServiceError, StartError
 from service.http.auth import BEARER, KeyCheck
 from service.http.body_limit import BodyLimit
 from service.http.cors import Cors
-from service.http.fast_path import DirectRoutes
+from service.http.fast_path import FastPath
 from service.http.path_prefix import PathPrefix
 from service.http.request_log import RequestLog
-from service.http.response_limit import AnswerLimit
+from service.http.response_limit import ResponseLimit
 from service.http.responses import error_response, on_http_error, on_service_error, on_validation_error
 from service.http.route_table import Resources, spellings
 from service.http.routes import docs, documents, embed, health, models, openai, root, search, similarity
@@ -97,7 +97,7 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     # A body is read only for a known key.
     mounts = [route for route in app.routes if isinstance(route, Mount)]
     app.add_middleware(Resources, routes=[*routes, *mounts], strict=_routes_of(*STRICT_ROUTERS))
-    app.add_middleware(DirectRoutes, routes=routes)
+    app.add_middleware(FastPath, routes=routes)
     app.add_middleware(
         BodyLimit,
         max_body_bytes=settings.max_body_bytes,
@@ -109,7 +109,7 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     if settings.gzip_min_bytes:
         # Level 1: vectors are random decimals; a higher level takes much more time and hardly makes them smaller.
         app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
-    app.add_middleware(AnswerLimit, max_unread_bytes=settings.max_unread_bytes)
+    app.add_middleware(ResponseLimit, max_unread_bytes=settings.max_unread_bytes)
     log = partial(RequestLog, metrics=runtime.metrics, paths=_spelled(routes))
     if origins := settings.origins():
         methods = sorted({"HEAD", "OPTIONS"}.union(*(route.methods or () for route in routes)))

@@ -29,7 +29,7 @@ Make = Callable[[Request], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
-class Direct:
+class FastRoute:
     """One route: its endpoint, what its body is, and what else it is given."""
 
     route: APIRoute
@@ -51,7 +51,7 @@ class Direct:
         return response
 
 
-class DirectRoutes:
+class FastPath:
     """The innermost layer before the framework's way; bodies are whole when they come here."""
 
     def __init__(self, app: ASGIApp, *, routes: Iterable[BaseRoute]) -> None:
@@ -75,7 +75,7 @@ class DirectRoutes:
             await response(scope, receive, send)
 
 
-def _direct(route: BaseRoute) -> Direct | None:
+def _direct(route: BaseRoute) -> FastRoute | None:
     """How to answer a route here; None where it needs more of a request than a body."""
     if not isinstance(route, APIRoute) or route.methods != {"POST"} or route.dependant.path_params:
         return None
@@ -84,7 +84,7 @@ def _direct(route: BaseRoute) -> Direct | None:
     bodies = [name for name in parameters if name not in given]
     if len(bodies) != 1 or route.dependant.query_params:
         return None
-    return Direct(route, bodies[0], TypeAdapter(parameters[bodies[0]].annotation), given)
+    return FastRoute(route, bodies[0], TypeAdapter(parameters[bodies[0]].annotation), given)
 
 
 def _maker(annotation: object) -> Make | None:

@@ -10,7 +10,7 @@ RETRY_AFTER_S = 1  # who reads does so in less
 THE_END: Message = {"type": "http.response.body"}  # the server takes it when the client has read what was before
 
 
-class AnswerLimit:
+class ResponseLimit:
     """Counts each large answer until its client has read it; one that would go over `max_unread_bytes` is refused.
 
     By itself the server takes an answer that is whole and calls the request done, so clients that ask and do not read

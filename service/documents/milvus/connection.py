@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from service.documents.milvus.address import MilvusAddress
-from service.documents.milvus.rows import MAX_ID_BYTES, MAX_TEXT_BYTES, MAX_TOKENS, TOKEN_CHARS, Row
+from service.documents.milvus.rows import MAX_ID_BYTES, MAX_TEXT_BYTES, MAX_TOKENS, TOKEN_CHARS, MilvusRow
 from service.documents.protocol import Vectors
 from service.errors import IndexUnavailable, Overloaded, ServiceError, StartError, StorageFull, StoreError
 
@@ -24,7 +24,7 @@ RATE_LIMIT, FORCE_DENY = 8, 9  # Milvus' codes: too fast; its memory or disk is 
 
 logger = logging.getLogger(__name__)
 
-Hits = list[tuple[float, Row]]  # inner products and rows
+ScoredRows = list[tuple[float, MilvusRow]]  # inner products and rows
 
 
 class MilvusConnection:
@@ -79,7 +79,7 @@ class MilvusConnection:
 
             server_manager_instance.release_server(self._lite_path)
 
-    def upsert(self, rows: Sequence[Row]) -> None:
+    def upsert(self, rows: Sequence[MilvusRow]) -> None:
         """Insert or replace rows by id."""
         with self._answered():
             self._client.upsert(self.name, list(rows), timeout=self._timeout_s)
@@ -93,11 +93,11 @@ class MilvusConnection:
         """How many rows an expression selects."""
         return int(self._query(expression, ["count(*)"])[0]["count(*)"])
 
-    def rows(self, expression: str, fields: Sequence[str], *, limit: int) -> list[Row]:
+    def rows(self, expression: str, fields: Sequence[str], *, limit: int) -> list[MilvusRow]:
         """Rows that an expression selects, in no particular order."""
         return self._query(expression, fields, limit=limit)
 
-    def search(self, vectors_BD: Vectors, *, fields: Sequence[str], limit: int, expression: str) -> list[Hits]:
+    def search(self, vectors_BD: Vectors, *, fields: Sequence[str], limit: int, expression: str) -> list[ScoredRows]:
         """The rows with the largest inner products, a list a vector; the order of ties is Milvus' own."""
         with self._answered():
             found_B = self._client.search(
@@ -113,7 +113,7 @@ class MilvusConnection:
             )
         return [[(hit["distance"], dict(hit["entity"]) | {"id": hit["id"]}) for hit in found] for found in found_B]
 
-    def _query(self, expression: str, fields: Sequence[str], **options: int) -> list[Row]:
+    def _query(self, expression: str, fields: Sequence[str], **options: int) -> list[MilvusRow]:
         with self._answered():
             found = self._client.query(
                 self.name,

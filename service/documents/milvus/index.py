@@ -13,9 +13,9 @@ import numpy as np
 import orjson
 
 from service.documents.filters import has_nested_field
-from service.documents.milvus.connection import Hits, MilvusConnection
+from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import to_expression
-from service.documents.milvus.rows import FIELDS, Row, ids_expression, is_storable_id, to_document, to_row
+from service.documents.milvus.rows import FIELDS, MilvusRow, ids_expression, is_storable_id, to_document, to_row
 from service.documents.protocol import Vectors
 from service.documents.results import EVERYTHING, Match, Shown
 from service.documents.store.store import Document, Page, StoredDocument
@@ -176,7 +176,7 @@ class MilvusIndex:
             [Match(score, documents[row["id"]]) for score, row in best if row["id"] in documents] for best in best_B
         ]
 
-    def _best(self, hits: Hits, vector_D: Vectors, top_k: int, expression: str) -> Hits:
+    def _best(self, hits: ScoredRows, vector_D: Vectors, top_k: int, expression: str) -> ScoredRows:
         """The first `top_k` by score and id; asks again while more than were given may tie with the last of them."""
         asked = top_k + 1
         while len(hits) >= asked and hits[-1][0] == hits[top_k - 1][0] and asked < MAX_ROWS:
@@ -190,7 +190,7 @@ class MilvusIndex:
             self._milvus.delete(ids_expression(part))
         return len(ids)
 
-    def _rows_of(self, ids: Sequence[str], fields: Sequence[str]) -> Iterator[Row]:
+    def _rows_of(self, ids: Sequence[str], fields: Sequence[str]) -> Iterator[MilvusRow]:
         """The rows of the ids that exist, each once, in no particular order."""
         storable = [id_ for id_ in dict.fromkeys(ids) if is_storable_id(id_)]
         for part in _parts(storable, DOCUMENTS_A_CALL if {"text", "metadata"} & {*fields} else IDS_A_CALL):

@@ -9,7 +9,7 @@ from service.documents.protocol import Vectors
 from service.documents.store.store import Document, StoredDocument
 from service.errors import InvalidInput
 
-Row = dict[str, Any]  # as pymilvus takes and gives it
+MilvusRow = dict[str, Any]  # as pymilvus takes and gives it
 
 FIELDS = ["id", "text", "metadata", "arrival", "revision"]  # what a document is read from
 MAX_ID_BYTES = 4 * 512  # an id has at most 512 characters
@@ -19,7 +19,7 @@ MAX_TOKENS = 4_096  # Milvus' largest ARRAY
 TOKEN_CHARS = 33
 
 
-def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int, revision: int) -> Row:
+def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int, revision: int) -> MilvusRow:
     """What Milvus keeps of a document. position: what a message calls it.
 
     Raises: InvalidInput: Milvus cannot hold it.
@@ -44,7 +44,7 @@ def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int
     }
 
 
-def to_document(row: Row) -> StoredDocument:
+def to_document(row: MilvusRow) -> StoredDocument:
     """The document of a row that was read with `FIELDS`, or without its text or metadata: those are then empty."""
     text, metadata = row.get("text", ""), row.get("metadata", {})
     return StoredDocument(id=row["id"], text=text, metadata=metadata, row=row["arrival"], revision=row["revision"])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from service.documents.store.revision_file import WITNESS
+from service.documents.store.revision_file import REVISION_SUFFIX
 from service.documents.store.schema import SCHEMA_VERSION, is_readable
 from service.errors import StoreError
 
@@ -24,7 +24,7 @@ def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, an
     if int(revision) < answered:
         raise StoreError(
             f"document store {path} is of revision {revision}, but revision {answered} was answered for: it "
-            f"is damaged, or an older copy; to go on with it all the same, remove {path.with_suffix(WITNESS)}"
+            f"is damaged, or an older copy; to go on with it all the same, remove {path.with_suffix(REVISION_SUFFIX)}"
         )
     stored = found.get("fingerprint", "unknown")
     if stored != fingerprint:

@@ -9,11 +9,11 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
-WITNESS = ".revision"  # suffix of the file beside the store
+REVISION_SUFFIX = ".revision"  # suffix of the file beside the store
 LENGTH = 40  # bytes: twenty digits, their CRC-32, padding; written at once
 
 
-class Witness:
+class RevisionFile:
     """The file of one store, open for writing."""
 
     def __init__(self, path: Path) -> None:

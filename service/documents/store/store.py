@@ -18,7 +18,7 @@ from service.documents.protocol import Rows, Vectors
 from service.documents.store.compatibility import usable_version
 from service.documents.store.integrity import damaged_document, undamaged, unless_full
 from service.documents.store.locking import connect, lock_for_this_process, read_mode
-from service.documents.store.revision_file import WITNESS, Witness
+from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
 from service.documents.store.rows import Page, StoredDocument, columns, to_document
 from service.documents.store.schema import (
     CHECKSUMS_SINCE,
@@ -58,10 +58,10 @@ class DocumentStore:
         self._has_checksums = self._has_paths = True
         self._folded_at = 0
         self._lock = None if read_only else lock_for_this_process(path)
-        self._witness: Witness | None = None
+        self._revision_file: RevisionFile | None = None
         try:
             if not read_only:
-                self._witness = Witness(path.with_suffix(WITNESS))
+                self._revision_file = RevisionFile(path.with_suffix(REVISION_SUFFIX))
             self._writer = self._connect()
             if not read_only:
                 self._writer.execute("PRAGMA journal_mode = WAL")
@@ -91,9 +91,9 @@ class DocumentStore:
         self.disconnect()
         if self._lock is not None:
             self._lock.close()
-        if self._witness is not None:
-            self._witness.close()
-            self._witness = None
+        if self._revision_file is not None:
+            self._revision_file.close()
+            self._revision_file = None
 
     @property
     def _columns(self) -> str:
@@ -109,7 +109,7 @@ class DocumentStore:
         return _revision_of(self._writer)
 
     @property
-    def snapshots(self) -> list[str]:
+    def snapshot_ids(self) -> list[str]:
         """The ids of the index's snapshots that were made from this store: the newest, and the one before."""
         return facts(self._reader()).get("snapshots", "").split()
 
@@ -120,7 +120,7 @@ class DocumentStore:
         """
         with closing(connect(self._path, self._mode)) as connection, unless_full():
             connection.execute("BEGIN IMMEDIATE")  # beside the writer's connection, which may be at work
-            kept = " ".join([id_, *self.snapshots[:1]])
+            kept = " ".join([id_, *self.snapshot_ids[:1]])
             connection.execute("INSERT OR REPLACE INTO store VALUES ('snapshots', ?)", (kept,))
             connection.execute("COMMIT")
 
@@ -135,8 +135,8 @@ class DocumentStore:
                 self._writer.execute("BEGIN IMMEDIATE")
                 transaction = Transaction(self._writer, self.revision + 1)
                 yield transaction
-            if not self._writer.in_transaction and self._witness is not None:
-                self._witness.write(transaction.revision)
+            if not self._writer.in_transaction and self._revision_file is not None:
+                self._revision_file.write(transaction.revision)
                 self._fold_log()
         finally:
             if self._writer.in_transaction:
@@ -248,7 +248,7 @@ class DocumentStore:
             return np.sort(np.fromiter((row for (row,) in found), np.int64))
 
     @contextmanager
-    def snapshot(self) -> Iterator[int]:
+    def read_transaction(self) -> Iterator[int]:
         """One state of the store for all that this thread reads inside; gives its revision."""
         reader = self._reader()
         with undamaged(self._path):
@@ -290,7 +290,7 @@ class DocumentStore:
             self._path,
             facts(self._writer),
             fingerprint=fingerprint,
-            answered=0 if self._witness is None else self._witness.revision(),
+            answered=0 if self._revision_file is None else self._revision_file.revision(),
             migrated=self._lock is not None,
         )
         self._has_checksums = version >= CHECKSUMS_SINCE  # an older store that is only read has none

@@ -27,7 +27,7 @@ class BuildStoppedError(Exception):
 
 
 def build_inverted(store: DocumentStore, *, should_stop: Callable[[], bool] = lambda: False) -> InvertedIndex:
-    """An index over one state of the store; call it inside `store.snapshot()`. There is at least one document.
+    """An index over one state of the store; call it inside `store.read_transaction()`. There is at least one document.
 
     Memory: the sample, 40 vectors a list, and the index with at most as much room to spare as it takes.
 

@@ -33,7 +33,7 @@ class Built:
     revision: int
 
 
-class IndexKeeper:
+class IndexMaintenance:
     """Exact search up to `exact_rows` documents, inverted lists beyond.
 
     Args: snapshots: where to keep inverted lists; None: nowhere, they are built at each start.
@@ -86,7 +86,7 @@ class IndexKeeper:
         """
         self._tried_rows = self._store.count()
         check_memory(2 * self._tried_rows * (self._dim + 8))
-        with self._store.snapshot() as revision:
+        with self._store.read_transaction() as revision:
             index = build_inverted(self._store, should_stop=should_stop)
         if path := self._save(index, revision):
             index = InvertedIndex.read(path, index.facts)  # without the room to spare that adding has left
@@ -131,7 +131,7 @@ class IndexKeeper:
         return path
 
     def _load_snapshot(self) -> InvertedIndex | None:
-        if self._snapshots is None or (found := self._snapshots.find(known=self._store.snapshots)) is None:
+        if self._snapshots is None or (found := self._snapshots.find(known=self._store.snapshot_ids)) is None:
             return None
         snapshot, path = found
         try:

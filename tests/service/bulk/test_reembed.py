@@ -9,7 +9,7 @@ from service.bulk.reembed import NEXT, Reembedding
 from service.bulk.store_file import open_store_file
 from service.documents.collection import Collection
 from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StoreError
 
@@ -37,7 +37,8 @@ def engine(seen: list[str]) -> Engine:
 
 def open_collection(folder: Path, fingerprint: str, dim: int) -> Collection:
     store = DocumentStore(folder / "documents.sqlite3", fingerprint=fingerprint, dim=dim)
-    return Collection(store, IndexKeeper(store, dim=dim, snapshots=SnapshotFolder(folder, fingerprint=fingerprint)))
+    snapshots = SnapshotFolder(folder, fingerprint=fingerprint)
+    return Collection(store, IndexMaintenance(store, dim=dim, snapshots=snapshots))
 
 
 def put(collection: Collection, **texts: str) -> int:

@@ -23,7 +23,7 @@ from service.documents.results import Shown
 from service.documents.store.store import Document, DocumentStore
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.flat import FaissIndex
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 from service.errors import InvalidInput, StorageFull, StoreError
 from tests.contract.filter_oracle import FILTERS, METADATA, matches
 
@@ -33,7 +33,7 @@ Open = Callable[..., Collection]
 
 def open_collection(folder: Path, *, fingerprint: str = "aa", **limits: int) -> Collection:
     store = DocumentStore(folder / "documents.sqlite3", fingerprint=fingerprint, dim=DIM)
-    return Collection(store, IndexKeeper(store, dim=DIM), **limits)
+    return Collection(store, IndexMaintenance(store, dim=DIM), **limits)
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_an_older_stores_nested_fields_are_found_as_it_lies_and_when_it_is_today
     make_store(tmp_path, 3)
     before = (tmp_path / "documents.sqlite3").read_bytes()
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
-    beside = Collection(store, IndexKeeper(store, dim=DIM), read_only=True)
+    beside = Collection(store, IndexMaintenance(store, dim=DIM), read_only=True)
     for filter_, expected in NESTED:
         assert ids(beside, unit(1, 0, 0, 0), 5, filter_=filter_) == expected
     beside.close()
@@ -253,7 +253,7 @@ def test_an_older_store_with_damaged_metadata_still_becomes_todays(tmp_path: Pat
 
 def test_a_full_disk_is_507_and_loses_nothing_accepted(tmp_path: Path) -> None:
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
-    collection = Collection(store, IndexKeeper(store, dim=DIM))
+    collection = Collection(store, IndexMaintenance(store, dim=DIM))
     put(collection, {"a": unit(1, 0, 0, 0)})
     store._writer.execute("PRAGMA max_page_count = 20")
     with pytest.raises(StorageFull, match="disk"):
@@ -464,7 +464,7 @@ def test_a_store_without_documents_can_become_another_models(tmp_path: Path) -> 
     collection.delete(["a"])
     collection.close()
     wider = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="bb", dim=2 * DIM)
-    made = Collection(wider, IndexKeeper(wider, dim=2 * DIM))
+    made = Collection(wider, IndexMaintenance(wider, dim=2 * DIM))
     made.put([Document("b", "text", {})], np.eye(2 * DIM, dtype=np.float32)[:1])
     made.close()
     with pytest.raises(StoreError, match="holds vectors of model bb"):
@@ -492,7 +492,7 @@ def test_reading_anothers_store_at_rest_leaves_no_file_behind(tmp_path: Path, mo
     before = sorted(tmp_path.iterdir())
     monkeypatch.setattr("os.geteuid", lambda: 12345)  # its owner could not open a log of this user
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
-    reader = Collection(store, IndexKeeper(store, dim=DIM), read_only=True)
+    reader = Collection(store, IndexMaintenance(store, dim=DIM), read_only=True)
     assert ids(reader, unit(1, 0, 0, 0), 1) == ["a"]
     assert sorted(tmp_path.iterdir()) == before
     reader.close()
@@ -521,7 +521,7 @@ def test_a_reader_goes_on_when_a_service_starts_and_changes_everything(tmp_path:
 def test_a_store_that_is_being_written_is_read_of_one_moment(collection: Collection, tmp_path: Path) -> None:
     put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)})
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
-    reader = Collection(store, IndexKeeper(store, dim=DIM), read_only=True)
+    reader = Collection(store, IndexMaintenance(store, dim=DIM), read_only=True)
     put(collection, {"c": unit(1, 0, 0, 0)})
     collection.delete(["a"])
     assert ids(reader, unit(1, 0, 0, 0), 3) == ["a", "b"]
@@ -640,7 +640,7 @@ def test_an_index_that_cannot_be_loaded_is_tried_again_and_gives_nothing_that_is
     put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)})
     with monkeypatch.context() as context:
         context.setattr(FaissIndex, "remove", Mock(side_effect=MemoryError))
-        context.setattr(IndexKeeper, "load", Mock(side_effect=MemoryError))
+        context.setattr(IndexMaintenance, "load", Mock(side_effect=MemoryError))
         with pytest.raises(MemoryError):
             collection.delete(["a"])
         assert ids(collection, unit(1, 0, 0, 0), 2) == ["b"]

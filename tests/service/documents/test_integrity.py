@@ -14,7 +14,7 @@ from service.bulk.store_file import open_store_file
 from service.bulk.upkeep import verify
 from service.documents.collection import Collection
 from service.documents.store.store import Document, DocumentStore
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import Damaged, StoreError
 from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, vectors, wait_for
@@ -41,7 +41,7 @@ def opened(folder: Path) -> Collection:
     store = DocumentStore(folder / STORE, fingerprint="aa", dim=DIM)
     snapshots = SnapshotFolder(folder, fingerprint="aa")
     try:
-        return Collection(store, IndexKeeper(store, dim=DIM, snapshots=snapshots, exact_rows=EXACT))
+        return Collection(store, IndexMaintenance(store, dim=DIM, snapshots=snapshots, exact_rows=EXACT))
     except Damaged:
         store.close()
         raise

@@ -3,13 +3,13 @@ import threading
 
 import pytest
 
-from service.documents.lookup_pool import Readers
+from service.documents.lookup_pool import LookupPool
 from service.errors import Overloaded
 
 
 def test_the_line_is_bounded_and_who_leaves_it_is_never_looked_up() -> None:
     async def scenario() -> None:
-        readers = Readers(1, max_waiting=2)
+        readers = LookupPool(1, max_waiting=2)
         begun, released = threading.Event(), threading.Event()
         made: list[str] = []
 
@@ -38,7 +38,7 @@ def test_the_line_is_bounded_and_who_leaves_it_is_never_looked_up() -> None:
 
 def test_an_error_comes_back_and_its_place_is_free_again() -> None:
     async def scenario() -> None:
-        readers = Readers(1, max_waiting=1)
+        readers = LookupPool(1, max_waiting=1)
         for _ in range(5):
             with pytest.raises(ZeroDivisionError):
                 await readers.run(lambda: 1 // 0)

@@ -13,7 +13,7 @@ from service.documents.collection import Collection
 from service.documents.results import Shown
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.ivf import InvertedIndex
-from service.documents.vectors.maintenance import IndexKeeper
+from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull, StoreError
 
@@ -23,8 +23,9 @@ INVERTED = "faiss-ivf-sq8"
 
 def open_collection(folder: Path, *, fingerprint: str = "aa", **options: object) -> Collection:
     store = DocumentStore(folder / "documents.sqlite3", fingerprint=fingerprint, dim=DIM)
-    keeper = IndexKeeper(store, dim=DIM, snapshots=SnapshotFolder(folder, fingerprint=fingerprint), exact_rows=EXACT)
-    return Collection(store, keeper, **options)  # type: ignore[arg-type]
+    snapshots = SnapshotFolder(folder, fingerprint=fingerprint)
+    maintenance = IndexMaintenance(store, dim=DIM, snapshots=snapshots, exact_rows=EXACT)
+    return Collection(store, maintenance, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -82,15 +83,15 @@ def test_many_documents_move_to_inverted_lists_beside_searches(collection: Colle
 
 def test_a_change_during_a_build_is_not_lost(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = vectors(EXACT + 100)
-    build = IndexKeeper.build
+    build = IndexMaintenance.build
 
-    def build_and_change(keeper: IndexKeeper, *options: object) -> object:
-        built = build(keeper, *options)  # type: ignore[arg-type]
+    def build_and_change(maintenance: IndexMaintenance, *options: object) -> object:
+        built = build(maintenance, *options)  # type: ignore[arg-type]
         put(collection, vectors(5, seed=9), first=9000)
         collection.delete(["d3", "d4"])
         return built
 
-    monkeypatch.setattr(IndexKeeper, "build", build_and_change)
+    monkeypatch.setattr(IndexMaintenance, "build", build_and_change)
     put(collection, rows)
     wait_for(lambda: collection.backend == INVERTED)
     assert len(collection) == len(rows) + 5 - 2
@@ -301,7 +302,7 @@ def test_an_old_snapshot_does_not_pass_for_one_of_a_restored_store_that_went_on(
     restore_a_backup(tmp_path)
     newest = {path.name: path.read_bytes() for path in tmp_path.glob("index*")}
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
-    without_index = Collection(store, IndexKeeper(store, dim=DIM, exact_rows=EXACT))  # nothing is snapshotted: a crash
+    without_index = Collection(store, IndexMaintenance(store, dim=DIM, exact_rows=EXACT))  # no snapshot: a crash
     for number in range(5):
         put(without_index, vectors(10, seed=number + 2), first=1000)
     without_index.close()
@@ -319,7 +320,7 @@ def test_a_change_that_the_lists_could_not_follow_is_not_saved_as_if_they_had(
     wait_for(lambda: collection.backend == INVERTED)
     with monkeypatch.context() as context:
         context.setattr(InvertedIndex, "replace", Mock(side_effect=MemoryError))
-        context.setattr(IndexKeeper, "load", Mock(side_effect=MemoryError))
+        context.setattr(IndexMaintenance, "load", Mock(side_effect=MemoryError))
         with pytest.raises(MemoryError):
             put(collection, vectors(50, seed=1))
         collection.close()
@@ -375,7 +376,7 @@ def test_of_very_many_equal_texts_few_vectors_are_read_at_a_time(
 
 def test_a_store_of_two_documents_may_have_lists(tmp_path: Path) -> None:
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
-    collection = Collection(store, IndexKeeper(store, dim=DIM, exact_rows=1))
+    collection = Collection(store, IndexMaintenance(store, dim=DIM, exact_rows=1))
     put(collection, vectors(3))
     wait_for(lambda: collection.backend == INVERTED)
     assert not missed(collection, vectors(3))

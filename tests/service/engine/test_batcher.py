@@ -3,7 +3,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.batcher import LOOK_AHEAD, LOOK_AHEAD_CHARS, Prepared, Window
+from service.engine.batcher import LOOK_AHEAD, LOOK_AHEAD_CHARS, Batcher, Prepared
 from service.engine.fair_queue import FairQueue, Job, Work
 from service.model.tokenizer import TokenisedText
 
@@ -34,12 +34,12 @@ def drop(job: Job) -> None:
     job.works.clear()
 
 
-def take(window: Window, room: Callable[[int], int], *, mixed: bool = False, most: int = 100) -> list[Prepared]:
+def take(window: Batcher, room: Callable[[int], int], *, mixed: bool = False, most: int = 100) -> list[Prepared]:
     return window.take(room, mixed=mixed, most=most)
 
 
-def filled(*lengths: int) -> tuple[Window, list[Prepared]]:
-    window, (_, prepared) = Window(), wanted(*lengths)
+def filled(*lengths: int) -> tuple[Batcher, list[Prepared]]:
+    window, (_, prepared) = Batcher(), wanted(*lengths)
     for one in prepared:
         window.expect(one.work)
         window.add(one)
@@ -56,7 +56,7 @@ def test_the_oldest_goes_with_the_oldest_of_its_length() -> None:
 
 
 def test_requests_lead_in_turn_so_that_a_small_one_does_not_wait_for_a_large_one() -> None:
-    window, (_, large), (_, small) = Window(), wanted(5, 6, 7, 8), wanted(9, 9)
+    window, (_, large), (_, small) = Batcher(), wanted(5, 6, 7, 8), wanted(9, 9)
     for one in (*large, *small):
         window.expect(one.work)
         window.add(one)
@@ -65,7 +65,7 @@ def test_requests_lead_in_turn_so_that_a_small_one_does_not_wait_for_a_large_one
 
 
 def test_those_that_come_do_not_overtake_a_request_for_ever() -> None:
-    window, (_, large) = Window(), wanted(5, 6, 7)
+    window, (_, large) = Batcher(), wanted(5, 6, 7)
     for one in large:
         window.expect(one.work)
         window.add(one)
@@ -79,7 +79,7 @@ def test_those_that_come_do_not_overtake_a_request_for_ever() -> None:
 
 
 def test_a_request_that_joins_a_text_waits_for_its_turn() -> None:
-    window, (_, popular), (_, lone) = Window(), wanted(5, 5, 5, 5), wanted(9)
+    window, (_, popular), (_, lone) = Batcher(), wanted(5, 5, 5, 5), wanted(9)
     for one in (*popular, *lone):
         window.expect(one.work)
         window.add(one)
@@ -118,7 +118,7 @@ def test_a_pass_has_no_more_texts_than_a_worker_may_take() -> None:
 
 
 def test_texts_that_nobody_waits_for_leave_it() -> None:
-    window, (job, texts), (other, _) = Window(), wanted(5, 5, 6), wanted()
+    window, (job, texts), (other, _) = Batcher(), wanted(5, 5, 6), wanted()
     for one in texts:
         window.expect(one.work)
         window.add(one)
@@ -133,7 +133,7 @@ def test_texts_that_nobody_waits_for_leave_it() -> None:
 
 
 def test_a_text_that_two_requests_want_leads_for_both() -> None:
-    window, (_, first), (second, others), (_, third) = Window(), wanted(5, 6), wanted(7), wanted(8)
+    window, (_, first), (second, others), (_, third) = Batcher(), wanted(5, 6), wanted(7), wanted(8)
     for one in (*first, *others, *third):
         window.expect(one.work)
         window.add(one)
@@ -144,7 +144,7 @@ def test_a_text_that_two_requests_want_leads_for_both() -> None:
 
 
 def test_it_knows_the_requests_behind_its_texts() -> None:
-    window, (first, some) = Window(), wanted(5, 6)
+    window, (first, some) = Batcher(), wanted(5, 6)
     second, others = wanted(5)
     for one in (*some, *others):
         window.expect(one.work)
@@ -153,7 +153,7 @@ def test_it_knows_the_requests_behind_its_texts() -> None:
 
 
 def test_it_has_room_for_some_texts_and_characters_and_always_for_one() -> None:
-    window = Window()
+    window = Batcher()
     assert window.has_room(Work("x" * (LOOK_AHEAD_CHARS + 1), True))
     works = [Work(f"short {number}", True) for number in range(LOOK_AHEAD)]
     for work in works:
@@ -171,7 +171,7 @@ TEXTS = ["a", "b", "cc", "dd", "eee", "fff", "gggg", "hhhh"]  # a token a charac
 
 @given(st.data())
 def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataObject) -> None:
-    queue, window, asked = FairQueue(), Window(), list[Job]()
+    queue, window, asked = FairQueue(), Batcher(), list[Job]()
     tokenised, in_pass = list[Work](), list[Work]()
 
     def leave(job: Job) -> None:

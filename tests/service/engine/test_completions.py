@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from service.engine.completions import BURST, Outbox
+from service.engine.completions import BURST, Completions
 from service.engine.fair_queue import LONG_TEXT
 from service.engine.pool import EncoderPool
 from service.model.encoder import Encoded, TextInput
@@ -14,7 +14,7 @@ from service.model.encoder import Encoded, TextInput
 
 def test_a_loop_hears_of_all_that_was_held_in_order_and_once() -> None:
     async def main() -> None:
-        outbox, heard = Outbox(), list[int]()
+        outbox, heard = Completions(), list[int]()
         for number in range(3):
             outbox.add(
                 asyncio.get_running_loop(), lambda number=number: heard.append(number), texts=1, since=-1.0, now=0.0
@@ -40,7 +40,7 @@ def test_a_loop_hears_of_all_that_was_held_in_order_and_once() -> None:
     ],
 )
 def test_when_a_burst_is_due(held: int, texts: int, waiting: int, now: float, due: bool) -> None:
-    outbox, loop = Outbox(), asyncio.new_event_loop()
+    outbox, loop = Completions(), asyncio.new_event_loop()
     for _ in range(held):
         outbox.add(loop, lambda: None, texts=texts, since=-2.0, now=0.0)
     loop.close()
@@ -48,7 +48,7 @@ def test_when_a_burst_is_due(held: int, texts: int, waiting: int, now: float, du
 
 
 def test_a_loop_that_has_ended_is_passed_over() -> None:
-    outbox, loop = Outbox(), asyncio.new_event_loop()
+    outbox, loop = Completions(), asyncio.new_event_loop()
     loop.close()
     outbox.add(loop, lambda: None, texts=1, since=-1.0, now=0.0)
     outbox.deliver()
@@ -85,7 +85,7 @@ def test_many_requests_are_all_answered_and_those_before_a_long_text_do_not_wait
 
 
 def test_none_is_held_for_longer_than_the_quickest_of_a_burst_allows() -> None:
-    outbox, loop = Outbox(), asyncio.new_event_loop()
+    outbox, loop = Completions(), asyncio.new_event_loop()
     outbox.add(loop, list, texts=1, since=0.0, now=10.0)
     outbox.add(loop, list, texts=1, since=9.9, now=10.0)
     outbox.add(loop, list, texts=1, since=5.0, now=10.0)

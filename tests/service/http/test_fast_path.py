@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.http.app import ROUTERS
-from service.http.fast_path import DirectRoutes
+from service.http.fast_path import FastPath
 
 PLAIN = {"content-type": "application/json"}
 OTHERWISE = {"content-type": "application/json; charset=utf-8"}  # the framework's way
@@ -12,7 +12,7 @@ OTHERWISE = {"content-type": "application/json; charset=utf-8"}  # the framework
 
 def test_posts_with_a_body_alone_go_straight() -> None:
     routes = [route for router in ROUTERS for route in router.routes]
-    layer = DirectRoutes(ROUTERS[0], routes=routes)
+    layer = FastPath(ROUTERS[0], routes=routes)
     documents = {"/search", "/documents/delete", "/documents/count"}
     paths = {"/embed", "/similarity", "/embeddings", "/v1/embeddings"} | documents
     assert set(layer._direct) == {"/"} | paths | {f"{path}/" for path in paths}

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.http.response_limit import LARGE_BYTES, AnswerLimit
+from service.http.response_limit import LARGE_BYTES, ResponseLimit
 from tests.service.http.connections import MUCH_BYTES, much, serving
 
 
@@ -54,7 +54,7 @@ async def by_path(scope: Scope, receive: Receive, send: Send) -> None:
 @pytest.mark.parametrize("way", ["read", "closed"])
 def test_a_large_answer_is_refused_while_others_are_unread_and_a_small_one_is_not(way: str) -> None:
     async def scenario() -> None:
-        limit = AnswerLimit(by_path, max_unread_bytes=MUCH_BYTES + LARGE_BYTES)
+        limit = ResponseLimit(by_path, max_unread_bytes=MUCH_BYTES + LARGE_BYTES)
         async with serving(limit) as address, asking(address, "/much") as unread:
             await unread.reader.readexactly(1)  # the rest waits for the client
             async with asking(address, "/large") as client:
@@ -78,7 +78,7 @@ def test_a_large_answer_is_refused_while_others_are_unread_and_a_small_one_is_no
 
 def test_an_answer_alone_is_sent_however_large_and_the_connection_goes_on() -> None:
     async def scenario() -> None:
-        limit = AnswerLimit(by_path, max_unread_bytes=1)
+        limit = ResponseLimit(by_path, max_unread_bytes=1)
         async with serving(limit) as address, asking(address, "/much") as client:
             for _ in range(2):
                 head, body = await client.answer()
@@ -100,7 +100,7 @@ def test_a_file_that_is_given_as_it_is_read_keeps_no_answer_back() -> None:
         await (file if scope["path"] == "/file" else by_path)(scope, receive, send)
 
     async def scenario() -> None:
-        limit = AnswerLimit(by_kind, max_unread_bytes=2 * LARGE_BYTES)
+        limit = ResponseLimit(by_kind, max_unread_bytes=2 * LARGE_BYTES)
         async with serving(limit) as address, asking(address, "/file") as unread:
             await unread.reader.readexactly(1)
             assert await status(address, "/large") == 200
@@ -121,7 +121,7 @@ def test_what_an_application_fails_to_send_is_not_counted_for_ever() -> None:
         async def send(message: dict[str, object]) -> None:
             sent.extend([message["status"]] if "status" in message else [])  # type: ignore[list-item]
 
-        limit = AnswerLimit(broken, max_unread_bytes=1_500_000)
+        limit = ResponseLimit(broken, max_unread_bytes=1_500_000)
         scope: Scope = {"type": "http", "path": "/embed", "headers": []}
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):

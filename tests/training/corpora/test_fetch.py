@@ -15,7 +15,7 @@ from training.config.corpus import CorpusConfig, SourceConfig
 from training.corpora.__main__ import main
 from training.corpora.mix import build_corpus
 from training.corpora.sources import fetch
-from training.corpora.sources.catalog import Source, SourceFiles, load_catalog
+from training.corpora.sources.catalog import CatalogEntry, SourceFiles, load_catalog
 from training.corpora.sources.download import Patience
 from training.corpora.sources.fetch import ensure_sources, fetch_source, languages_there
 from training.corpora.sources.readers import read_pairs
@@ -26,12 +26,12 @@ PAIRS = [("Good day", "Guten Tag"), ("Thanks & bye", "Danke & tschüss")]
 TED = "talkid\ten\tde\tfr\tzh-tw\n1\tGood day\tGuten Tag\t\t日安\n1\tThanks & bye\tDanke & tschüss\tMerci\t\n"
 
 
-def source(files: SourceFiles | None, *, kind: str = "parallel", languages: str = "de fr zh_Hant") -> Source:
-    return Source("A title", "CC0 1.0", True, "https://example.org", kind, languages.split(), files)
+def source(files: SourceFiles | None, *, kind: str = "parallel", languages: str = "de fr zh_Hant") -> CatalogEntry:
+    return CatalogEntry("A title", "CC0 1.0", True, "https://example.org", kind, languages.split(), files)
 
 
 @pytest.fixture
-def catalog(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, Source]:
+def catalog(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> dict[str, CatalogEntry]:
     """A small catalogue of what the server has; eager to give up."""
     sts = zipped({"STS2017-extended/STS.en-de.txt": "A cat\tEine Katze\t5.0\n"})
     at = f"http://127.0.0.1:{server.server_address[1]}"
@@ -71,21 +71,21 @@ def files_in(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["moses", "tmx", "ted"])
-def test_every_format_becomes_the_same_lines(catalog: dict[str, Source], tmp_path: Path, name: str) -> None:
+def test_every_format_becomes_the_same_lines(catalog: dict[str, CatalogEntry], tmp_path: Path, name: str) -> None:
     fetch_source(name, ["de"], tmp_path, patience=EAGER)
     path = tmp_path / f"parallel/{name}/en-de.tsv.gz"
     assert gzip.decompress(path.read_bytes()).decode() == "".join(f"{en}\t{de}\n" for en, de in PAIRS)
     assert languages_there(name, catalog[name], tmp_path) == ["de"]
 
 
-def test_the_same_text_gives_the_same_bytes(catalog: dict[str, Source], tmp_path: Path) -> None:
+def test_the_same_text_gives_the_same_bytes(catalog: dict[str, CatalogEntry], tmp_path: Path) -> None:
     for folder in ("one", "two"):
         fetch_source("moses", ["de"], tmp_path / folder, patience=EAGER)
     one, two = ((tmp_path / folder / "parallel/moses/en-de.tsv.gz").read_bytes() for folder in ("one", "two"))
     assert one == two
 
 
-def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, Source], tmp_path: Path) -> None:
+def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, CatalogEntry], tmp_path: Path) -> None:
     fetch_source("cards", ["de"], tmp_path, patience=EAGER)
     assert list(read_pairs(tmp_path / "parallel/cards/en-de.tsv.gz", "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
     fetch_source("ted", ["zh_Hant", "fr"], tmp_path, patience=EAGER)
@@ -94,7 +94,7 @@ def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, Source
 
 
 def test_lines_that_are_no_pairs_are_left_out_by_setting_and_said(
-    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.url(whole(zipped({"deu.txt": b"Hi\tHallo\tx\nT\xfcr\tx\tx\none\nRun\tLauf\tx\n"})), path="/deu-eng.zip")
     complaint = r"deu\.txt line 2 is not valid UTF-8 \(corpus\.on_bad_line: skip .*the download was removed"
@@ -110,7 +110,9 @@ def test_lines_that_are_no_pairs_are_left_out_by_setting_and_said(
     assert "cards: 2 lines in de are left out: they are no pairs" in caplog.text
 
 
-def test_what_is_there_is_not_fetched_again(catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path) -> None:
+def test_what_is_there_is_not_fetched_again(
+    catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path
+) -> None:
     fetch_source("moses", ["de"], tmp_path, patience=EAGER)
     fetch_source("tatoeba", ["de"], tmp_path, patience=EAGER)
     asked = len(server.ranges)
@@ -122,7 +124,7 @@ def test_what_is_there_is_not_fetched_again(catalog: dict[str, Source], server: 
     assert (tmp_path / "parallel/moses/en-de.tsv.gz").exists()
 
 
-def test_evaluation_sets_keep_their_own_layout(catalog: dict[str, Source], tmp_path: Path) -> None:
+def test_evaluation_sets_keep_their_own_layout(catalog: dict[str, CatalogEntry], tmp_path: Path) -> None:
     for name in ("sts", "tatoeba"):
         fetch_source(name, ["de"], tmp_path, patience=EAGER)
     assert files_in(tmp_path / "eval") == {
@@ -136,7 +138,7 @@ def test_evaluation_sets_keep_their_own_layout(catalog: dict[str, Source], tmp_p
 @pytest.mark.parametrize("name", ["moses", "tmx", "ted", "sts"])
 @pytest.mark.parametrize("damage", ["cut", "another page"])
 def test_a_corrupt_archive_leaves_nothing_that_looks_finished(
-    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path, name: str, damage: str
+    catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path, name: str, damage: str
 ) -> None:
     url = catalog[name].files.addresses("de")[0]
     path = "/" + url.rpartition("/")[2]
@@ -151,7 +153,7 @@ def test_a_corrupt_archive_leaves_nothing_that_looks_finished(
 
 
 def test_an_archive_without_a_pair_is_refused(
-    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path
+    catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path
 ) -> None:
     server.url(whole(zipped({"N.de-en.en": "\nHi\n", "N.de-en.de": "Hallo\n \n"})), path="/de-en.txt.zip")
     with pytest.raises(FetchError, match="moses has no pair in de"):
@@ -169,14 +171,14 @@ def test_an_archive_without_a_pair_is_refused(
     ],
 )
 def test_what_cannot_be_fetched_is_one_sentence(
-    catalog: dict[str, Source], tmp_path: Path, name: str, language: str, complaint: str
+    catalog: dict[str, CatalogEntry], tmp_path: Path, name: str, language: str, complaint: str
 ) -> None:
     with pytest.raises(FetchError, match=complaint):
         fetch_source(name, [language], tmp_path, patience=EAGER)
 
 
 def test_a_run_that_may_fetch_gets_what_it_lacks_and_its_evaluation_sets(
-    catalog: dict[str, Source], tmp_path: Path
+    catalog: dict[str, CatalogEntry], tmp_path: Path
 ) -> None:
     config = CorpusConfig(sources={"moses": SourceConfig(), "ted": SourceConfig()}, max_length_ratio=None)
     ensure_sources(config, ["de"], tmp_path)
@@ -194,13 +196,15 @@ def test_a_run_that_may_fetch_gets_what_it_lacks_and_its_evaluation_sets(
 
 
 @pytest.mark.parametrize("name", ["sts", "tatoeba"])
-def test_an_evaluation_set_is_not_fetched_to_train_on(catalog: dict[str, Source], tmp_path: Path, name: str) -> None:
+def test_an_evaluation_set_is_not_fetched_to_train_on(
+    catalog: dict[str, CatalogEntry], tmp_path: Path, name: str
+) -> None:
     config = CorpusConfig(sources={name: SourceConfig()}, fetch=True)
     with pytest.raises(FetchError, match=f"{name} is an evaluation set; nothing is trained on it"):
         ensure_sources(config, ["de"], tmp_path)
 
 
-def test_evaluation_sets_of_ones_own_are_left_alone(catalog: dict[str, Source], tmp_path: Path) -> None:
+def test_evaluation_sets_of_ones_own_are_left_alone(catalog: dict[str, CatalogEntry], tmp_path: Path) -> None:
     (tmp_path / "eval").mkdir()
     (tmp_path / "eval/own.tsv").write_text("5\tA\tB\n")
     ensure_sources(CorpusConfig(sources={"moses": SourceConfig()}, fetch=True), ["de"], tmp_path)
@@ -208,7 +212,7 @@ def test_evaluation_sets_of_ones_own_are_left_alone(catalog: dict[str, Source], 
 
 
 def test_evaluation_sets_that_broke_off_are_completed(
-    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path
+    catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path
 ) -> None:
     """What came first would otherwise pass for all of them, and the rest would be trained on."""
     config = CorpusConfig(sources={"moses": SourceConfig()}, fetch=True)
@@ -225,7 +229,7 @@ def test_evaluation_sets_that_broke_off_are_completed(
 
 
 def test_a_source_may_name_a_dataset(
-    catalog: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    catalog: dict[str, CatalogEntry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = tmp_path / "hub/books"  # a name that `datasets` resolves to a folder, as it does a hub's
     (hub / "de-en").mkdir(parents=True)
@@ -243,7 +247,7 @@ def test_a_source_may_name_a_dataset(
 
 
 def test_the_command_fetches_and_ends_in_a_sentence(
-    catalog: dict[str, Source], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    catalog: dict[str, CatalogEntry], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["fetch", "moses", "ted", "--languages", "de", "--data", str(tmp_path)]) == 0
     assert languages_there("ted", catalog["ted"], tmp_path) == ["de"]
@@ -256,7 +260,7 @@ def test_the_command_fetches_and_ends_in_a_sentence(
     ]
 
 
-def test_the_command_fetches_what_a_configuration_reads(catalog: dict[str, Source], tmp_path: Path) -> None:
+def test_the_command_fetches_what_a_configuration_reads(catalog: dict[str, CatalogEntry], tmp_path: Path) -> None:
     config = tmp_path / "run.yaml"
     config.write_text("{name: x, languages: [de], stages: [], corpus: {sources: {moses: {}, made: {}}}}")
     assert main(["fetch", "--config", str(config), "--data", str(tmp_path / "data")]) == 0
@@ -298,7 +302,7 @@ def test_every_entry_of_the_catalogue_has_a_licence_a_home_and_addresses_that_ca
 
 
 def test_a_download_that_breaks_off_inside_a_fetch_is_gone_on_with(
-    catalog: dict[str, Source], server: ScriptedServer, tmp_path: Path
+    catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path
 ) -> None:
     body = moses()
     server.url(resumable(body, stop=100), status(503), resumable(body), path="/de-en.txt.zip")

@@ -39,7 +39,7 @@ class SourceFiles:
 
 
 @dataclass(frozen=True)
-class Source:
+class CatalogEntry:
     """One corpus. `permissive`: its text may be passed on and used without conditions on the result."""
 
     title: str
@@ -52,7 +52,7 @@ class Source:
 
 
 @cache
-def load_catalog() -> dict[str, Source]:
+def load_catalog() -> dict[str, CatalogEntry]:
     """Every known source by name."""
     path = Path(__file__).parent / "catalog.yaml"
-    return {name: build(Source, entry, where=f"{path.name}: {name}") for name, entry in read_yaml(path).items()}
+    return {name: build(CatalogEntry, entry, where=f"{path.name}: {name}") for name, entry in read_yaml(path).items()}

@@ -18,7 +18,7 @@ from pathlib import Path
 from training.config.corpus import CorpusConfig
 from training.corpora.sources.archives import unpack
 from training.corpora.sources.bad_lines import BadLine, BadLines
-from training.corpora.sources.catalog import Source, SourceFiles, load_catalog
+from training.corpora.sources.catalog import CatalogEntry, SourceFiles, load_catalog
 from training.corpora.sources.download import Patience, download
 from training.corpora.sources.hub import read_dataset_pairs
 from training.corpora.sources.moses import read_moses_pairs
@@ -66,7 +66,7 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
 
 
 def _lacking(
-    config: CorpusConfig, catalog: Mapping[str, Source], languages: list[str], data: Path
+    config: CorpusConfig, catalog: Mapping[str, CatalogEntry], languages: list[str], data: Path
 ) -> dict[str, list[str]]:
     """The languages that each source has not here, and can be fetched in.
 
@@ -107,7 +107,7 @@ def fetch_source(
             _fetch_parallel(name, source.files, _missing(name, languages, data), data, patience, on_bad_line)
 
 
-def languages_there(name: str, source: Source, data: Path) -> list[str]:
+def languages_there(name: str, source: CatalogEntry, data: Path) -> list[str]:
     """The languages in which a data folder has a source."""
     if source.kind == "parallel":
         folder = data / "parallel" / name
@@ -152,7 +152,7 @@ def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data:
                     raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
 
 
-def _fetch_all_evaluation(catalog: Mapping[str, Source], languages: list[str], data: Path) -> None:
+def _fetch_all_evaluation(catalog: Mapping[str, CatalogEntry], languages: list[str], data: Path) -> None:
     """Every evaluation set of the catalogue, where there are none; a fetch that broke off is gone on with.
 
     Half of the sets would rule out half of the leaks, so a mark says until the end that they are not all there.
@@ -210,7 +210,7 @@ def _missing(name: str, languages: list[str], data: Path) -> list[str]:
     return [language for language in languages if find_pair_file(data / "parallel", name, language) is None]
 
 
-def _offered(source: Source, languages: list[str]) -> list[str]:
+def _offered(source: CatalogEntry, languages: list[str]) -> list[str]:
     return [language for language in languages if language in source.languages]
 
 
