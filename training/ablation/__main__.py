@@ -79,7 +79,7 @@ def ablate(options: argparse.Namespace) -> int:
         write_document(spec.title, list(report.blocks()), folder)
     for claim, finding in spec.findings.items():
         print(f"{claim}: {judge(compare(finding, results, floor=spec.margin))}")
-    print(f"report: {folder / 'report.html'} and report.md")
+    print(f"report: {folder / 'report.md'}")
     for name, reason in failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
     return FAILED_CELLS if failures else 0

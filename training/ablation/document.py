@@ -1,14 +1,9 @@
-"""A report as blocks, written twice: as one HTML page that needs nothing else, and as Markdown with its figures beside
-it. Knows nothing of what it reports.
-"""
+"""A report as blocks, written as Markdown with its figures beside it. Knows nothing of what it reports."""
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from training.ablation.plots import Panel
@@ -53,27 +48,14 @@ Block = Heading | Paragraph | Table | FigureBlock
 
 
 def write_document(title: str, blocks: list[Block], folder: Path) -> None:
-    """Write report.html, report.md and figures/*.svg."""
+    """Write report.md and figures/*.svg."""
     figures = folder / FIGURE_FOLDER
     figures.mkdir(parents=True, exist_ok=True)
     for block in blocks:
         if isinstance(block, FigureBlock):
             for panel in block.panels:
                 _write_text(figures / f"{panel.name}.svg", on_paper(panel.svg))
-    _write_text(folder / "report.html", to_html(title, blocks))
     _write_text(folder / "report.md", to_markdown(title, blocks))
-
-
-def to_html(title: str, blocks: list[Block]) -> str:
-    """The whole page."""
-    style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
-    body = "\n".join(_html(block) for block in blocks)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"<h1>{html.escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
-    )
 
 
 def to_markdown(title: str, blocks: list[Block]) -> str:
@@ -87,47 +69,6 @@ def on_paper(svg: str) -> str:
     return f'{svg[:start]}\n <rect width="100%" height="100%" fill="#ffffff"/>{svg[start:]}'.replace(
         "'DejaVu Sans'", "Helvetica, Arial, 'DejaVu Sans'"
     )
-
-
-def _html(block: Block) -> str:
-    match block:
-        case Heading(text):
-            return f"<h2>{_inline(text)}</h2>"
-        case Paragraph(text):
-            return f"<p>{_inline(text)}</p>"
-        case Table():
-            return "\n".join(_html_table(block))
-        case FigureBlock(panels, caption):
-            drawings = "\n".join(f"<div>{panel.inline()}</div>" for panel in panels)
-            return (
-                f'<figure>\n<div class="panels">\n{drawings}\n</div>\n'
-                f"<figcaption>{_inline(caption)}</figcaption>\n</figure>"
-            )
-
-
-def _html_table(table: Table) -> Iterator[str]:
-    yield '<div class="table"><table>'
-    yield f"<thead><tr>{''.join(f'<th>{_inline(name)}</th>' for name in table.header)}</tr></thead><tbody>"
-    for number, row in enumerate(table.rows):
-        if number in table.parts:
-            yield f'<tr class="part"><th colspan="{len(table.header)}">{_inline(table.parts[number])}</th></tr>'
-        first, *rest = row
-        yield f"<tr><th>{_inline(first)}</th>{''.join(f'<td>{_html_cell(cell)}</td>' for cell in rest)}</tr>"
-    yield "</tbody></table></div>"
-    if table.note:
-        yield f'<p class="note">{_inline(table.note)}</p>'
-
-
-def _html_cell(cell: str) -> str:
-    if isinstance(cell, StrEnum):
-        return f'<span class="status {cell.name.lower()}">{cell}</span>'
-    return _inline(cell)
-
-
-def _inline(text: str) -> str:
-    """Escaped, with `code` marked up and addresses made links."""
-    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
-    return re.sub(r"https://[^\s,;]+[^\s,;.]", r'<a href="\g<0>">\g<0></a>', text)
 
 
 def _markdown(block: Block) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,12 +53,6 @@ class Panel:
     name: str  # of its file
     text: str
     svg: str
-
-    def inline(self) -> str:
-        """For a page: its text takes the page's colour and type."""
-        body = self.svg[self.svg.index("<svg") :].replace(INK, "currentColor")
-        body = re.sub(r' id="[a-z0-9]+_\d+"', "", body)  # several drawings on one page: only referenced ids stay
-        return re.sub(r'^<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{self.text}">', body)
 
 
 @contextmanager
