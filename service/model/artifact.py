@@ -99,6 +99,15 @@ class Manifest:
     truncate_dim: int | None = None  # `dim`, where the model itself has more
     spaces: tuple[Space, ...] = ()  # of other models; the fingerprint is of the own one
 
+    @property
+    def min_scores(self) -> dict[str, float]:
+        """Recommended `min_score` of a search by language, `all` for any of them; empty where none was measured."""
+        served = self.evaluation.get("served")
+        scores = served.get("search_min_score") if isinstance(served, Mapping) else None
+        if not isinstance(scores, Mapping):
+            return {}
+        return {name: float(score) for name, score in scores.items() if isinstance(score, int | float)}
+
     def to_json(self) -> str:
         """The text of manifest.json; services that know no prompts or spaces read one that has none."""
         facts = dataclasses.asdict(self)

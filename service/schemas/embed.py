@@ -259,6 +259,10 @@ class InfoResponse(BaseModel):
         "have the prompts named query and document (or passage) first.",
         examples=[None],
     )
+    min_scores: dict[str, float] = Field(
+        description="Recommended `min_score` of a search by language, `all` for any; empty where none was measured.",
+        examples=[{"de": 0.36, "all": 0.43}],
+    )
     spaces: list[SpaceInfo] = Field(description="Vector spaces of other models, by `space` in requests.", examples=[[]])
     document_space: str | None = Field(
         description="The space that documents and queries are in; null: the model's own.", examples=[None]

@@ -81,6 +81,7 @@ async def info(runtime: RuntimeDependency) -> Response:
             "auto_truncate": True,
             "prompts": manifest.prompts,
             "default_prompt_name": manifest.default_prompt_name,
+            "min_scores": manifest.min_scores,
             "spaces": [{name: getattr(space, name) for name in SpaceInfo.model_fields} for space in manifest.spaces],
             "document_space": settings.space or None,
             "limits": limits,

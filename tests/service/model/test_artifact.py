@@ -146,3 +146,21 @@ def test_a_parity_pack_of_another_dimension_is_refused(tmp_path: Path) -> None:
     manifest = dataclasses.replace(write_folder(tmp_path), dim=3)
     with pytest.raises(ArtifactError, match="a vector of 2 floats, the manifest says 3"):
         load_parity(tmp_path, manifest)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "expected"),
+    [
+        ({"served": {"search_min_score": {"de": 0.36, "all": 0.43}}}, {"de": 0.36, "all": 0.43}),
+        ({"served": {"tatoeba_p1": {"de": 97.0}}}, {}),
+        ({"served": {"search_min_score": 0.4}}, {}),
+        ({"served": "not measured"}, {}),
+        ({}, {}),
+    ],
+)
+def test_the_recommended_thresholds_are_those_of_the_search_set(
+    tmp_path: Path, evaluation: dict[str, object], expected: dict[str, float]
+) -> None:
+    write_folder(tmp_path)
+    edit_manifest(tmp_path, evaluation=evaluation)
+    assert load_manifest(tmp_path).min_scores == expected
