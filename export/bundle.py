@@ -26,6 +26,7 @@ from service.model.artifact import (
     load_parity,
     verify_files,
 )
+from service.process.files import flush
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _put(stage: Path, out: Path, old: Path) -> None:
         if old.exists():
             old.rename(out)
         raise
-    _sync_folder(out.parent)
+    flush(out.parent)
 
 
 def _fill(bundle: Bundle, stage: Path) -> Manifest:
@@ -141,15 +142,5 @@ def _fill(bundle: Bundle, stage: Path) -> Manifest:
 
 def _sync(folder: Path) -> None:
     """Force the files to disk: after the rename, a crash must not leave short ones."""
-    for path in folder.iterdir():
-        with path.open("rb") as stream:
-            os.fsync(stream.fileno())
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    for path in [*folder.iterdir(), folder]:
+        flush(path)

@@ -19,6 +19,7 @@ from export.prompts import Prompts, check_configuration, prompts_of
 from service.model.artifact import DataLicence
 from training.errors import LoadError
 from training.models.loading import load_sentence_transformer
+from training.models.start import OFFSET_FAMILIES
 
 RECORD_FILE = "crosslet.json"
 
@@ -149,7 +150,7 @@ def _first_position(config: Any) -> int:
     return (config.pad_token_id or 0) + 1 if config.model_type in ROBERTA_FAMILY else 0
 
 
-ROBERTA_FAMILY = ("roberta", "xlm-roberta", "camembert", "mpnet")  # their positions start after the padding id
+ROBERTA_FAMILY = (*OFFSET_FAMILIES, "mpnet")  # their positions start after the padding id
 CUT_FAMILIES = ("bert", "distilbert", *ROBERTA_FAMILY)  # whose positions are known; others keep their whole table
 TRACED_TOKENS = 16  # of the text that optimum traces a graph with
 

@@ -11,7 +11,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 DOMAIN = "com.microsoft"
-BLOCK_SIZE = 128  # S; 32 and 64 measured no better
+BLOCK_INPUTS = 128  # S; 32 and 64 measured no better
 ACCURACY_LEVEL = 4  # activations are quantised too, by block of each token
 INT8_MAX = 127
 ZERO_POINT = 128  # the operator's own: values are stored unsigned
@@ -53,7 +53,7 @@ def require_domain(model: onnx.ModelProto) -> None:
 def quantise_blocks(weight_KN: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
     """Symmetric, stored with zero point 128: (K, N) -> (N, G, S) uint8, (N, G) float32; K is a multiple of S."""
     inputs, outputs = weight_KN.shape
-    block_NGS = weight_KN.T.reshape(outputs, inputs // BLOCK_SIZE, BLOCK_SIZE)
+    block_NGS = weight_KN.T.reshape(outputs, inputs // BLOCK_INPUTS, BLOCK_INPUTS)
     largest_NG1 = np.abs(block_NGS).max(axis=2, keepdims=True)
     scale_NG1 = np.where(largest_NG1 > 0, largest_NG1 / INT8_MAX, 1).astype(np.float32)
     return (np.rint(block_NGS / scale_NG1) + ZERO_POINT).astype(np.uint8), scale_NG1[..., 0]
@@ -70,7 +70,7 @@ def _block_node(node: NodeProto, matrix: TensorProto) -> NodeProto:
         K=inputs,
         N=outputs,
         bits=8,
-        block_size=BLOCK_SIZE,
+        block_size=BLOCK_INPUTS,
         accuracy_level=ACCURACY_LEVEL,
     )
 
@@ -79,4 +79,4 @@ def _narrows(tensor: TensorProto) -> bool:
     if tensor.data_type != TensorProto.FLOAT or len(tensor.dims) != 2:
         return False
     inputs, outputs = tensor.dims
-    return bool(inputs > outputs and inputs % BLOCK_SIZE == 0)
+    return bool(inputs > outputs and inputs % BLOCK_INPUTS == 0)

@@ -15,10 +15,10 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from export.errors import Refused
 from export.quantization.blocks import DOMAIN, require_domain
+from training.config.stage import BLOCK_SIZE
 
 TableBits = Literal[4, 8]
 INT8_MAX = 127
-BLOCK_SIZE = 32  # of a row of 4 bits; the operator takes powers of two from 16
 LEVELS = 15  # steps between the smallest and the largest of a block
 
 

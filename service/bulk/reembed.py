@@ -20,8 +20,8 @@ from service.documents.store.locking import connect, lock_for_this_process
 from service.documents.store.revision_file import REVISION_SUFFIX
 from service.documents.store.schema import is_blank
 from service.documents.store.store import Document, DocumentStore, StoredDocument
-from service.documents.vectors.snapshots import flush
 from service.errors import InferenceFailed, StoreError
+from service.process.files import flush
 
 NEXT = "documents.next.sqlite3"
 PAGE_ROWS = 1000

@@ -23,7 +23,7 @@ ARROWS = {
     "service.engine": {"service.model"},
     "service.schemas": {"service.documents.store.fields"},
     "service.documents.store": DOCUMENT_TYPES,
-    "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store"},
+    "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},
     "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.store"},
     "service.documents": set(),
     "service.http": {
@@ -93,7 +93,7 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_as_the_ser
 def test_export_takes_only_the_contract_exactness_telemetry_and_version_but_to_map_vectors_as_served() -> None:
     found = offences("export", {"service"})
     assert found
-    contract = r"model(\.(artifact|exactness)(\.\w+)?)?|process(\.telemetry_off(\.\w+)?)?|version(\.\w+)?"
+    contract = r"model(\.(artifact|exactness)(\.\w+)?)?|process(\.(files|telemetry_off)(\.\w+)?)?|version(\.\w+)?"
     allowed = rf": service(\.({contract}))?$|export/space\.py: service\."
     assert [line for line in found if not re.search(allowed, line)] == []
 

@@ -1,4 +1,4 @@
 """FAISS: derived from the store, and may be thrown away.
 
-Imports the store.
+Imports the store and `process.files`.
 """

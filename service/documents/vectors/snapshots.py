@@ -8,7 +8,6 @@ index-<revision>    the bytes that FAISS wrote
 
 import hashlib
 import logging
-import os
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+
+from service.process.files import flush
 
 FORMAT = 2
 POINTER = "index.json"
@@ -135,12 +136,3 @@ def _sha256_of(snapshot: object) -> str:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def flush(path: Path) -> None:
-    """Have the disk keep a file or a folder."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,7 +5,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from export.quantization.blocks import BLOCK_SIZE, quantise_blocks, quantise_contractions
+from export.quantization.blocks import BLOCK_INPUTS, quantise_blocks, quantise_contractions
 
 
 def two_layers(weight_up: np.ndarray, weight_down: np.ndarray) -> onnx.ModelProto:
@@ -34,7 +34,7 @@ def weights() -> tuple[np.ndarray, np.ndarray]:
 def test_blocks_hold_the_matrix_to_half_a_step() -> None:
     _, down = weights()
     values, scales = quantise_blocks(down)
-    assert values.shape == (64, 256 // BLOCK_SIZE, BLOCK_SIZE)
+    assert values.shape == (64, 256 // BLOCK_INPUTS, BLOCK_INPUTS)
     restored = ((values.astype(np.float32) - 128) * scales[..., None]).reshape(64, 256).T
     assert (np.abs(restored - down) <= scales.max() * 0.5001).all()
 
