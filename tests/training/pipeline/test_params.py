@@ -106,7 +106,7 @@ def test_an_unknown_base_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureF
         yaml.safe_dump({"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, "stages": []})
     )
     assert main([str(path), "--base", str(tmp_path / "none")]) == 2
-    assert "is neither a folder nor a model that the hub gave" in capsys.readouterr().err
+    assert "is neither a folder nor a model the hub could provide" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
