@@ -50,7 +50,7 @@ def test_a_damaged_newest_state_falls_back_to_the_one_before(tmp_path: Path, cap
     damage(max(tmp_path.iterdir()))
     with caplog.at_level(logging.WARNING):
         assert newest(tmp_path) == 10
-    assert "is damaged (its checksum differs): going on from the one before" in caplog.text
+    assert "is damaged (its checksum differs): resuming from the one before" in caplog.text
     save(tmp_path, 15, keep=2)  # the run went on: the damaged one is of a future that no longer is
     assert sorted(path.name[:10] for path in tmp_path.iterdir()) == ["0000000010", "0000000015"]
 
@@ -59,7 +59,7 @@ def test_a_state_cut_short_is_damaged(tmp_path: Path) -> None:
     save(tmp_path, 10)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match=r"student: no checkpoint under .* is whole; --restart-from student"):
+    with pytest.raises(CheckpointError, match=r"student: every checkpoint under .* is damaged; --restart-from student"):
         newest(tmp_path)
 
 
