@@ -69,7 +69,7 @@ def test_each_text_is_encoded_once_and_in_its_place() -> None:
 
 
 def test_a_model_that_gives_no_numbers_cannot_be_scored() -> None:
-    with pytest.raises(EvaluationError, match="vectors that are not finite numbers"):
+    with pytest.raises(EvaluationError, match="vectors with NaN or infinity"):
         each_text_once(lambda texts: np.full((len(texts), 2), np.nan, dtype=np.float32))(["a"])
 
 

@@ -72,7 +72,7 @@ def test_the_same_through_the_command_s_folders(tmp_path: Path) -> None:
     ("documents", "queries", "complaint"),
     [
         (DOCUMENTS, [{**QUERIES[0], "document": "z"}], "query 1 names a document"),
-        ([*DOCUMENTS, DOCUMENTS[0]], QUERIES, "line 4 has the id a of line 1"),
+        ([*DOCUMENTS, DOCUMENTS[0]], QUERIES, "line 4 repeats the id a of line 1"),
         (DOCUMENTS, [{"id": "1", "text": "x"}], "line 1"),
     ],
 )

@@ -99,7 +99,7 @@ def test_input_without_gold_or_with_fewer_scores_is_refused(tmp_path: Path) -> N
     with pytest.raises(EvaluationError, match=r"has no gold file: STS\.gs\.en-en\.txt"):
         read()
     write_lines(tmp_path / "data/STS.gs.en-en.txt", ["1"])
-    with pytest.raises(EvaluationError, match=r"has 2 lines, its gold file .* 1$"):
+    with pytest.raises(EvaluationError, match=r"has 2 lines, but its gold file .* has 1$"):
         read()
 
 
