@@ -77,7 +77,7 @@ def test_damaged_weights_are_refused_in_one_line(copy: Path) -> None:
 def test_a_model_without_a_transformer_is_refused(tmp_path: Path) -> None:
     words = StaticEmbedding(AutoTokenizer.from_pretrained(MINILM), embedding_dim=8)
     SentenceTransformer(modules=[words], device="cpu").save(str(tmp_path / "static"), create_model_card=False)
-    with pytest.raises(BadCheckpoint, match="static begins with a StaticEmbedding, not with a transformer's body"):
+    with pytest.raises(BadCheckpoint, match="static begins with a StaticEmbedding, not with a transformer body"):
         read_checkpoint(tmp_path / "static", name="x", languages=("en",))
 
 
@@ -113,7 +113,7 @@ def test_positions_that_no_text_comes_to_are_left_out(config: PretrainedConfig, 
 
 def test_a_length_beyond_the_positions_of_the_body_is_refused(copy: Path) -> None:
     write_record(copy, max_length=65)
-    with pytest.raises(BadCheckpoint, match="max_length is 65, the body has 64 positions"):
+    with pytest.raises(BadCheckpoint, match="max_length is 65, but the body has 64 positions"):
         read_checkpoint(copy)
 
 

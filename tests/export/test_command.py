@@ -144,7 +144,7 @@ def test_a_table_too_narrow_for_4_bits_is_refused(
 ) -> None:
     arguments = ["--checkpoint", str(student), "--out", str(tmp_path / "out"), "--word-bits", "4"]
     assert main(arguments) == 2
-    assert "--word-bits 4: a table of width 16 has no whole blocks of 32" in capsys.readouterr().err
+    assert "--word-bits 4: the table's width 16 is not a multiple of 32" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -243,14 +243,14 @@ def test_dims_beyond_the_models_own_change_nothing(student: Path, student_artifa
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"truncate_dim": 0}, "truncate_dim is 0; it is a whole number of at least 1"),
+        ({"truncate_dim": 0}, "truncate_dim is 0; it must be an integer of at least 1"),
         ({"truncate_dim": -3}, "truncate_dim is -3; it"),
         ({"truncate_dim": "16"}, "truncate_dim is '16'; it"),
         ({"truncate_dim": True}, "truncate_dim is True; it"),
         ({"truncate_dim": 12.5}, "truncate_dim is 12.5; it"),
-        ({"prompts": {"query": ["search: "]}}, "prompt 'query' is no text"),
-        ({"prompts": {"query": "\ud800"}}, "prompt 'query' is no text"),
-        ({"prompts": {"query": "guitar " * 40}}, "prompt 'query' has 42 tokens and the model reads 32: no text would"),
+        ({"prompts": {"query": ["search: "]}}, "prompt 'query' is not valid text"),
+        ({"prompts": {"query": "\ud800"}}, "prompt 'query' is not valid text"),
+        ({"prompts": {"query": "guitar " * 40}}, "prompt 'query' has 42 tokens and the model reads 32: no room"),
         ({"prompts": ["query"]}, "cannot be loaded ("),
         ({"prompts": PROMPTS, "default_prompt_name": "web"}, "cannot be loaded (Default prompt name 'web' not found"),
     ],
