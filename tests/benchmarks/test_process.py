@@ -68,7 +68,7 @@ def test_a_peer_that_answers_something_else_than_vectors_has_failed(tmp_path: Pa
         server.embed(["one", "two"])
 
 
-def test_what_the_caller_has_set_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_callers_environment_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     code = "import os, sys; sys.exit('threads: ' + os.environ.get('OMP_NUM_THREADS', 'its own'))"
     with pytest.raises(PeerFailed, match="threads: its own"), running(peer(code), folder=tmp_path, cores=CORES):

@@ -94,7 +94,7 @@ def test_a_checkpoint_gives_the_vectors_it_had_in_training(
     assert (model.languages, model.dim, model.max_length) == (["de", "en"], 16, 24)
 
 
-def test_texts_queries_and_documents_go_behind_the_prompts_of_the_model(
+def test_texts_queries_and_documents_get_the_prompts_of_the_model(
     tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
 ) -> None:
     prompts = {"query": "ein mann ", "document": "der hund ", "sts": "a man "}

@@ -27,7 +27,7 @@ def random_vectors(left: int, right: int, *, seed: int = 0) -> tuple[np.ndarray,
     )
 
 
-def test_margins_are_those_of_a_plain_reading_of_the_paper() -> None:
+def test_margins_agree_with_a_direct_implementation_of_the_paper() -> None:
     left, right = random_vectors(12, 9)
     cosine = unit_rows(left) @ unit_rows(right).T
     best_of = lambda values: sorted(values, reverse=True)[:4]  # noqa: E731
