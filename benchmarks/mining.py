@@ -3,8 +3,8 @@
 python -m benchmarks.mining --data DIR [--model FOLDER] [--languages deu tur] [--tasks mine dedup] [--lines 1000]
 DIR holds LASER's Tatoeba files, `tatoeba.<xxx>-eng.<xxx>` and `.eng`; about a minute a language; writes no files.
 
-mine   omits the last quarter of the English lines and the first quarter of the others, so that a third of each file
-       has no translation in the other. The gold pairs are the translations that remain.
+mine   omits the last quarter of the English lines and the first quarter of the others. So a third of each file has no
+       translation in the other. The gold pairs are the translations that remain.
 dedup  joins both files. The gold pairs are translations and lines of equal text; found pairs are those within a group.
 """
 

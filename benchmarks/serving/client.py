@@ -1,7 +1,7 @@
 """Load generator: sends prebuilt HTTP/1.1 requests and times the responses.
 
-Runs in the callbacks of one uvloop protocol, without a task, future or body object for each request, so that it takes
-little of the cores it shares with the server.
+Runs in the callbacks of one uvloop protocol, without a task, future or body object for each request. So it takes little
+of the cores it shares with the server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Quantises weight matrices to int8, with static activation scales from calibration texts.
 
-Unlike with dynamic scales, a row does not depend on the rest of its batch, so texts may share a pass and keep their
-vectors to the bit. No maximum is computed at run time.
+Unlike with dynamic scales, a row does not depend on the rest of its batch: texts that share a pass keep their vectors
+to the bit. No maximum is computed at run time.
 
 Shapes: T calibration texts, L tokens of a text, K inputs of a matrix, N its outputs.
 """
