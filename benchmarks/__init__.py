@@ -1,5 +1,5 @@
-"""Speed and memory, measured side by side with others."""
+"""Benchmarks of speed and memory, side by side with other software."""
 
 from service.process.telemetry_off import switch_telemetry_off
 
-switch_telemetry_off()  # before any module of this package loads a library
+switch_telemetry_off()  # before any module of this package imports a library

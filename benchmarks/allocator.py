@@ -1,9 +1,9 @@
-"""Prints what the service's ways with memory cost and save, each against a service without it, under the same loads.
+"""Prints the cost and savings of each memory setting of the service, against a service without it.
 
-python -m benchmarks.allocator [--rounds 3] [--seconds 4]     the bundled model; some minutes; writes nothing
+python -m benchmarks.allocator [--rounds 3] [--seconds 4]     the bundled model; a few minutes; writes no files
 
-Texts a second with 64 clients of one text and with 4 of 32; resident MiB after a first answer, after all loads (long
-texts, too), and at the peak. Every service starts anew in each round; medians over the rounds.
+Reports texts a second for 64 clients of one text and for 4 of 32; resident MiB after the first response, after all
+loads (including long texts), and at the peak. Every round starts new services; figures are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ service.model.session.Session.give_back_unused = lambda self: None
 service.model.session.KEPT_PLACES = 10**9
 """
 VARIANTS = {
-    "as it is": "",
-    "1 heap of glibc": "import service.cli.serve; service.cli.serve.MALLOC_ARENAS = 1",
-    "as many heaps as glibc likes": "from service.process import memory; memory.limit_arenas = lambda count: None",
+    "default": "",
+    "1 glibc arena": "import service.cli.serve; service.cli.serve.MALLOC_ARENAS = 1",
+    "unlimited glibc arenas": "from service.process import memory; memory.limit_arenas = lambda count: None",
     "without ONNX Runtime's arena": OPTIONS.format(option="enable_cpu_mem_arena", value=False) + KEPT,
-    "its arena as the start leaves it": KEPT,
-    "ONNX Runtime's memory patterns": OPTIONS.format(option="enable_mem_pattern", value=True),
-    "library code kept after the start": "from service.process import memory; memory.unmap_code = lambda: None",
+    "without releasing ONNX Runtime's arena": KEPT,
+    "with ONNX Runtime's memory patterns": OPTIONS.format(option="enable_mem_pattern", value=True),
+    "library code stays mapped after the start": "from service.process import memory; memory.unmap_code = lambda: None",
 }
 COLUMNS = ("texts/s, 64 x 1", "texts/s, 4 x 32", "after one answer, MiB", "after the loads, MiB", "peak, MiB")
 
 
 def measure(patch: str, seconds: float) -> list[float]:
-    """One life of a service, by `COLUMNS`."""
+    """Start a service, load it and return its figures, in the order of `COLUMNS`."""
     program = ("-c", f"{patch}\nimport sys\nfrom service.cli.main import main\nsys.exit(main(['serve']))")
     single = [embed(f"{SENTENCES[number % len(SENTENCES)]} {number}") for number in range(REQUESTS)]
     batches = [batch_request(number) for number in range(REQUESTS // BATCH_TEXTS)]
@@ -67,23 +67,23 @@ def measure(patch: str, seconds: float) -> list[float]:
 
 
 def answered_load(port: int, requests: Sequence[bytes], *, clients: int, seconds: float) -> Tally:
-    """A load of which every request was answered with 200.
+    """Run a load and check that every response was 200.
 
-    Raises: RuntimeError: one was not; figures of such a load would be of less work.
+    Raises: RuntimeError: one was not, so the figures would count less work.
     """
     tally = run_load(port, requests, clients=clients, seconds=seconds)
     if tally.failed:
-        raise RuntimeError(f"{tally.failed.total()} requests failed, by status (0: no answer): {dict(tally.failed)}")
+        raise RuntimeError(f"{tally.failed.total()} requests failed, by status (0: no response): {dict(tally.failed)}")
     return tally
 
 
 def embed(text: str) -> bytes:
-    """A request for one vector."""
+    """A request with one text."""
     return request_bytes("POST", "/embed", {"inputs": text[:LONG_CHARS]})
 
 
 def main() -> None:
-    """Every variant in turn, round after round; then the table."""
+    """Measure every variant in each round, then print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.allocator", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each load")

@@ -1,14 +1,15 @@
-"""How search grows with the documents: ours beside plain FAISS, milvus-lite and txtai on the same vectors.
+"""How search scales with the number of documents: crosslet, plain FAISS, milvus-lite and txtai on the same vectors.
 
 python -m benchmarks.index_scale --data DIR [--sizes 1000 10000 100000 1000000] [--model FOLDER] [--sentences N]
 
-Vectors are those of N real sentences of DIR/parallel, drawn at random from all in the model's languages; beyond N they
-are repeated with noise of norm 0.3. Queries are vectors of other sentences, drawn alike. p50 and p99 of one search (top
-10, one thread), recall@10 against exact search, memory and seconds to load, into docs/results/search.md with a plot.
-Ours is the whole look-up: index, own vectors, ids and texts from SQLite; so is that of txtai, which has an environment
-of its own. Minutes to 100,000; a million takes far longer, most of it for the indexes of milvus-lite and txtai.
+Vectors are those of N sentences of DIR/parallel, sampled from all in the model's languages; beyond N they are repeated
+with noise of norm 0.3. Queries are other sentences, sampled alike. Writes p50 and p99 of one search (top 10, one
+thread), recall@10 against exact search, memory and seconds to load to docs/results/search.md, with a plot.
 
-N documents, Q queries, D dims
+crosslet and txtai are measured with the whole look-up: index, vectors, ids and texts from SQLite. txtai has its own
+environment. Takes minutes for 100,000 documents; a million takes far longer, mostly for milvus-lite and txtai.
+
+Shapes: N documents, Q queries, D dims.
 """
 
 import argparse
@@ -57,8 +58,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with parallel/")
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
-    parser.add_argument("--sentences", type=int, default=SENTENCES, help=f"real ones ({SENTENCES:,})")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results", help="where the page goes (%(default)s)")
+    parser.add_argument("--sentences", type=int, default=SENTENCES, help=f"distinct sentences ({SENTENCES:,})")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results", help="folder of the page (%(default)s)")
     options = parser.parse_args()
     faiss.omp_set_num_threads(1)
     encoder = load_encoder(options.model)
@@ -82,7 +83,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Contender:
-    """A search, and what loading it took."""
+    """A search engine, and the cost of loading it."""
 
     name: str
     search: Search
@@ -92,14 +93,14 @@ class Contender:
 
 @dataclass(frozen=True)
 class Trial:
-    """One size: the vectors, the queries, and what exact search finds."""
+    """One size: the vectors, the queries, and the results of exact search."""
 
     vectors_ND: Vectors
     query_QD: Vectors
     nearest_QK: Rows
 
     def timed(self, *contenders: Contender, rounds: int = ROUNDS) -> list[Measured]:
-        """One search after the other; contenders take turns, all queries a round. The first ten warm each up."""
+        """Time sequential searches: in each round, each contender runs all queries. Ten queries warm up."""
         for one in contenders:
             for query_D in self.query_QD[:WARM_UP]:
                 one.search(query_D)
@@ -126,7 +127,7 @@ class Trial:
         load_s: float | None,
         size_bytes: int | None = None,
     ) -> Measured:
-        """The row of what was found and how long each search took."""
+        """The row of a contender's results and search times."""
         nearest = self.nearest_QK.tolist()
         hits = sum(len(set(rows) & set(nearest_K)) for rows, nearest_K in zip(found, nearest, strict=True))
         p50_ms, p99_ms = 1000 * np.percentile(took_s, [50, 99])
@@ -136,7 +137,7 @@ class Trial:
 
 
 def measure(vectors_ND: Vectors, query_QD: Vectors) -> Iterator[Measured]:
-    """Ours, FAISS's index of the same kind and exact FAISS side by side; then milvus-lite, then txtai."""
+    """Measure crosslet, the same FAISS index alone and exact FAISS in turns; then milvus-lite, then txtai."""
     flat = faiss.IndexFlatIP(vectors_ND.shape[1])
     flat_s = seconds(lambda: flat.add(vectors_ND))
     trial = Trial(vectors_ND, query_QD, flat.search(query_QD, TOP_K)[1])
@@ -152,12 +153,12 @@ def measure(vectors_ND: Vectors, query_QD: Vectors) -> Iterator[Measured]:
         yield txtai(trial)
     else:
         yield Measured(len(vectors_ND), "txtai: not measured")
-        print(f"no txtai: benchmarks/envs/make.sh {TXTAI.parents[2]} txtai makes its environment", file=sys.stderr)
+        print(f"txtai is not installed: run benchmarks/envs/make.sh {TXTAI.parents[2]} txtai", file=sys.stderr)
 
 
 @contextmanager
 def crosslet(trial: Trial) -> Iterator[list[Contender]]:
-    """Ours, and alone the FAISS index that is in it, if it is not an exact one."""
+    """crosslet and, unless it is exact, the FAISS index inside it, alone."""
     dim = trial.vectors_ND.shape[1]
     with tempfile.TemporaryDirectory() as folder:
         store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="scale", dim=dim)
@@ -186,10 +187,10 @@ def crosslet(trial: Trial) -> Iterator[list[Contender]]:
 
 
 def milvus_lite(trial: Trial) -> list[Measured]:
-    """Milvus in this process, with its own settings, once its index is there.
+    """Measure milvus-lite in this process, with its default settings, after its index is built.
 
-    Until then it looks through all vectors, and through those in its write buffer slowly. It builds the index in the
-    background, and describe_index says "Finished" all the while; only closing waits for it.
+    It builds the index in the background, and searches all vectors until then. describe_index says "Finished"
+    throughout, so this closes and reopens it: only closing waits.
     """
     from milvus_lite.server_manager import server_manager_instance
     from pymilvus import MilvusClient
@@ -220,7 +221,7 @@ def milvus_lite(trial: Trial) -> list[Measured]:
 
 
 def txtai(trial: Trial) -> Measured:
-    """txtai with its own settings, in a process of its own."""
+    """Measure txtai with its default settings, in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         arrays = [Path(folder) / "vectors.npy", Path(folder) / "queries.npy"]
         for path, array in zip(arrays, (trial.vectors_ND, trial.query_QD), strict=True):
@@ -232,7 +233,7 @@ def txtai(trial: Trial) -> Measured:
 
 
 def fill(store: DocumentStore, vectors_ND: Vectors) -> None:
-    """Document i has id i and row i + 1."""
+    """Store the vectors; document i gets id i and row i + 1."""
     for start in range(0, len(vectors_ND), BATCH):
         part = vectors_ND[start : start + BATCH]
         documents = [Document(str(start + row), f"the text of document {start + row}", {}) for row in range(len(part))]
@@ -242,7 +243,7 @@ def fill(store: DocumentStore, vectors_ND: Vectors) -> None:
 
 
 def grown(real_ND: Vectors, size: int) -> Vectors:
-    """The first `size` vectors; more than there are repeat them with noise."""
+    """The first `size` vectors; if there are fewer, they are repeated with noise."""
     if size <= len(real_ND):
         return real_ND[:size]
     generator = np.random.default_rng(0)
@@ -254,7 +255,7 @@ def grown(real_ND: Vectors, size: int) -> Vectors:
 
 
 def sentences(folder: Path, languages: Sequence[str]) -> set[str]:
-    """Every distinct sentence that any source has in one of these languages."""
+    """All distinct sentences of all sources in these languages."""
     found: set[str] = set()
     sources = sorted(path.name for path in folder.iterdir() if path.is_dir())
     for source in sources:
@@ -266,17 +267,17 @@ def sentences(folder: Path, languages: Sequence[str]) -> set[str]:
 
 
 def drawn(found: set[str], count: int) -> list[str]:
-    """So many of them at random, the same ones every time.
+    """A reproducible random sample of `count` sentences.
 
-    Raises: ValueError: there are not so many.
+    Raises: ValueError: there are fewer.
     """
     if len(found) < count:
-        raise ValueError(f"--data has {len(found)} sentences in the model's languages; {count} are asked (--sentences)")
+        raise ValueError(f"--data has {len(found)} sentences in the model's languages; need {count} (--sentences)")
     return random.Random(SEED).sample(sorted(found), count)
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """The duration of a call."""
     started_at = time.perf_counter()
     call()
     return time.perf_counter() - started_at

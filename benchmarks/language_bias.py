@@ -1,12 +1,12 @@
-"""Does the language of a document decide its rank? Measured on text that exists in every language.
+"""Does a document's language affect its rank? Measured on text that exists in every language.
 
 python -m benchmarks.language_bias --data DIR [--model FOLDER] [--sentences N]
 
-DIR has eval/stsb/test/xx-xx.tsv (score, sentence, sentence), row i the same sentence in every language. All sentences
-in all languages are indexed; each is a query in turn. Ideally its nearest L - 1 are its translations, one a language.
-Prints how far from that the languages of the nearest are, for the vectors as they are and for two centrings. Minutes.
+DIR has eval/stsb/test/xx-xx.tsv (score, sentence, sentence); row i is the same sentence in every language. All
+sentences are indexed, and each is a query in turn. Ideally its nearest L - 1 are its translations, one a language.
+Prints how far the neighbours' languages are from that, for raw vectors and two ways of centring. Takes minutes.
 
-N sentences, L languages, D dims
+Shapes: N sentences, L languages, D dims.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.language_bias", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with eval/stsb/test")
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")
-    parser.add_argument("--sentences", type=int, default=400, help="at most so many (400)")
+    parser.add_argument("--sentences", type=int, default=400, help="maximum number of sentences (400)")
     options = parser.parse_args()
     encoder = load_encoder(options.model)
     texts = multi_way(options.data / "eval/stsb/test", encoder.manifest.languages, options.sentences)
@@ -33,13 +33,13 @@ def main() -> None:
     model, (languages, sentences, _) = encoder.manifest, vectors_LND.shape
     print(f"{model.name} {model.fingerprint[:12]}: {languages} languages, {sentences} sentences")
     centred_LND = centre(vectors_LND)
-    report("as they are", vectors_LND, vectors_LND, list(texts))
+    report("not centred", vectors_LND, vectors_LND, list(texts))
     report("documents centred by language", vectors_LND, centred_LND, list(texts))
     report("documents and queries centred", centred_LND, centred_LND, list(texts))
 
 
 def multi_way(folder: Path, languages: tuple[str, ...] | list[str], most: int) -> dict[str, list[str]]:
-    """The first sentence of each row, by language; only rows whose English is new, files as long as the English one."""
+    """The first sentence of each row, by language; skips rows with repeated English and files of another length."""
     columns = {}
     for language in languages:
         path = folder / f"{language}-{language}.tsv"
@@ -55,23 +55,23 @@ def multi_way(folder: Path, languages: tuple[str, ...] | list[str], most: int) -
 
 
 def embed(encoder: Encoder, texts: list[str]) -> Vectors:
-    """One text at a time, as the service does: (N, D)."""
+    """Embed one text at a time, like the service: (N, D)."""
     return np.stack([encoder.encode(text).vector for text in texts])
 
 
 def centre(vectors_LND: Vectors) -> Vectors:
-    """Move each language's mean to the mean of all, and scale to unit length again."""
+    """Move each language's mean to the overall mean, then normalise to unit length."""
     moved = vectors_LND - vectors_LND.mean(axis=1, keepdims=True) + vectors_LND.mean(axis=(0, 1))
     unit: Vectors = moved / np.linalg.norm(moved, axis=-1, keepdims=True)
     return unit
 
 
 def report(name: str, query_LND: Vectors, document_LND: Vectors, languages: list[str]) -> None:
-    """Print what the nearest L - 1 of every query are."""
+    """Print statistics of every query's nearest L - 1."""
     count, sentences, _ = query_LND.shape
     documents = document_LND.reshape(count * sentences, -1)
     language_of, sentence_of = np.divmod(np.arange(count * sentences), sentences)
-    share = np.zeros((count, count))  # of the nearest, by language of the query and of the document
+    share = np.zeros((count, count))  # of neighbours, by language of query and document
     recall = np.zeros((count, count))
     for language in range(count):
         scores = query_LND[language] @ documents.T
@@ -85,7 +85,7 @@ def report(name: str, query_LND: Vectors, document_LND: Vectors, languages: list
     others = ~np.eye(count, dtype=bool)
     print(f"\n{name}")
     print(f"  translations found among the nearest {count - 1}: {100 * recall[others].mean():.1f} %")
-    print(f"  of the nearest in the query's own language (ideally none): {100 * np.diag(share).mean():.1f} %")
+    print(f"  neighbours in the query's own language (ideally none): {100 * np.diag(share).mean():.1f} %")
     print(f"  distance from the ideal split (total variation): {100 * distance.mean():.1f} %")
     print(f"  {'document in':12}" + "".join(f"{language:>6}" for language in languages))
     for title, matrix in (("share, %", share), ("found, %", recall)):

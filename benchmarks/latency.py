@@ -1,6 +1,6 @@
-"""Prints how long one text takes from string to vector, on one thread, tokenisation included.
+"""Prints the latency of embedding one text on one thread, including tokenisation.
 
-python -m benchmarks.latency --data DIR [--model FOLDER]     DIR has eval/stsb/test/xx-xx.tsv; seconds; writes nothing
+python -m benchmarks.latency --data DIR [--model FOLDER]     DIR has eval/stsb/test/xx-xx.tsv; seconds; writes no files
 """
 
 import argparse
@@ -13,12 +13,12 @@ from benchmarks.language_bias import multi_way
 from service.model.encoder import load_encoder
 from service.settings import BUNDLED_MODEL
 
-SENTENCES = 30  # of each language
+SENTENCES = 30  # a language
 ROUNDS = 3
 
 
 def main() -> None:
-    """Embed the sentences one after the other, a few times, after a round to warm up."""
+    """Embed the sentences one after the other, for several rounds after a warm-up."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with eval/stsb/test")
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL, help="artifact folder; default: the bundled one")

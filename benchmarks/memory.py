@@ -1,6 +1,6 @@
-"""Prints what each part of a ready service adds to resident memory, and what one text takes at its peak.
+"""Prints the resident memory of each part of a ready service, and the peak growth for one text.
 
-python -m benchmarks.memory [FOLDER]      the bundled model, or another artifact folder; some seconds; writes nothing
+python -m benchmarks.memory [FOLDER]      the bundled model, or another artifact folder; seconds; writes no files
 """
 
 import argparse
@@ -14,7 +14,7 @@ MIB = 2**20
 
 
 def added_by(name: str, load: Callable[[], object]) -> None:
-    """Run one step of a start and print what it added, once freed memory is given back."""
+    """Run one step of the start, trim freed memory, and print the increase."""
     before = memory.resident_bytes()
     load()
     gc.collect()
@@ -24,14 +24,14 @@ def added_by(name: str, load: Callable[[], object]) -> None:
 
 
 def peak_of(name: str, call: Callable[[], object]) -> None:
-    """Print by how much one call makes the process grow."""
+    """Print the growth of the process during one call."""
     gc.collect()
     memory.return_free_memory()
     print(f"{name:32} {memory.growth_during(call) / MIB:+7.1f} MiB")
 
 
 def main() -> None:
-    """Follow a start step by step, then embed texts of several sizes."""
+    """Start a service step by step, then embed texts of several sizes."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="artifact; default: the bundled model")
     options = parser.parse_args()
@@ -49,7 +49,7 @@ def main() -> None:
     encoder = encoders[0]
     added_by("faiss (with the first document)", lambda: __import__("faiss"))
     encoder.give_back_unused()
-    peak_of(f"one pass of {encoder.manifest.max_length} tokens, one of several texts", encoder.embed_longest)
+    peak_of(f"a pass of {encoder.manifest.max_length} tokens, a pass of texts", encoder.embed_longest)
     for unit in ("a man plays the guitar ", "\U0001f600", "!?.,", "\u5409\u4ed6"):
         for chars in (10_000, 100_000):
             text = (unit * (chars // len(unit) + 1))[:chars]

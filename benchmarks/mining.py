@@ -1,12 +1,11 @@
-"""Prints precision and recall of `crosslet mine` and `crosslet dedup` on files whose lines translate each other.
+"""Prints precision and recall of `crosslet mine` and `crosslet dedup` on aligned files.
 
 python -m benchmarks.mining --data DIR [--model FOLDER] [--languages deu tur] [--tasks mine dedup] [--lines 1000]
-DIR holds LASER's Tatoeba files, `tatoeba.<xxx>-eng.<xxx>` and `.eng`; about a minute a language; writes nothing.
+DIR holds LASER's Tatoeba files, `tatoeba.<xxx>-eng.<xxx>` and `.eng`; about a minute a language; writes no files.
 
-mine   the last quarter of the English lines and the first of the others are left out, so that of each file a third has
-       no translation in the other; gold are the lines that are in both.
-dedup  both files one after the other; gold are the lines that translate each other, found are pairs within one group.
-       Lines of equal text count as pairs, too.
+mine   omits the last quarter of the English lines and the first quarter of the others. So a third of each file has no
+       translation in the other. The gold pairs are the translations that remain.
+dedup  joins both files. The gold pairs are translations and lines of equal text; found pairs are those within a group.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""How long a search waits for writes: its latency with nobody writing, and beside writes of 1 and of 100 documents.
+"""How long searches wait for writes: search latency without writes, and during writes of 1 and of 100 documents.
 
-python -m benchmarks.reads_beside_writes [--documents N] [--seconds S]      a minute; prints a table, keeps nothing
+python -m benchmarks.reads_beside_writes [--documents N] [--seconds S]      a minute; prints a table, keeps no files
 
-One thread searches for the 10 nearest, another one puts documents as fast as the disk takes them, half of them new.
-Vectors are random: their values do not matter to a lock. Run it where the store would be (TMPDIR), on an idle machine.
+One thread searches for the 10 nearest; another writes documents as fast as the disk allows, half of them new. Vectors
+are random, since their values do not affect locks. Run it on an idle machine, with TMPDIR on the disk of the store.
 
-N documents, D dims
+Shapes: N documents, D dims.
 """
 
 import argparse
@@ -28,11 +28,11 @@ from service.documents.vectors.maintenance import IndexMaintenance
 DIM = 384
 LOAD = 2000
 TOP_K = 10
-WRITES = (0, 1, 100)  # documents each
+WRITES = (0, 1, 100)  # documents a write
 
 
 def main() -> None:
-    """Load once, then search beside each kind of write."""
+    """Load once, then search during each kind of write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reads_beside_writes", description=__doc__)
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each kind of write (10)")
@@ -61,9 +61,9 @@ def main() -> None:
 
 @contextmanager
 def _writing(collection: Collection, size: int, *, existing: int) -> Iterator[Callable[[], int]]:
-    """Put `size` documents again and again, every other time ones that are there; gives a count of the puts.
+    """Keep writing `size` documents, alternately new and existing ones. Yields a function that counts the writes.
 
-    What ended the writing early is raised at the end.
+    An exception that stopped the writing is raised at the end.
     """
     is_over = threading.Event()
     done: list[int] = []
@@ -86,7 +86,7 @@ def _writing(collection: Collection, size: int, *, existing: int) -> Iterator[Ca
 
 
 def _searches(collection: Collection, seconds: float) -> list[float]:
-    """Seconds of one search after another."""
+    """The durations of sequential searches."""
     query_QD = _unit(256, seed=-1)
     took_s: list[float] = []
     ends_at = time.perf_counter() + seconds

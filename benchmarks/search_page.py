@@ -1,4 +1,4 @@
-"""The page and the plot of `benchmarks.index_scale`. Knows Markdown and matplotlib; measures nothing."""
+"""Writes the page and the plot of `benchmarks.index_scale`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "crosslet"  # the same figures give the same file
+matplotlib.rcParams["svg.hashsalt"] = "crosslet"  # reproducible files
 from matplotlib import pyplot as plt  # noqa: E402 - after the choice of a backend
 
 from training.system.hardware import cpu_model  # noqa: E402
@@ -26,19 +26,22 @@ COLOURS = {
 }
 HEAD = """# Search: time and recall as documents grow
 
-Written by `python -m benchmarks.index_scale`; do not edit. One search at a time for the 10 nearest, on one thread;
-three rounds of all queries, in which crosslet and FAISS take turns. crosslet is its whole look-up: index, the
-candidates' own vectors and the texts from SQLite; "FAISS IVF" is the index inside it alone, with as many lists visited.
-txtai keeps its texts in SQLite, too; it and milvus-lite have their own settings, and milvus-lite is asked each query
-once. Recall@10: against exact search. MiB: of the vectors in memory. Load: documents committed to the disk and index
-built, of milvus-lite also closed and opened again, for only that waits for its index; of txtai the same without its
-`save`: a crash would lose them; of "FAISS flat", vectors copied. A dash: not known, or not measured.
+Written by `python -m benchmarks.index_scale`; do not edit. Each search is for the 10 nearest, one at a time, on one
+thread. crosslet and FAISS take turns in three rounds of all queries; milvus-lite gets each query once.
+
+- crosslet: the whole look-up, with index, the candidates' vectors, and texts from SQLite.
+- FAISS IVF: the index inside crosslet alone, with as many lists probed.
+- txtai also keeps its texts in SQLite. txtai and milvus-lite have their default settings.
+- Recall@10: against exact search. MiB: vectors in memory. A dash: unknown or not measured.
+- Load: until documents are committed to disk and the index is built. milvus-lite is also closed and reopened, since
+  only that waits for its index. txtai's `save` is not included, so a crash would lose its documents. FAISS flat copies
+  vectors.
 """
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of the table. None: not known, or not measured."""
+    """One row of the table. None: unknown or not measured."""
 
     documents: int
     name: str
@@ -51,13 +54,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the vectors are of."""
+    """The model and the sentences behind the vectors."""
 
     model: str
     fingerprint: str
     real: int  # sentences
     queries: int
-    options: tuple[str, ...]  # of the command, beside --data
+    options: tuple[str, ...]  # of the command, except --data
 
 
 def write_page(found: Sequence[Measured], setting: Setting, docs: Path) -> None:
@@ -72,7 +75,7 @@ def page(found: Sequence[Measured], setting: Setting) -> str:
     facts = [
         f"- Machine: {cpu_model()}",
         f"- Vectors: {setting.model} {setting.fingerprint[:12]}, of {setting.real:,} real sentences in its languages, "
-        f"drawn at random; beyond that repeated with noise; {setting.queries} queries, other sentences, drawn alike",
+        f"sampled at random; beyond that repeated with noise; {setting.queries} other sentences as queries",
         f"- Command: `{command}`",
     ]
     head = "| documents | | p50, ms | p99, ms | recall@10 | MiB | load, s |\n|---:|---|---:|---:|---:|---:|---:|"
@@ -81,14 +84,14 @@ def page(found: Sequence[Measured], setting: Setting) -> str:
 
 
 def row(one: Measured) -> str:
-    """A line of the table."""
+    """A row of the table."""
     figures = (one.p50_ms, ".2f"), (one.p99_ms, ".2f"), (one.recall, ".3f"), (one.mib, ".0f"), (one.load_s, ".1f")
     cells = ["-" if value is None else format(value, shape) for value, shape in figures]
     return f"| {one.documents:,} | {one.name} | {' | '.join(cells)} |"
 
 
 def draw(found: Sequence[Measured], path: Path) -> None:
-    """Write an SVG: the median of a search by documents, both logarithmic, a line for each engine."""
+    """Write an SVG: median search time against documents, log-log, a line for each engine."""
     figure, axis = plt.subplots(figsize=(7.5, 4.2))
     for kind, colour in COLOURS.items():
         points = [(one.documents, one.p50_ms) for one in found if one.name.startswith(kind) and one.p50_ms]

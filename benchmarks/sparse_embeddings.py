@@ -1,6 +1,6 @@
-"""One step of a large word table with dense and with sparse gradients: `python -m benchmarks.sparse_embeddings`.
+"""Times training steps of large word tables, with dense and sparse gradients: `python -m benchmarks.sparse_embeddings`.
 
-A step embeds random tokens of a Zipfian vocabulary, goes backward, clips, moves the weights. Medians of processor time.
+A step embeds random tokens of a Zipfian vocabulary, runs backward, clips, and updates. Prints medians of CPU time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Words(nn.Module):
 
 
 def step_ms(vocab_size: int, *, is_sparse: bool) -> float:
-    """Median processor time of a step."""
+    """Median CPU time of a step, in ms."""
     model = Words(vocab_size)
     stepper = Stepper(model, StageConfig(pairs=2, sparse_embeddings=is_sparse))
     generator = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def step_ms(vocab_size: int, *, is_sparse: bool) -> float:
         clip_gradients(stepper.parameters)
         stepper.step(1.0)
         times.append(1_000 * (time.process_time() - started))
-    return statistics.median(times[2:])  # the first ones allocate
+    return statistics.median(times[2:])  # the first steps allocate
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
-"""Prints what the engine's way of sharing cores costs or gains: one text at a time, one single-threaded pass a core.
+"""Compares the engine's use of cores, one single-threaded pass of one text on each core, with intra-op threads.
 
 python -m benchmarks.threads [FOLDER ...]     the bundled model, or other artifact folders; a minute each; no files
 
-Against it, at several lengths: one text at a time on all cores together, and batches of texts of one length (so without
-padding) on all cores together. Random token ids; all arrangements in turn, five rounds, medians.
+The alternatives run on all cores together, at several lengths: one text at a time, and batches of texts of equal length
+(so without padding). Token ids are random. All alternatives take turns; figures are medians of five rounds.
 
-Shapes: B texts, L tokens
+Shapes: B texts, L tokens.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Pass = Callable[[], object]
 
 
 def session(folder: Path, threads: int) -> onnxruntime.InferenceSession:
-    """The graph, each pass of it on so many threads."""
+    """A session whose passes run on `threads` threads."""
     options = onnxruntime.SessionOptions()
     keep_exact(options)
     options.intra_op_num_threads = threads
-    options.enable_mem_pattern = False  # as the service has it
+    options.enable_mem_pattern = False  # as in the service
     return onnxruntime.InferenceSession(str(folder / MODEL_FILE), options, providers=["CPUExecutionProvider"])
 
 
 def passes_per_second(run: Pass, callers: int) -> float:
-    """Of so many threads that call as fast as they can."""
+    """Passes a second of `callers` threads that call as fast as they can."""
     ends_at = time.perf_counter() + SECONDS
     counts = itertools.count()
 
@@ -63,20 +63,20 @@ def passes_per_second(run: Pass, callers: int) -> float:
 
 
 def texts(size: int, length: int) -> dict[str, npt.NDArray[np.int64]]:
-    """Inputs of the graph: (B, L) random token ids without padding."""
+    """Graph inputs: (B, L) random token ids without padding."""
     ids_BL = np.random.default_rng(0).integers(1000, 20_000, (size, length))
     return dict(zip(INPUT_NAMES, (np.ones_like(ids_BL), ids_BL), strict=True))
 
 
 def row(alone: onnxruntime.InferenceSession, together: onnxruntime.InferenceSession, length: int, cores: int) -> str:
-    """One length. alone: passes on one thread.  together: passes on all cores."""
+    """A table row for one length. alone: a session on one thread.  together: a session on all cores."""
     one = texts(1, length)
     batches = [texts(size, length) for size in BATCHES]
 
     def batched(batch: dict[str, npt.NDArray[np.int64]]) -> Pass:
         return lambda: together.run(None, batch)
 
-    arrangements: list[tuple[Pass, int, int]] = [  # a pass, how many threads call it, its texts
+    arrangements: list[tuple[Pass, int, int]] = [  # a pass, its calling threads, its texts
         (lambda: alone.run(None, one), cores, 1),
         (lambda: alone.run(None, one), 1, 1),
         (batched(one), 1, 1),
@@ -89,7 +89,7 @@ def row(alone: onnxruntime.InferenceSession, together: onnxruntime.InferenceSess
 
 
 def main() -> None:
-    """A table for each model: texts a second of each arrangement over the engine's, and the time of a text alone."""
+    """Print a table for each model: texts a second relative to the engine's, and the latency of a single text."""
     cores = usable_cpus()
     head = [f"{cores} at once, texts/s", "a text on 1 core, ms", f"on {cores}, ms"]
     head += [f"times that: {kind} on {cores}" for kind in ("one text", *(f"batches of {size}" for size in BATCHES))]

@@ -1,8 +1,8 @@
-"""Searches given vectors with txtai, in txtai's own environment; `benchmarks.index_scale` starts it.
+"""Searches vectors with txtai, in txtai's own environment; `benchmarks.index_scale` starts it.
 
-.bench/txtai/bin/python benchmarks/txtai_search.py VECTORS.npy QUERIES.npy ROUNDS: prints one JSON object, seconds to
-load, the seconds of each search and the rows it found. txtai's own settings, documents in SQLite beside the index, one
-thread.
+.bench/txtai/bin/python benchmarks/txtai_search.py VECTORS.npy QUERIES.npy ROUNDS: prints one JSON object with the
+seconds to load, the seconds of each search and the rows it found. Uses txtai's default settings, with documents in
+SQLite, on one thread.
 """
 
 import json
@@ -18,7 +18,7 @@ WARM_UP = 10
 
 
 def main() -> None:
-    """Load, warm up, search one after the other."""
+    """Load, warm up, then search sequentially."""
     vectors_ND, query_QD = (np.load(path) for path in sys.argv[1:3])
     faiss.omp_set_num_threads(1)
     by_text = {f"the text of document {row}": vector_D for row, vector_D in enumerate(vectors_ND)}

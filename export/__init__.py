@@ -2,4 +2,4 @@
 
 from service.process.telemetry_off import switch_telemetry_off
 
-switch_telemetry_off()  # before any module of this package loads a library
+switch_telemetry_off()  # before any module of this package imports a library

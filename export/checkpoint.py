@@ -1,4 +1,4 @@
-"""Reads what training left: a sentence-transformers folder and its `crosslet.json`. Knows nothing about ONNX."""
+"""Reads a checkpoint: a sentence-transformers folder, and the `crosslet.json` that training wrote into it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ RECORD_FILE = "crosslet.json"
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """`crosslet.json`: what the pipeline wrote of its run; keys that the exporter does not use are ignored."""
+    """The contents of `crosslet.json`, facts of the training run; unused keys are ignored."""
 
     name: str
     languages: tuple[str, ...]
-    max_length: int  # tokens, specials included
+    max_length: int  # tokens, including special ones
     config: Mapping[str, Any] = field(default_factory=dict)
     git_commit: str | None = None
     pairs_seen: Mapping[str, int] = field(default_factory=dict)
@@ -46,8 +46,8 @@ class TrainingRecord:
 class Checkpoint:
     """A sentence encoder ready to be traced.
 
-    model: in float32, eager attention, cut at `record.max_length`: the reference that the graph must match.
-    tokenizer: without truncation and padding, which are the consumer's.
+    model: in float32, with eager attention, truncating at `record.max_length`: the reference for the graph.
+    tokenizer: without truncation and padding, which are left to the consumer.
     """
 
     model: SentenceTransformer
@@ -56,18 +56,18 @@ class Checkpoint:
 
     @property
     def prompts(self) -> Prompts:
-        """What may go before a text."""
+        """The prompts that may precede a text."""
         return prompts_of(self.model)
 
 
 def read_checkpoint(
     folder: Path, *, name: str | None = None, languages: tuple[str, ...] = (), trust_remote_code: bool = False
 ) -> Checkpoint:
-    """Load a checkpoint; `name` and `languages` replace what its record says, and are needed where it has none.
+    """Load a checkpoint; `name` and `languages` override its record, and are required if it has none.
 
-    Raises: BadCheckpoint: the folder is missing, unreadable, its record is malformed, or its
-                prompts or dims cannot be served.
-            BadRequest: there is no record and an option is missing.
+    Raises: BadCheckpoint: the folder is missing or unreadable, its record is malformed, or its prompts or dimensions
+                cannot be served.
+            BadRequest: there is no record, and an option is missing.
     """
     model = _load_model(folder, trust_remote_code)
     record = _read_record(folder) if (folder / RECORD_FILE).is_file() else None
@@ -95,12 +95,12 @@ def _load_model(folder: Path, trust_remote_code: bool) -> SentenceTransformer:
             trust_remote_code=trust_remote_code,
             device="cpu",
             local_files_only=True,
-            model_kwargs={"attn_implementation": "eager"},  # the form whose shared weights ONNX stores once
+            model_kwargs={"attn_implementation": "eager"},  # ONNX then stores shared weights once
         )
     except LoadError as exc:
         raise BadCheckpoint(f"{folder} cannot be loaded ({exc})") from exc
     if not isinstance(model[0], Transformer):
-        raise BadCheckpoint(f"{folder} begins with a {type(model[0]).__name__}, not with a transformer's body")
+        raise BadCheckpoint(f"{folder} begins with a {type(model[0]).__name__}, not with a transformer body")
     return model.float().eval()
 
 
@@ -115,7 +115,7 @@ def _read_record(folder: Path) -> TrainingRecord:
 
 def _default_max_length(folder: Path, model: SentenceTransformer) -> int:
     if model.max_seq_length is None:
-        raise BadCheckpoint(f"{folder} does not say how many tokens it reads (max_seq_length)")
+        raise BadCheckpoint(f"{folder} does not define its maximum length (max_seq_length)")
     return int(model.max_seq_length)
 
 
@@ -127,11 +127,11 @@ def _check_length(folder: Path, model: SentenceTransformer, max_length: int) -> 
         return
     offset = _first_position(config)
     if max_length > table - offset:
-        raise BadCheckpoint(f"{folder}: max_length is {max_length}, the body has {table - offset} positions")
+        raise BadCheckpoint(f"{folder}: max_length is {max_length}, but the body has {table - offset} positions")
 
 
 def _leave_out_positions(model: SentenceTransformer, max_length: int) -> None:
-    """Keep the position embeddings of texts of `max_length` tokens: no other is read, and an artifact is small."""
+    """Drop position embeddings beyond `max_length` tokens: they are never read, and the artifact stays small."""
     body = _body(model)
     if body.config.model_type not in CUT_FAMILIES:
         return
@@ -150,9 +150,9 @@ def _first_position(config: Any) -> int:
     return (config.pad_token_id or 0) + 1 if config.model_type in ROBERTA_FAMILY else 0
 
 
-ROBERTA_FAMILY = (*OFFSET_FAMILIES, "mpnet")  # their positions start after the padding id
-CUT_FAMILIES = ("bert", "distilbert", *ROBERTA_FAMILY)  # whose positions are known; others keep their whole table
-TRACED_TOKENS = 16  # of the text that optimum traces a graph with
+ROBERTA_FAMILY = (*OFFSET_FAMILIES, "mpnet")  # positions start after the padding id
+CUT_FAMILIES = ("bert", "distilbert", *ROBERTA_FAMILY)  # known position layouts; others keep the whole table
+TRACED_TOKENS = 16  # length of the text that optimum traces with
 
 
 def _plain_tokenizer(folder: Path, model: SentenceTransformer) -> tokenizers.Tokenizer:
@@ -161,7 +161,7 @@ def _plain_tokenizer(folder: Path, model: SentenceTransformer) -> tokenizers.Tok
         raise BadCheckpoint(
             f"{folder} has a Python tokenizer; only a tokenizer.json can be served without transformers"
         )
-    tokenizer = tokenizers.Tokenizer.from_str(backend.to_str())  # a copy: the model's own keeps its settings
+    tokenizer = tokenizers.Tokenizer.from_str(backend.to_str())  # a copy: the model's tokenizer keeps its settings
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

@@ -1,7 +1,7 @@
-"""`python -m export.describe ARTIFACT`: puts what is known after the export into the card and the manifest.
+"""`python -m export.describe ARTIFACT`: adds scores and notes to the card and the manifest, after the export.
 
-The scores of the artifact as it is served, and a text of one's own: how to make the model again, its latency, what to
-know about the figures. Knows files; measures nothing. The model and its fingerprint stay as they are.
+Scores are those of the artifact as it is served. Notes are free text: how to reproduce the model, its latency, how to
+read the figures. The model and its fingerprint stay unchanged.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from export.card import model_card
 from export.errors import BadRequest
 from service.model.artifact import MODEL_FILE, load_manifest, verify_files
 
-DETAILS = ("_forward", "_backward", "_p5")  # of a score that stands beside them
+DETAILS = ("_forward", "_backward", "_p5")  # suffixes of details, left out of the card
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, 2 with the reason on stderr, or 130 on Ctrl-C."""
+    """Run the command. Returns 0, 2 with the reason on stderr, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
-        prog="python -m export.describe", description="Put scores and notes into the card of an artifact."
+        prog="python -m export.describe", description="Add scores and notes to the card of an artifact."
     )
     parser.add_argument("artifact", type=Path, help="artifact folder, e.g. models/default")
-    parser.add_argument("--served", type=Path, metavar="FILE.json", help="what `crosslet evaluate --out FILE` wrote")
+    parser.add_argument("--served", type=Path, metavar="FILE.json", help="output of `crosslet evaluate --out FILE`")
     parser.add_argument("--notes", type=Path, metavar="FILE.md", help="Markdown for the card's section on training")
     options = parser.parse_args(arguments)
     return status_of(lambda: describe(options.artifact, served=options.served, notes=options.notes))
 
 
 def describe(artifact: Path, *, served: Path | None, notes: Path | None) -> None:
-    """Write the card anew; what is not given stays as it is.
+    """Rewrite the card; scores or notes that are not given stay unchanged.
 
-    Raises: BadRequest: neither is given, or a file is not what it should be.  ArtifactError: the folder is none.
+    Raises: BadRequest: neither is given, or a file is malformed.  ArtifactError: the folder is not an artifact.
     """
     if served is None and notes is None:
         raise BadRequest("nothing to write: give --served, --notes or both")
@@ -59,16 +59,16 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as exc:
-        raise BadRequest(f"{path} is no text in UTF-8") from exc
+        raise BadRequest(f"{path} is not UTF-8 text") from exc
 
 
 def _scores(path: Path) -> Mapping[str, Any]:
     try:
         scores = json.loads(_text(path))
     except json.JSONDecodeError as exc:
-        raise BadRequest(f"{path} is no JSON; give what `crosslet evaluate --out` wrote") from exc
+        raise BadRequest(f"{path} is not JSON; give the output of `crosslet evaluate --out`") from exc
     if not isinstance(scores, dict) or not scores or not all(isinstance(one, dict) for one in scores.values()):
-        raise BadRequest(f"{path} has no tables of scores; give what `crosslet evaluate --out` wrote")
+        raise BadRequest(f"{path} has no tables of scores; give the output of `crosslet evaluate --out`")
     return {name: values for name, values in scores.items() if not name.endswith(DETAILS)}
 
 

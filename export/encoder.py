@@ -1,6 +1,6 @@
-"""Embeds texts with an ONNX file as the service does: one at a time, on one thread. Knows nothing about torch.
+"""Embeds texts with an ONNX file, one at a time, on one thread. Independent of torch.
 
-N texts, L tokens, D dims
+Shapes: N texts, L tokens, D dims.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.model.exactness import keep_exact
 
 
 class OnnxEncoder:
-    """A tokenizer and a session."""
+    """A tokenizer and an ONNX Runtime session."""
 
     def __init__(self, model: Path, tokenizer: tokenizers.Tokenizer, *, max_length: int) -> None:
         self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
@@ -30,12 +30,12 @@ class OnnxEncoder:
         self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
     def token_ids(self, text: str) -> list[int]:
-        """Ids of one text, cut at `max_length`, specials included."""
+        """Token ids of a text, truncated at `max_length`, including special tokens."""
         ids: list[int] = self._tokenizer.encode(text).ids
         return ids
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """(N, D) float32, norm 1, in the order of `texts`."""
+        """Embed texts: (N, D) float32, norm 1, in the order of `texts`."""
         return np.concatenate([self._embed_one(self.token_ids(text)) for text in texts])
 
     def _embed_one(self, ids: list[int]) -> npt.NDArray[np.float32]:

@@ -1,9 +1,9 @@
 """The errors of the exporter; the command prints the message as one sentence and exits with 2.
 
 ExportError
-├── BadCheckpoint   the folder is no sentence encoder that can be exported
-├── BadRequest      the options contradict each other, a file, or what already lies at --out
-└── Refused         the graph was made but is not good enough to be served; the message holds the figures
+├── BadCheckpoint   the folder is not a sentence encoder that can be exported
+├── BadRequest      the options contradict each other or a file, or --out exists
+└── Refused         the graph is not accurate or small enough to be served; the message has the figures
 """
 
 
@@ -12,7 +12,7 @@ class ExportError(Exception):
 
 
 class BadCheckpoint(ExportError):  # noqa: N818 - named after what happened
-    """The checkpoint folder cannot be read, or holds modules that the graph cannot express."""
+    """The checkpoint folder cannot be read, or has modules that the graph does not support."""
 
 
 class BadRequest(ExportError):  # noqa: N818

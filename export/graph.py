@@ -1,4 +1,4 @@
-"""The whole sentence encoder as one module: body, pooling, heads, unit length. Knows torch; knows nothing about ONNX.
+"""The whole sentence encoder as one torch module: body, pooling, heads, normalisation.
 
 Shapes: B batch, L tokens, H hidden, D dims of the sentence embedding.
 """
@@ -31,7 +31,7 @@ class UnitLength(nn.Module):
 
 
 class FirstDims(nn.Module):
-    """Keep the first dims of each row, as `truncate_dim` asks."""
+    """Keep the first `dim` dims of each row, as configured by `truncate_dim`."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class FirstDims(nn.Module):
 
 
 class SentenceGraph(nn.Module):
-    """What is traced: token ids in, unit vectors out.
+    """The module that is traced: token ids in, unit vectors out.
 
     Args:
         body: a transformers encoder.
         pooling: "mean" over real tokens, or "cls".
-        tail: what follows the pooling; its last module makes unit length.
-        skip_padding: where the body is of a family that can.
+        tail: modules after the pooling; the last one normalises to unit length.
+        skip_padding: if the body's family supports it.
     """
 
     def __init__(self, body: Any, *, pooling: str, tail: nn.Sequential, skip_padding: bool = True) -> None:
@@ -80,12 +80,12 @@ class SentenceGraph(nn.Module):
 
     @property
     def parameter_count(self) -> int:
-        """Parameters, each shared one counted once."""
+        """The number of parameters; shared ones count once."""
         return sum(parameter.numel() for part in (self.body, self.tail) for parameter in part.parameters())
 
 
 def _mean(hidden_BLH: Tensor, attention_mask: Tensor) -> Tensor:
-    """The mean over real tokens as a product: ONNX Runtime sums a batch in another order than a text alone."""
+    """The mean over real tokens, as a matrix product: a sum in ONNX Runtime would depend on the batch."""
     mask_BL = attention_mask.to(hidden_BLH.dtype)
     sum_BH = torch.matmul(mask_BL.unsqueeze(1), hidden_BLH).squeeze(1)
     return sum_BH / mask_BL.sum(dim=1, keepdim=True)
@@ -94,8 +94,8 @@ def _mean(hidden_BLH: Tensor, attention_mask: Tensor) -> Tensor:
 def build_graph(model: SentenceTransformer, *, skip_padding: bool = True) -> SentenceGraph:
     """Join the modules of a sentence-transformers bi-encoder.
 
-    Args:   skip_padding: compute on tokens alone, where the body is of a family that can.
-    Raises: BadCheckpoint: a module is none of Transformer, Pooling (mean or cls), Dense, Normalize, in that order.
+    Args:   skip_padding: compute on real tokens only, if the body's family supports it.
+    Raises: BadCheckpoint: the modules are not Transformer, Pooling (mean or cls), Dense, Normalize, in that order.
     """
     modules = list(model)
     if len(modules) < 2 or not isinstance(modules[0], Transformer) or not isinstance(modules[1], Pooling):
@@ -106,14 +106,14 @@ def build_graph(model: SentenceTransformer, *, skip_padding: bool = True) -> Sen
         raise BadCheckpoint(f"the checkpoint pools by {pooling}; the graph can pool by {' or '.join(POOLING_MODES)}")
     body = modules[0].auto_model
     if getattr(body, "pooler", None) is not None:
-        body.pooler = None  # the [CLS] pooler of pre-training: never read by a sentence embedding
+        body.pooler = None  # the pooler of pre-training: unused in sentence embeddings
     return SentenceGraph(
         body, pooling=pooling, tail=_tail(modules[2:], truncated_dim(model)), skip_padding=skip_padding
     ).eval()
 
 
 def _tail(modules: Iterable[nn.Module], dim: int | None) -> nn.Sequential:
-    """dim: how many dims are kept; None: all."""
+    """The modules after the pooling. dim: the number of dims to keep; None: all."""
     tail: list[nn.Module] = []
     for module in modules:
         if isinstance(module, Dense) and module.module_input_name == module.module_output_name == "sentence_embedding":

@@ -1,8 +1,8 @@
-"""Torch module -> ONNX file, and ONNX Runtime's own optimised form of it. Knows nothing about precision or quality.
+"""Exports a torch module to ONNX, then optimises the graph with ONNX Runtime.
 
-The order of steps is what keeps the weights of the recurrent unit stored once: eager attention, the TorchScript
-exporter, opset 17, then the graph that ONNX Runtime writes at its EXTENDED level, which folds the transposes that each
-recurrence would otherwise keep for itself. EXTENDED rewrites the graph without regard to the CPU it runs on.
+These steps store the recurrent unit's weights only once: eager attention, the TorchScript exporter at opset 17, then
+ONNX Runtime's EXTENDED optimisation. EXTENDED folds the transposes that each recurrence would otherwise store, and does
+not depend on the CPU.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from export.errors import Refused
 from export.graph import SentenceGraph
 
 OPSET = 17
-BYTES_PER_PARAMETER = {"fp32": 4 * 1.05, "int8": 1.15}  # with the scales of int8 and whatever stays in float
+BYTES_PER_PARAMETER = {"fp32": 4 * 1.05, "int8": 1.15}  # including scales, and parts that stay in float
 OVERHEAD_BYTES = 512 * 1024  # nodes, names and constants
 
 
 class SentenceGraphConfig(TextEncoderOnnxConfig):  # type: ignore[misc]
-    """Names and dynamic axes of the artifact's graph, as optimum asks for them."""
+    """Names and dynamic axes of the artifact's graph, for optimum."""
 
     NORMALIZED_CONFIG_CLASS: ClassVar[Any] = NormalizedTextConfig
 
@@ -47,9 +47,9 @@ def export_fp32(graph: SentenceGraph, scratch: Path) -> Path:
     """Trace the module and optimise the result; returns the path of the optimised file in `scratch`."""
     traced, optimised = scratch / "traced.onnx", scratch / "fp32.onnx"
     with warnings.catch_warnings():
-        # That the TorchScript exporter is deprecated is known: see the top.
+        # The TorchScript exporter is deprecated but intended: see the module's docstring
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"(torch|optimum)\b.*")
-        # Tracing warns of every Python branch on a shape; the fidelity gate compares other lengths with torch.
+        # Tracing warns of every Python branch on a shape; the gate compares other lengths with torch
         warnings.filterwarnings("ignore", category=TracerWarning)
         optimum_export(graph, SentenceGraphConfig(graph.config), traced, opset=OPSET)
     _optimise(traced, optimised)
@@ -64,13 +64,13 @@ def _optimise(source: Path, target: Path) -> None:
     model = onnx.load(target)
     used = {node.domain for node in model.graph.node}
     kept = [opset for opset in model.opset_import if opset.domain in used]
-    del model.opset_import[:]  # it imports every domain it knows, and other versions may not know them all
+    del model.opset_import[:]  # drop unused domains: other versions may not support them
     model.opset_import.extend(kept)
     onnx.save(model, target)
 
 
 def check_size(path: Path, *, parameters: int, precision: str) -> None:
-    """Shared weights must be stored once: the file is about as large as its parameters.
+    """Check that the file is about as large as its parameters, i.e. that shared weights are stored once.
 
     Raises: Refused: it is larger.
     """
@@ -78,6 +78,6 @@ def check_size(path: Path, *, parameters: int, precision: str) -> None:
     limit_bytes = round(parameters * BYTES_PER_PARAMETER[precision]) + OVERHEAD_BYTES
     if size_bytes > limit_bytes:
         raise Refused(
-            f"the {precision} graph has {size_bytes:,} bytes for {parameters:,} parameters, at most {limit_bytes:,} "
-            "are expected: weights are stored more than once or were not quantised"
+            f"the {precision} graph has {size_bytes:,} bytes for {parameters:,} parameters; the limit is "
+            f"{limit_bytes:,}: weights are stored more than once or were not quantised"
         )

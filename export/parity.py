@@ -1,6 +1,6 @@
-"""Texts with the ids and vectors an artifact must give on any machine. Knows nothing about files or limits.
+"""Makes the parity pack: texts with the token ids and vectors that an artifact must reproduce on any machine.
 
-N texts, D dims
+Shapes: N texts, D dims.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from export.prompts import Asked
 from export.texts import PARITY_TEXTS
 from service.model.artifact import SCHEMA_VERSION, ParityPack
 
-DECIMALS = 7  # a float32 of a unit vector has no more that matter
+DECIMALS = 7  # the precision of float32 in a unit vector
 
 
 def parity_texts(record: TrainingRecord) -> tuple[str, ...]:
-    """Each text once, in the record's languages, and last a text of all of them, long enough to be cut."""
+    """The distinct texts in the record's languages; the last one joins them all and is long enough to be truncated."""
     texts = record.parity_texts or {
         language: PARITY_TEXTS[language] for language in record.languages if language in PARITY_TEXTS
     }
@@ -32,7 +32,7 @@ def parity_texts(record: TrainingRecord) -> tuple[str, ...]:
 
 
 def parity_pack(encoder: OnnxEncoder, texts: Sequence[str], *, prompt: str = "", min_cosine: float) -> ParityPack:
-    """What the artifact makes of the texts here, one at a time, each behind the default prompt."""
+    """The artifact's ids and vectors of the texts on this machine, one at a time, with the default prompt."""
     given = [prompt + text for text in texts]
     embeddings_ND = encoder.embed(given)
     return ParityPack(
@@ -45,16 +45,16 @@ def parity_pack(encoder: OnnxEncoder, texts: Sequence[str], *, prompt: str = "",
 
 
 def torch_embeddings(checkpoint: Checkpoint, texts: Sequence[Asked]) -> npt.NDArray[np.float32]:
-    """The reference, by sentence-transformers' own prompts, tokenisation, pooling and heads: (N, D) float32, norm 1.
+    """The reference vectors, computed by sentence-transformers: (N, D) float32, norm 1.
 
-    texts: each with the name of its prompt; None: the default.
+    Args: texts: each with the name of its prompt; None: the default prompt.
     """
     embed = partial(checkpoint.model.encode, normalize_embeddings=True, show_progress_bar=False)
     return np.stack([embed(text, prompt_name=name) for name, text in texts])
 
 
 def cosines(left_ND: npt.NDArray[np.floating], right_ND: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """Row by row: (N,). In float64: the fp32 gate has a limit of five nines."""
+    """Cosines row by row: (N,), in float64, since the fp32 gate's limit is 0.99999."""
     left_ND, right_ND = left_ND.astype(np.float64), right_ND.astype(np.float64)
     norm_N = np.linalg.norm(left_ND, axis=1) * np.linalg.norm(right_ND, axis=1)
     cosine_N: npt.NDArray[np.float64] = (left_ND * right_ND).sum(axis=1) / norm_N

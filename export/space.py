@@ -1,7 +1,7 @@
-"""`python -m export.space ARTIFACT --model NAME --pairs FILE... --out COPY`: a copy that knows another model's space.
+"""`python -m export.space ARTIFACT --model NAME --pairs FILE... --out COPY`: maps a copy into another model's space.
 
-An affine map takes the artifact's vectors to the other model's vectors of the English side, by ridge regression over
-both sides of parallel text. The graph and the fingerprint stay as they are.
+An affine map takes the artifact's vectors to the other model's vectors. It is fitted by ridge regression: both sides of
+parallel text go to the other model's vector of the English side. The graph and the fingerprint stay unchanged.
 
 Shapes: N pairs, D dims of the artifact, E dims of the other model
 """
@@ -33,16 +33,16 @@ from training.models.teacher import load_teacher, teacher_identity
 
 Vectors = NDArray[np.float32]
 Pair = tuple[str, str]  # English, other
-RIDGE = 0.01  # in mean squares of an input
-HELD_OUT = 20  # of so many distinct English sentences one is measured with, and not fitted to
+RIDGE = 0.01  # relative to the mean square of an input
+HELD_OUT = 20  # one in this many distinct English sentences is held out for measuring
 MAX_PAIRS = 100_000
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # part of a file's name
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # part of a file name
 CHUNK = 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class SpaceRequest:
-    """What the command is asked for.  max_pairs: so many at most are used, evenly spaced over the files."""
+    """The options of the command.  max_pairs: maximum number of pairs, evenly spaced over the files."""
 
     artifact: Path
     model: str
@@ -55,36 +55,36 @@ class SpaceRequest:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, 2 with the reason on stderr, or 130 on Ctrl-C."""
+    """Run the command. Returns 0, 2 with the reason on stderr, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
-        prog="python -m export.space", description="Let a copy of an artifact answer in another model's vector space."
+        prog="python -m export.space", description="Copy an artifact, with a map into another model's vector space."
     )
     add = parser.add_argument
     add("artifact", type=Path, help="artifact folder, e.g. models/default")
-    add("--model", required=True, help="sentence-transformers model: a folder, a package's or the hub's")
+    add("--model", required=True, help="sentence-transformers model: a folder, a packaged model or a hub name")
     add("--pairs", type=Path, nargs="+", required=True, metavar="FILE", help="english<TAB>other, .gz or plain")
     add("--out", type=Path, required=True, help="artifact folder to write")
-    add("--name", help="of the space in requests; default: the last part of --model")
-    add("--max-pairs", type=int, default=MAX_PAIRS, help="evenly spaced over the files; default: %(default)s")
+    add("--name", help="name of the space in requests; default: the last part of --model")
+    add("--max-pairs", type=int, default=MAX_PAIRS, help="at most N pairs, evenly spaced; default: %(default)s")
     add("--force", action="store_true", help="replace the artifact at --out")
-    add("--trust-remote-code", action="store_true", help="run Python files of the other model's folder")
+    add("--trust-remote-code", action="store_true", help="allow the other model's own Python code to run")
     options = vars(parser.parse_args(arguments))
     options |= {"pairs": tuple(options["pairs"]), "name": options["name"] or Path(options["model"]).name}
     return status_of(lambda: add_space(SpaceRequest(**options)))
 
 
 def add_space(request: SpaceRequest) -> Manifest:
-    """Fit the map, measure it on sentences that were held out, and write the copy.
+    """Fit the map, measure it on held-out sentences, and write the copy.
 
     Raises: BadRequest: an option, the other model or a file of pairs cannot be used, or there are too few pairs.
-        ArtifactError: the folder is none that can be served.
+        ArtifactError: the folder is not an artifact that can be served.
     """
     if not NAME.fullmatch(request.name):
-        raise BadRequest(f"{request.name!r} is no name of a space; --name has letters, digits and . _ -")
+        raise BadRequest(f"{request.name!r} cannot name a space: --name takes letters, digits and . _ -")
     check_target(request.out, force=request.force)
     encoder = load_encoder(request.artifact)
     if request.name in encoder.spaces.maps:
-        raise BadRequest(f"{request.artifact} has a space {request.name} already; choose another --name")
+        raise BadRequest(f"{request.artifact} already has a space {request.name}; choose another --name")
     try:
         pairs = _read(request.pairs, request.max_pairs)
         fitted, held_out = split(pairs)
@@ -108,7 +108,7 @@ def add_space(request: SpaceRequest) -> Manifest:
 
 
 def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Pairs to fit, and to measure: all pairs of one English sentence are on the same side."""
+    """Split into pairs to fit and pairs to measure; all pairs of an English sentence stay together."""
     number = {english: position for position, english in enumerate(dict.fromkeys(english for english, _ in pairs))}
     is_held_out = [number[english] % HELD_OUT == HELD_OUT - 1 for english, _ in pairs]
     fitted = [pair for pair, held_out in zip(pairs, is_held_out, strict=True) if not held_out]
@@ -116,7 +116,7 @@ def split(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
 
 
 def fit(encoder: Encoder, pairs: Sequence[Pair], labels: dict[str, Vectors]) -> NDArray[np.float16]:
-    """The map as it is kept, (E, D + 1) float16: both sides of a pair go to the label of the English one."""
+    """Fit the map, (E, D + 1) float16: both sides of a pair go to the label of the English side."""
     own = embed(encoder, [text for side in zip(*pairs, strict=True) for text in side])
     label_NE = np.stack([labels[english] for english, _ in pairs])
     weight_ED, bias_E = linear_fit(own, np.tile(label_NE, (2, 1)), ridge=RIDGE)
@@ -126,7 +126,7 @@ def fit(encoder: Encoder, pairs: Sequence[Pair], labels: dict[str, Vectors]) -> 
 def measure(
     encoder: Encoder, space: SpaceMap, pairs: Sequence[Pair], labels: dict[str, Vectors]
 ) -> tuple[float, float]:
-    """Mean cosine to the label: of the English sides, and of the others."""
+    """Mean cosine to the label: of English sides, and of the other sides."""
     label_NE = np.stack([labels[english] for english, _ in pairs])
     english, other = (
         float(np.einsum("ne,ne->n", space(embed(encoder, list(side))), label_NE).mean())
@@ -136,7 +136,7 @@ def measure(
 
 
 def embed(encoder: Encoder, texts: Sequence[str]) -> Vectors:
-    """The vectors that the service gives, each distinct text once: (N, D)."""
+    """The service's vectors: (N, D); encodes each distinct text once."""
     distinct = list(dict.fromkeys(texts))
     prompt = encoder.prompts.default
     found: dict[str, Vectors] = {}
@@ -148,7 +148,7 @@ def embed(encoder: Encoder, texts: Sequence[str]) -> Vectors:
 
 
 def _of_other(request: SpaceRequest, texts: Sequence[str]) -> Vectors:
-    """The other model's vectors at unit length, each distinct text once: (N, E)."""
+    """The other model's vectors at unit length: (N, E); encodes each distinct text once."""
     model = load_teacher(request.model, device=torch.device("cpu"), trust_remote_code=request.trust_remote_code)
     distinct = list(dict.fromkeys(texts))
     vectors = model.encode(
@@ -168,7 +168,7 @@ def _read(files: Sequence[Path], most: int) -> list[Pair]:
 
 def _pairs_of(path: Path) -> list[Pair]:
     if not path.is_file():
-        raise BadRequest(f"{path} is no file (--pairs)")
+        raise BadRequest(f"{path} is not a file (--pairs)")
     return [(english, other) for english, other in read_tsv_pairs(path) if english.strip() and other.strip()]
 
 

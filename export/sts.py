@@ -1,4 +1,4 @@
-"""Reads scored sentence pairs for the quality gate. Knows nothing about vectors."""
+"""Reads scored sentence pairs for the quality gate."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from training.system.text_files import text_lines
 
 
 def read_sts(path: Path) -> tuple[StsPair, ...]:
-    """Pairs of a `score<TAB>sentence<TAB>sentence` file.
+    """Read a `score<TAB>sentence<TAB>sentence` file.
 
-    Raises: BadRequest: the file cannot be read, a line is malformed (names it), or the scores cannot be ranked.
+    Raises: BadRequest: the file cannot be read, a line is malformed (names it), or the scores are all equal.
     """
     try:
         lines = list(text_lines(path, error=ValueError))
@@ -26,12 +26,12 @@ def read_sts(path: Path) -> tuple[StsPair, ...]:
 
 
 def check_rankable(pairs: Sequence[StsPair], *, where: str) -> None:
-    """A rank correlation needs two different scores.
+    """Check that there are two different scores, as a rank correlation needs.
 
-    Raises: BadRequest.
+    Raises: BadRequest: there are not.
     """
     if len({score for score, _, _ in pairs}) < 2:
-        raise BadRequest(f"{where} has {len(pairs)} pairs without two different scores: STS cannot be measured on it")
+        raise BadRequest(f"{where} has {len(pairs)} pairs without two different scores: STS cannot be measured")
 
 
 def _pair(line: str, *, where: str) -> StsPair:
@@ -42,5 +42,5 @@ def _pair(line: str, *, where: str) -> StsPair:
     except ValueError as exc:
         raise BadRequest(f"{where} is not score<TAB>sentence<TAB>sentence ({len(columns)} columns)") from exc
     if not math.isfinite(value):
-        raise BadRequest(f"{where} has the score {score}, which is no number")
+        raise BadRequest(f"{where} has the score {score}, which is not a finite number")
     return value, left, right

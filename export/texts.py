@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - multilingual texts
-"""Texts for a checkpoint that brings none: the same two sentences in many languages, or a file of the user's."""
+"""Texts for checkpoints without their own: two sentences in many languages, or a user's file."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ PARITY_TEXTS: dict[str, tuple[str, ...]] = {
 
 
 def read_texts(path: Path) -> tuple[str, ...]:
-    """One text a line; empty lines are left out. Only a line feed ends one.
+    """Read one text a line, without empty lines. Only a line feed ends a line.
 
     Raises: BadRequest: the file cannot be read, a line is not UTF-8 (names it), or there is no text.
     """

@@ -1,10 +1,10 @@
-"""A body that computes on tokens, not on places: the padding of a batch's shorter texts costs next to nothing.
+"""An encoder body that skips padding: except in attention, it computes on real tokens only.
 
-All but attention works on each token by itself, so there the tokens of all texts stand in one row. Attention sees each
-text by itself, padded to the longest. Where that is a multiple of four places, a vector is the same to the bit whatever
-the company: the sum of a softmax is built of fours, and a padded place adds an exact zero to it.
+All layers but attention work on single tokens, so the tokens of all texts are joined into one row. Attention handles
+texts separately, padded to the longest. If that length is a multiple of four, a vector does not depend on its batch, to
+the bit: softmax sums in groups of four, and padding adds exact zeros.
 
-Shapes: B texts, L places of each, T tokens of them all, H hidden, A heads
+Shapes: B texts, L positions of each, T tokens of all texts, H hidden, A heads.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from torch import Tensor, nn
 
 from training.models.start import OFFSET_FAMILIES
 
-FAMILIES = ("bert", *OFFSET_FAMILIES)  # of one structure; MiniLM is a "bert"
+FAMILIES = ("bert", *OFFSET_FAMILIES)  # same structure; MiniLM is a "bert"
 
 
 class Places:
-    """Where the tokens of a batch are."""
+    """The positions of a batch's tokens."""
 
     def __init__(self, attention_mask_BL: Tensor) -> None:
         """attention_mask_BL: int64, 1 = token, 0 = padding."""
         mask_N = attention_mask_BL.reshape(-1)
         self._shape = attention_mask_BL.shape
         self._of_tokens_T = mask_N.nonzero().reshape(-1)
-        self._tokens_BL = (mask_N.cumsum(dim=0) - 1).clamp(min=0)  # flat; where there is none, some other place's
+        self._tokens_BL = (mask_N.cumsum(dim=0) - 1).clamp(min=0)  # index into the row of tokens; arbitrary at padding
         hidden = (1.0 - attention_mask_BL.float()) * torch.finfo(torch.float32).min
         self.bias_B11L = hidden[:, None, None]
 
     def join(self, states_BLH: Tensor, width: int) -> Tensor:
-        """The tokens alone: (B, L, ..), of H = width numbers each, -> (1, T, H)."""
+        """Join the real tokens into one row: (B, L, ..), of H = width numbers each, -> (1, T, H)."""
         return states_BLH.reshape(1, -1, width).index_select(1, self._of_tokens_T)
 
     def part(self, states_1TH: Tensor, width: int) -> Tensor:
-        """Each text by itself, anything where it has no token: (1, T, H), H = width, -> (B, L, H)."""
+        """Split the row into padded texts, arbitrary at padding: (1, T, H), H = width, -> (B, L, H)."""
         return states_1TH.index_select(1, self._tokens_BL).view(*self._shape, width)
 
 
 class TextwiseAttention(nn.Module):
-    """Self-attention of a layer, of each text by itself. Queries, keys and values are one product."""
+    """Self-attention of a layer, separate for each text. One product gives queries, keys and values."""
 
     def __init__(self, attention: Any) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class TextwiseAttention(nn.Module):
 
 
 class UnpaddedBody(nn.Module):
-    """A body of the BERT or RoBERTa family; its own modules but for queries, keys and values, which are copied."""
+    """A body of the BERT or RoBERTa family; shares its modules except queries, keys and values, which are copied."""
 
     def __init__(self, body: Any) -> None:
         super().__init__()
@@ -73,19 +73,19 @@ class UnpaddedBody(nn.Module):
         self.attention = nn.ModuleList(TextwiseAttention(layer.attention.self) for layer in self._layers.children())
 
     def forward(self, input_ids_BL: Tensor, attention_mask_BL: Tensor) -> Tensor:
-        """Token ids and mask, int64 -> (B, L, H), anything where there is no token."""
+        """Token ids and mask, int64 -> (B, L, H), arbitrary at padding."""
         places = Places(attention_mask_BL)
         attention = dict(zip(self._layers.children(), self.attention, strict=True))
         states_1TH = places.join(self._embeddings(input_ids=input_ids_BL), self._width)
-        for layer in self._layers:  # each as often as the unit recurs
+        for layer in self._layers:  # repeated for each recurrence
             attended_1TH = layer.attention.output(attention[layer](states_1TH, places), states_1TH)
             states_1TH = layer.output(layer.intermediate(attended_1TH), attended_1TH)
         return places.part(states_1TH, self._width)
 
 
 def unpadded(body: Any) -> UnpaddedBody | None:
-    """A body that skips padding; None: of a family that this does not know, which keeps it."""
-    body = getattr(body, "body", body)  # that of a student
+    """Convert a body to one that skips padding; None if its family is not supported."""
+    body = getattr(body, "body", body)  # of a student
     known = (
         body.config.model_type in FAMILIES and getattr(body.config, "position_embedding_type", "absolute") == "absolute"
     )

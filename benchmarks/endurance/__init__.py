@@ -1,1 +1,1 @@
-"""Overload, shutdown under load, and soak: a real service over loopback, and what it promises about them."""
+"""Endurance tests of a real service over loopback: overload, shutdown under load, soak, crashes, a full disk."""

@@ -1,8 +1,8 @@
-"""python -m benchmarks.endurance overload | shutdown | soak | crash | full-disk: one line a fact, then what broke.
+"""python -m benchmarks.endurance overload | shutdown | soak | crash | full-disk: prints facts, then failures.
 
-Exits with 1 if anything did. About a minute, five seconds and half an hour by default; --seconds says otherwise.
-crash kills a writing process 300 times, which takes some minutes; --rounds says otherwise. full-disk does the same on a
-file system of its own that is nearly full, and then read-only.
+Exits with 1 after a failure. By default overload takes a minute, shutdown five seconds and soak half an hour
+(--seconds). crash kills a writing process 300 times (--rounds), which takes minutes. full-disk does the same on a
+separate file system that is nearly full, then read-only.
 """
 
 import argparse
@@ -25,7 +25,7 @@ REPORT_EVERY_SAMPLES = 30
 
 
 def main() -> int:
-    """Run one scenario and print what came of it."""
+    """Run one scenario and print its results."""
     scenarios: dict[str, tuple[float, Callable[[float, dict[str, object]], Awaitable[list[str]]]]] = {
         "overload": (60.0, _overload),
         "shutdown": (5.0, _shutdown),
@@ -63,20 +63,20 @@ async def _overload(seconds: float, settings: dict[str, object]) -> list[str]:
     with running_service(**settings) as service:
         found = await overload(service, seconds=seconds)
     print(f"capacity        {found.capacity_texts_per_s:.0f} texts/s")
-    print(f"sent            {found.sent_texts} texts in {found.sending_s:.1f} s, {found.factor:.1f} times as much")
-    print(f"answers         {dict(found.statuses)}; {found.lost} lost, {found.wrong} wrong")
-    print(f"                (a vector of each was checked, and all vectors of {found.rechecked} of them)")
-    print(f"resident        {_mib(found.resident_bytes[0])} at first, {_mib(max(found.resident_bytes))} at most")
+    print(f"sent            {found.sent_texts} texts in {found.sending_s:.1f} s, {found.factor:.1f} times the capacity")
+    print(f"responses       {dict(found.statuses)}; {found.lost} lost, {found.wrong} wrong")
+    print(f"                (checked one vector of each, and all vectors of {found.rechecked} responses)")
+    print(f"resident        {_mib(found.resident_bytes[0])} at the start, {_mib(max(found.resident_bytes))} at most")
     print(f"                {found.growth_bytes / 2**20:+.1f} MiB from the first half to the second")
     print(f"recovery        {found.recovery_s:.2f} s until a batch was answered as fast as before")
-    print(f"client          took {found.client_cpu_share:.2f} of a core")
+    print(f"client          used {found.client_cpu_share:.2f} of a core")
     return found.failures()
 
 
 async def _shutdown(seconds: float, settings: dict[str, object]) -> list[str]:
     with running_service(**settings) as service:
         found = await shutdown(service, seconds=seconds)
-    print(f"answers         {dict(found.received)}, {found.received_after} of them after SIGTERM; {found.wrong} wrong")
+    print(f"responses       {dict(found.received)}, {found.received_after} of them after SIGTERM; {found.wrong} wrong")
     print(f"logged          {dict(found.logged)}; exit code {found.exit_code}")
     return found.failures()
 
@@ -85,13 +85,13 @@ async def _soak(seconds: float, settings: dict[str, object]) -> list[str]:
     def report(found: Soak) -> None:
         if len(found.at_s) % REPORT_EVERY_SAMPLES == 1:
             print(
-                f"{found.at_s[-1]:7.0f} s  {_mib(found.resident_bytes[-1])}  {sum(found.statuses.values())} answers",
+                f"{found.at_s[-1]:7.0f} s  {_mib(found.resident_bytes[-1])}  {sum(found.statuses.values())} responses",
                 flush=True,
             )
 
     with running_service(log_level="WARNING", **settings) as service:
         found = await soak(service, seconds=seconds, report=report)
-    print(f"answers         {dict(found.statuses)}")
+    print(f"responses       {dict(found.statuses)}")
     print(f"resident        {_mib(max(found.resident_bytes))} at most; {found.mib_per_10_min:+.2f} MiB in ten minutes")
     return found.failures()
 

@@ -1,4 +1,4 @@
-"""Kills a writing process at random moments and looks at what it left. Knows the collection, no service."""
+"""Kills a process at random moments while it writes to a collection, then checks the collection."""
 
 import json
 import random
@@ -14,42 +14,45 @@ from typing import Any
 from benchmarks.endurance.small_disk import SmallDisk
 from benchmarks.endurance.writer import NO_START, open_collection, vector_of
 
-EXACT_ROWS = 300  # low, so that builds and snapshots are cut off too
+EXACT_ROWS = 300  # low, so that kills also interrupt index builds and snapshots
 LONGEST_RUN_S = 1.0
 START_TIMEOUT_S = 120
-MOST_ROOM_BYTES = 600_000  # on a nearly full disk
-DAMAGE = ("none", "none", "truncate", "flip")  # of a file of the index, between two runs
+MOST_ROOM_BYTES = 600_000  # free space of a nearly full disk
+DAMAGE = ("none", "none", "truncate", "flip")  # done to an index file between two runs
 
 
 @dataclass
 class Crashes:
-    """What the runs came to."""
+    """The results of all runs."""
 
     rounds: int = 0
     changes: int = 0  # acknowledged
-    refused: int = 0  # for want of room
-    not_opened: int = 0  # starts, for the same
-    cut: int = 0  # a change was under way when the process was killed
-    kept: int = 0  # of these, those that were there afterwards
+    refused: int = 0  # changes refused because the disk was full
+    not_opened: int = 0  # starts that failed because the disk was full
+    cut: int = 0  # changes interrupted by a kill
+    kept: int = 0  # interrupted changes that were complete afterwards
     damaged: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
     @property
     def summary(self) -> str:
-        """Lines with the facts."""
+        """The results, one line each."""
         return (
             f"kills           {self.rounds}, with {self.changes} changes acknowledged in all\n"
-            f"refused         {self.refused} changes for want of room on the disk, {self.not_opened} starts\n"
-            f"cut off         {self.cut} changes, of which {self.kept} were there as a whole, the others not at all\n"
+            f"disk full       {self.refused} changes refused, {self.not_opened} starts failed\n"
+            f"interrupted     {self.cut} changes, of which {self.kept} were complete afterwards, the others absent\n"
             f"damage          {dict(self.damaged)} of index files between runs"
         )
 
 
 def crash(folder: Path, *, rounds: int, seed: int = 0, disk: SmallDisk | None = None) -> Crashes:
-    """Run, kill and look, `rounds` times over one store. disk: that of `folder`; while a writer runs it is nearly full.
+    """Write, kill and check one store, `rounds` times.
 
-    After each kill every acknowledged document must be there with its text and vector, none other, the change under way
-    as a whole or not at all; and the index must find what the store has. Between runs a file of the index is damaged.
+    After each kill, the store must hold exactly the acknowledged documents, with their texts and vectors. The
+    interrupted change must be complete or absent, and the index must find every document. Between runs an index file
+    is damaged.
+
+    Args: disk: the file system of `folder`, kept nearly full while a writer runs.
     """
     generator, found = random.Random(seed), Crashes()
     state: dict[str, str] = {}
@@ -63,14 +66,14 @@ def crash(folder: Path, *, rounds: int, seed: int = 0, disk: SmallDisk | None = 
         state = _look(folder, state, under_way, found, number)
         found.rounds += 1
     if not found.changes:
-        found.faults.append("no change was acknowledged: nothing was tried")
+        found.faults.append("no change was acknowledged: nothing was tested")
     return found
 
 
 def _run_and_kill(
     folder: Path, seed: int, state: dict[str, str], found: Crashes, generator: random.Random
 ) -> dict[str, Any] | None:
-    """Let a writer write for a moment; gives the change that it did not acknowledge, if any."""
+    """Let a writer write briefly, then kill it; returns the unacknowledged change, if any."""
     command = [sys.executable, "-m", "benchmarks.endurance.writer", str(folder), str(seed), str(EXACT_ROWS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -97,7 +100,7 @@ def _run_and_kill(
         if process.wait() == NO_START:
             found.not_opened += 1
         elif process.returncode != -signal.SIGKILL:
-            found.faults.append(f"the writer of seed {seed} ended by itself with {process.returncode}")
+            found.faults.append(f"the writer of seed {seed} exited with {process.returncode} before the kill")
         elif not is_ready:
             found.faults.append(f"the writer of seed {seed} had not opened the store after {START_TIMEOUT_S} s")
     return under_way
@@ -110,7 +113,7 @@ def _apply(state: dict[str, str], change: dict[str, Any]) -> None:
 
 
 def _damage(folder: Path, found: Crashes, generator: random.Random) -> None:
-    """Truncate a file of the index, or flip a bit of it."""
+    """Truncate an index file, or flip one of its bits."""
     files = sorted(folder.glob("index*"))
     kind = generator.choice(DAMAGE)
     if kind == "none" or not files:
@@ -129,7 +132,7 @@ def _damage(folder: Path, found: Crashes, generator: random.Random) -> None:
 def _look(
     folder: Path, state: dict[str, str], under_way: dict[str, Any] | None, found: Crashes, number: int
 ) -> dict[str, str]:
-    """Compare the store with what was acknowledged; gives what is there."""
+    """Compare the store with the acknowledged changes; returns its documents."""
     collection = open_collection(folder, exact_rows=EXACT_ROWS)
     try:
         here: dict[str, str] = {}
@@ -138,7 +141,7 @@ def _look(
             page = collection.page(after_row=after_row, limit=1000, max_chars=10**7)
             for document in page.documents:
                 if document.id in here or document.metadata != {"text": document.text}:
-                    found.faults.append(f"round {number}: {document.id} is there twice or with other metadata")
+                    found.faults.append(f"round {number}: {document.id} is duplicated or has wrong metadata")
                 here[document.id] = document.text
             after_row = page.next_row
         with_change = dict(state)
@@ -153,7 +156,7 @@ def _look(
         for id_ in list(here)[:: max(1, len(here) // 50)]:
             best = collection.search(vector_of(here[id_]), top_k=1)[0]
             if (best.document.id, best.document.text) != (id_, here[id_]) or best.score < 0.9999:
-                found.faults.append(f"round {number}: {id_} is not what its own vector finds")
+                found.faults.append(f"round {number}: a search for the vector of {id_} does not find it")
     finally:
         collection.close()
     return here

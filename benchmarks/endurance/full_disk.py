@@ -1,6 +1,6 @@
-"""python -m benchmarks.endurance.full_disk ROUNDS, in mounts of its own: crashes on a disk that is nearly full.
+"""python -m benchmarks.endurance.full_disk ROUNDS, in its own mount namespace: crashes on a nearly full disk.
 
-Then the same store read-only: a service must refuse it with a sentence, and what is in it must still be there.
+Then the same store on a read-only disk: a service must refuse it with one sentence, and its documents must survive.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ REFUSAL_TIMEOUT_S = 120
 
 
 def main() -> int:
-    """Run, print what came of it; 1 if anything broke."""
+    """Run and print the results. Returns 1 after a failure."""
     with tempfile.TemporaryDirectory(prefix="crosslet-disk-") as folder:
         disk = SmallDisk(Path(folder), size_bytes=DISK_BYTES)
         try:
@@ -35,12 +35,12 @@ def main() -> int:
 
 
 def starved(found: Crashes) -> list[str]:
-    """A disk on which nothing was refused was not full."""
+    """A failure if no change was refused, since the disk was then never full."""
     return [] if found.refused else ["no change was refused: the disk was never full"]
 
 
 def read_only(disk: SmallDisk) -> list[str]:
-    """Start a service on a folder that it may not write."""
+    """Start a service on a read-only folder; returns failures."""
     command, environment = [sys.executable, "-m", "service"], variables(data=disk.folder / STORE)
     with disk.read_only():
         try:

@@ -1,6 +1,6 @@
-"""Several times more than the service can do: only 200 and 429, right vectors, flat memory, and then as if nothing was.
+"""Overloads the service: it must answer only 200 and 429, with correct vectors, in flat memory, and recover quickly.
 
-The load is open: requests are sent by the clock, whether or not earlier ones have been answered.
+The load is open-loop: requests are sent at fixed times, whether or not earlier ones have been answered.
 """
 
 import asyncio
@@ -17,26 +17,26 @@ from benchmarks.endurance.texts import BATCH_TEXTS, Known, batch_request
 from benchmarks.endurance.wire import Connection, Lost, Refused
 
 CAPACITY_CLIENTS = 4
-MAX_CONNECTIONS = 1000  # by then the service neither answers nor refuses; the load waits for it
+MAX_CONNECTIONS = 1000  # open requests; beyond that the load waits for the service
 SAMPLE_EVERY_S = 0.2
-LEAST_FACTOR = 3  # times the capacity; less is no test of an overload
-RECHECKED = 50  # answers of which every vector is asked for again
+LEAST_FACTOR = 3  # times the capacity; less is not an overload
+RECHECKED = 50  # responses whose vectors are all requested again
 FLAT_BYTES = 8 << 20
 RECOVERY_LIMIT_S = 2.0
-USUAL_TIMES = 2  # as long as before the load may an answer take that counts as recovered
+USUAL_TIMES = 2  # recovered: a response takes at most this many times as long as before the load
 GIVE_UP_S = 60
 
 
 @dataclass
 class Overload:
-    """What came of it."""
+    """The results of an overload."""
 
     capacity_texts_per_s: float = 0.0
     sent_texts: int = 0
     sending_s: float = 0.0
     statuses: Counter[int] = field(default_factory=Counter)
-    lost: int = 0  # requests without an answer
-    wrong: int = 0  # answers with another vector than the service gives when it is idle
+    lost: int = 0  # requests without a response
+    wrong: int = 0  # responses with a vector that differs from the idle service's
     rechecked: int = 0
     resident_bytes: list[int] = field(default_factory=list)
     recovery_s: float = 0.0
@@ -44,34 +44,34 @@ class Overload:
 
     @property
     def factor(self) -> float:
-        """How many times its capacity the service was really sent."""
+        """The actual load, in multiples of the service's capacity."""
         return self.sent_texts / self.sending_s / self.capacity_texts_per_s
 
     @property
     def growth_bytes(self) -> int:
-        """How much higher the memory was in the second half than ever in the first."""
+        """Peak memory of the second half minus that of the first."""
         half = len(self.resident_bytes) // 2
         return max(self.resident_bytes[half:]) - max(self.resident_bytes[:half])
 
     def failures(self) -> list[str]:
-        """Promises that were not kept."""
+        """The checks that failed."""
         others = {status: count for status, count in self.statuses.items() if status not in {200, 429}}
         checks = {
             f"other statuses than 200 and 429: {others}": bool(others),
             f"only {self.factor:.1f} times the capacity was sent, not {LEAST_FACTOR}": self.factor < LEAST_FACTOR,
-            "nothing was refused: this was no overload": not self.statuses[429],
-            f"{self.lost} requests got no answer": bool(self.lost),
-            f"{self.wrong} answers had wrong vectors": bool(self.wrong),
+            "no request was refused: this was no overload": not self.statuses[429],
+            f"{self.lost} requests got no response": bool(self.lost),
+            f"{self.wrong} responses had wrong vectors": bool(self.wrong),
             f"memory grew by {self.growth_bytes / 2**20:.1f} MiB": self.growth_bytes > FLAT_BYTES,
-            f"answers were as slow as under it for {self.recovery_s:.2f} s more": self.recovery_s > RECOVERY_LIMIT_S,
+            f"responses were still slow for {self.recovery_s:.2f} s after it": self.recovery_s > RECOVERY_LIMIT_S,
         }
         return [text for text, is_broken in checks.items() if is_broken]
 
 
 async def overload(service: ServiceProcess, *, seconds: float, factor: float = 5.0) -> Overload:
-    """Measure what the service can do, try to send `factor` times as much, and watch.
+    """Measure the service's capacity, send `factor` times as much, and measure the effects.
 
-    Raises: NoService: before the load a request got no answer, or no batch its vectors.
+    Raises: NoService: before the load, a request got no response, or no batch got its vectors.
     """
     found = Overload()
     try:
@@ -79,9 +79,9 @@ async def overload(service: ServiceProcess, *, seconds: float, factor: float = 5
         usual_s = statistics.median([await _timed(service.port, known, number) for number in range(5)])
         capacity_per_s = await _capacity(service.port, seconds=max(2.0, seconds / 10))
     except (Lost, Refused) as exc:
-        raise NoService("the service left a request without an answer before the load began") from exc
+        raise NoService("a request got no response before the load began") from exc
     if not capacity_per_s or math.isinf(usual_s):
-        raise NoService("the service did not give a batch its vectors before the load began")
+        raise NoService("no batch got its vectors before the load began")
     found.capacity_texts_per_s = BATCH_TEXTS * capacity_per_s
     watching = asyncio.create_task(_watch(service, found.resident_bytes))
     started, cpu_started_s = time.monotonic(), time.process_time()
@@ -97,7 +97,7 @@ async def overload(service: ServiceProcess, *, seconds: float, factor: float = 5
 
 
 async def _capacity(port: int, *, seconds: float) -> float:
-    """Requests a second that a few clients get answered with 200, each with one request at a time."""
+    """Successful requests a second for a few clients, each with one request in flight."""
     numbers, started, done = itertools.count(-(10**9)), time.monotonic(), 0
 
     async def client() -> None:
@@ -113,16 +113,16 @@ async def _capacity(port: int, *, seconds: float) -> float:
 
 
 class Reservoir:
-    """Some of many answers: each has the same chance, whenever it comes. "Algorithm R", Vitter 1985."""
+    """A uniform random sample of a stream of responses ("Algorithm R", Vitter 1985)."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._seen = 0
         self._draw = random.Random(0)
-        self.kept: list[tuple[int, bytes]] = []  # the number of a request and its answer
+        self.kept: list[tuple[int, bytes]] = []  # request number, response body
 
     def add(self, number: int, body: bytes) -> None:
-        """Keep it, perhaps in the place of another one."""
+        """Offer a response to the sample; it may replace another."""
         self._seen += 1
         if len(self.kept) < self._size:
             self.kept.append((number, body))
@@ -131,7 +131,7 @@ class Reservoir:
 
 
 class _Load:
-    """Requests that are sent by the clock; their answers are judged as they come."""
+    """Sends requests at fixed times, and checks responses as they arrive."""
 
     def __init__(self, port: int, found: Overload, known: Known) -> None:
         self._port = port
@@ -142,7 +142,7 @@ class _Load:
         self.good = Reservoir(RECHECKED)
 
     async def offer(self, *, per_s: float, seconds: float) -> None:
-        """Send; some answers are still to come when this returns."""
+        """Send requests; some are still in flight on return."""
         started = time.monotonic()
         for number in range(int(seconds * per_s)):
             await asyncio.sleep(max(0.0, started + number / per_s - time.monotonic()))
@@ -155,7 +155,7 @@ class _Load:
             task.add_done_callback(self._waiting.discard)
 
     async def finish(self) -> None:
-        """Wait for the answers that are still to come."""
+        """Wait for the requests in flight."""
         await asyncio.gather(*self._waiting)
         await asyncio.gather(*(connection.close() for connection in self._idle))
 
@@ -179,7 +179,7 @@ async def _watch(service: ServiceProcess, resident_bytes: list[int]) -> None:
 
 
 async def _recovery(port: int, known: Known, *, usual_s: float) -> float:
-    """Seconds until a batch gets its right vectors in about the time that it took before."""
+    """Seconds until a batch gets correct vectors in about the usual time."""
     started, took_s = time.monotonic(), math.inf
     while took_s > USUAL_TIMES * usual_s and time.monotonic() < started + GIVE_UP_S:
         took_s = await _timed(port, known, 0)
@@ -188,7 +188,7 @@ async def _recovery(port: int, known: Known, *, usual_s: float) -> float:
 
 
 async def _timed(port: int, known: Known, number: int) -> float:
-    """Seconds that one batch takes on a connection of its own; infinite where it is refused, lost or wrong."""
+    """Seconds for one batch on a new connection; infinite if it is refused, lost or wrong."""
     connection, started = Connection(port), time.monotonic()
     try:
         answer = await connection.ask(batch_request(number))
@@ -200,7 +200,7 @@ async def _timed(port: int, known: Known, number: int) -> float:
 
 
 async def _recheck(port: int, found: Overload, kept: list[tuple[int, bytes]]) -> None:
-    """Ask again, one at a time, and compare every digit."""
+    """Request the texts again, one at a time, and compare every digit."""
     connection = Connection(port)
     for number, body in kept:
         try:

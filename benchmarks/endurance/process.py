@@ -1,4 +1,4 @@
-"""A service process of its own, with default settings unless told otherwise. Knows the command, its log and /proc."""
+"""Runs a service as a subprocess, with default settings unless given others; reads its log and its memory."""
 
 import json
 import os
@@ -22,7 +22,7 @@ SERVICE = ("-m", "service")
 
 
 class NoService(Exception):  # noqa: N818 - named after what happened
-    """The service does not start, or does not answer when it has nothing else to do."""
+    """The service does not start, or does not respond while idle."""
 
 
 class ServiceProcess:
@@ -35,31 +35,31 @@ class ServiceProcess:
 
     @property
     def resident_bytes(self) -> int:
-        """Its memory now."""
+        """Resident memory of the process."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def terminate(self) -> None:
-        """Ask it to end, as an operator does."""
+        """Send SIGTERM, as an operator would."""
         self.process.send_signal(signal.SIGTERM)
 
     def logged_statuses(self, route: str) -> Counter[int]:
-        """What it says itself it answered, by status."""
+        """Responses in the service's log, by status."""
         lines = map(json.loads, self._log.read_text(encoding="utf-8").splitlines())
         return Counter(line["status"] for line in lines if line["event"] == "request" and line["route"] == route)
 
 
 def variables(**settings: object) -> dict[str, str]:
-    """The environment of a service with these settings and no others."""
+    """The environment variables of a service with only these settings."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CROSSLET_")}
     return inherited | {f"CROSSLET_{name.upper()}": str(value) for name, value in settings.items()}
 
 
 @contextmanager
 def running_service(*, program: Sequence[str] = SERVICE, **settings: object) -> Iterator[ServiceProcess]:
-    """Start a service on a free port and wait until it is ready; it is killed on leaving, if it still runs.
+    """Start a service on a free port and wait until it is ready; kill it on exit if it still runs.
 
-    Args:   program: what Python runs.
+    Args:   program: arguments of the Python interpreter.
     Raises: NoService: it ended, or took too long.
     """
     with socket.socket() as probe:

@@ -1,4 +1,4 @@
-"""SIGTERM in the middle of load: what was taken is answered, and the process ends well. Knows requests and the log."""
+"""Sends SIGTERM under load: accepted requests must be answered, and the process must exit cleanly."""
 
 import asyncio
 import itertools
@@ -14,37 +14,37 @@ from benchmarks.endurance.texts import SENTENCES, Known, batch_request
 from benchmarks.endurance.wire import Connection, Lost, Refused
 
 CLIENTS = 16
-EXIT_TIMEOUT_S = 120  # for the last answers, and again for the end of the process
-READ_AFTER_S = 0.1  # of its last byte a request has been read: from then on it is the service's to answer
+EXIT_TIMEOUT_S = 120  # for the last responses, and again for the exit of the process
+READ_AFTER_S = 0.1  # after its last byte, a request counts as read, so the service must answer it
 
 
 @dataclass
 class Shutdown:
-    """What came of it: what clients received, and what the service says it answered."""
+    """The results: responses that clients received, and responses that the service logged."""
 
     received: Counter[int] = field(default_factory=Counter)
-    received_after: int = 0  # the signal, of requests that had been read before it
-    lost: int = 0  # requests without an answer that had been read before the signal, or that ended before it
+    received_after: int = 0  # responses after the signal to requests read before it
+    lost: int = 0  # requests without a response that were read, or that ended, before the signal
     wrong: int = 0
     logged: Counter[int] = field(default_factory=Counter)
     exit_code: int | None = None
 
     def failures(self) -> list[str]:
-        """Promises that were not kept. A request written just before the signal, or after it, may stay unanswered."""
+        """The checks that failed. A request sent just before the signal, or after it, may stay unanswered."""
         others = {status: count for status, count in self.logged.items() if status not in {200, 429}}
         checks = {
             f"other statuses than 200 and 429: {others}": bool(others),
             f"answered {dict(self.logged)}, but clients received {dict(self.received)}": self.logged != self.received,
-            f"{self.lost} requests that were read before the signal got no answer": bool(self.lost),
-            f"{self.wrong} answers had wrong vectors": bool(self.wrong),
-            "no request was under way at the signal: this was no load": not (self.received_after or self.lost),
+            f"{self.lost} requests that were read before the signal got no response": bool(self.lost),
+            f"{self.wrong} responses had wrong vectors": bool(self.wrong),
+            "no request was in flight at the signal: this was no load": not (self.received_after or self.lost),
             f"the exit code is {self.exit_code}": self.exit_code != 0,
         }
         return [text for text, is_broken in checks.items() if is_broken]
 
 
 async def shutdown(service: ServiceProcess, *, seconds: float) -> Shutdown:
-    """Load the service with more clients than it has workers, end it after some seconds, and count."""
+    """Load the service with more clients than it has workers, terminate it after `seconds`, and count responses."""
     found = Shutdown()
     known = await Known.ask(service.port)
     before = await asyncio.to_thread(_logged, service, len(SENTENCES))
@@ -82,7 +82,7 @@ async def shutdown(service: ServiceProcess, *, seconds: float) -> Shutdown:
 
 
 def _logged(service: ServiceProcess, count: int) -> Counter[int]:
-    """What the service has answered, once so many are in its log: it sends an answer first and logs it then."""
+    """The logged responses, after waiting for `count` of them: the service logs a response after sending it."""
     latest = time.monotonic() + EXIT_TIMEOUT_S
     while (logged := service.logged_statuses("/embed")).total() < count and time.monotonic() < latest:
         time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""A file system of a few megabytes in memory, to be filled or made read-only. Knows mount and unshare; knows no store.
+"""A tmpfs of a few megabytes that can be filled or made read-only.
 
-Mounting needs a process with mounts of its own: `own_mounts` is the command that starts one. It needs no rights where
-the system lets everybody have a user namespace (Ubuntu 23.10 and later do not; there run it as root).
+Mounting needs a process in its own mount namespace; `own_mounts` makes the command that starts one. It needs no
+privileges where unprivileged user namespaces are allowed. Ubuntu 23.10 and later restrict them: run it as root there.
 """
 
 import os
@@ -14,7 +14,7 @@ BALLAST = "ballast"
 
 
 def own_mounts(command: Sequence[str]) -> list[str]:
-    """A command in namespaces of its own: its mounts are seen by it and its children, and end with them."""
+    """Wrap a command so that it runs in its own namespaces; its mounts are private and end with it."""
     return ["unshare", "--user", "--map-root-user", "--mount", *command]
 
 
@@ -26,23 +26,23 @@ class SmallDisk:
         _mount("-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder))
 
     def fill(self, *, but_for: int) -> None:
-        """Leave so many bytes, rounded to pages."""
+        """Fill the disk except for `but_for` bytes, rounded to pages."""
         status = os.statvfs(self.folder)
         size_bytes = max(0, status.f_bavail * status.f_bsize - but_for)
         with (self.folder / BALLAST).open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(1, size_bytes))
 
     def empty(self) -> None:
-        """Give the room back."""
+        """Free the filled space."""
         (self.folder / BALLAST).unlink()
 
     def unmount(self) -> None:
-        """End it, and with it what it holds."""
+        """Unmount the disk and discard its contents."""
         subprocess.run(["umount", str(self.folder)], check=True)
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
-        """Refuse all writes."""
+        """Make the disk read-only."""
         _mount("-o", "remount,ro", str(self.folder))
         try:
             yield

@@ -1,4 +1,4 @@
-"""A mix of everything for a long time: memory must not climb. Knows the routes; not why memory moves."""
+"""Sends a mix of all requests for a long time: memory must not grow."""
 
 import asyncio
 import itertools
@@ -15,16 +15,16 @@ from benchmarks.endurance.texts import SENTENCES, batch_request
 from benchmarks.endurance.wire import Connection, request_bytes
 
 CLIENTS = 4
-KINDS = 9  # of requests; one is wrong, and wants a 422
-DOCUMENTS = 200  # the ids are used again and again: the index does not grow
-WARM_UP_SHARE = 1 / 3  # of the time; memory settles before it is held against the service
-LEAST_SAMPLES = 3  # after it
+KINDS = 9  # of requests; one is invalid and must get a 422
+DOCUMENTS = 200  # ids are reused: the index does not grow
+WARM_UP_SHARE = 1 / 3  # of the time, while memory settles; not measured
+LEAST_SAMPLES = 3  # after the warm-up
 SLOPE_LIMIT_MIB = 1.0  # in ten minutes
 
 
 @dataclass
 class Soak:
-    """Memory over time, and the answers."""
+    """Memory over time, and response statuses."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     at_s: list[float] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Soak:
 
     @property
     def mib_per_10_min(self) -> float:
-        """Slope of the line through the samples after the warm-up; nan of too few."""
+        """Slope of the regression line through the samples after the warm-up; nan if there are too few."""
         start = int(len(self.at_s) * WARM_UP_SHARE)
         if len(self.at_s) - start < LEAST_SAMPLES:
             return math.nan
@@ -40,14 +40,14 @@ class Soak:
         return float(slope) * 600 / 2**20
 
     def failures(self) -> list[str]:
-        """Promises that were not kept."""
+        """The checks that failed."""
         others = {status: count for status, count in self.statuses.items() if status not in {200, 422}}
         refused, expected = self.statuses[422], self.statuses.total() / KINDS
         checks = {
             f"other statuses than expected: {others}": bool(others),
-            f"no answer with 200, of {self.statuses.total()}": not self.statuses[200],
-            f"{refused} answers with 422, about {expected:.0f} are wanted": abs(refused - expected) > CLIENTS,
-            f"{len(self.at_s)} samples of memory are too few for its slope": math.isnan(self.mib_per_10_min),
+            f"no response with 200, of {self.statuses.total()}": not self.statuses[200],
+            f"{refused} responses with 422, expected about {expected:.0f}": abs(refused - expected) > CLIENTS,
+            f"{len(self.at_s)} samples of memory are too few for a slope": math.isnan(self.mib_per_10_min),
             f"memory climbs by {self.mib_per_10_min:.2f} MiB in ten minutes": self.mib_per_10_min >= SLOPE_LIMIT_MIB,
         }
         return [text for text, is_broken in checks.items() if is_broken]
@@ -56,7 +56,7 @@ class Soak:
 async def soak(
     service: ServiceProcess, *, seconds: float, sample_s: float = 2.0, report: Callable[[Soak], None] | None = None
 ) -> Soak:
-    """Keep a few clients asking. report: called at every sample."""
+    """Run a few clients for `seconds`. report: called at every sample."""
     found = Soak()
     numbers = itertools.count()
     started = time.monotonic()
@@ -80,7 +80,7 @@ async def soak(
 
 
 def mixed_request(number: int) -> bytes:
-    """One of what clients do, by turns: short, long, many, wrong, other shapes, documents and searches."""
+    """The kinds of requests in turn: short, long, batched and invalid texts, other shapes, documents, searches."""
     texts = [f"{sentence} {number}" for sentence in SENTENCES]
     id_ = str(number % DOCUMENTS)
     requests: tuple[tuple[str, str, object], ...] = (

@@ -1,7 +1,7 @@
 # ruff: noqa: RUF001 - letters of several alphabets
-"""Requests whose answers can be checked: one text of each is known, all others are new. Knows routes and JSON.
+"""Requests whose responses can be checked: one text of each is known, all others are new.
 
-No two requests share more than the known text: equal texts in flight may be computed once, which would be no load.
+Requests share at most the known text, since the service may compute equal texts in flight only once.
 """
 
 from benchmarks.endurance.wire import Connection, request_bytes
@@ -20,13 +20,13 @@ SENTENCES = (
 
 
 def batch_request(number: int) -> bytes:
-    """A request of BATCH_TEXTS texts: the known one of this number, then new ones."""
+    """A request with BATCH_TEXTS texts: a known text chosen by number, then new ones."""
     new = [f"{SENTENCES[(number + place) % len(SENTENCES)]} {number}-{place}" for place in range(1, BATCH_TEXTS)]
     return request_bytes("POST", "/embed", {"inputs": [SENTENCES[number % len(SENTENCES)], *new]})
 
 
 class Known:
-    """The known texts' vectors, as the service wrote them when it had nothing else to do."""
+    """The known texts' vectors, as the idle service returned them."""
 
     def __init__(self, vectors: list[bytes]) -> None:
         self._vectors = vectors
@@ -40,6 +40,6 @@ class Known:
         return cls([answer.body[1:-1] for answer in answers])  # [[..]] -> [..]
 
     def is_right(self, number: int, body: bytes) -> bool:
-        """Whether a batch's answer has all its vectors, and the known one to the last digit."""
+        """Whether a response has all vectors of its batch, and the known one to the last digit."""
         known = b"[" + self._vectors[number % len(SENTENCES)] + b",["
         return body.startswith(known) and body.count(b"],[") == BATCH_TEXTS - 1

@@ -1,4 +1,4 @@
-"""A process to be killed: writes documents at random and says before and after each change what it is.
+"""Writes random documents until killed; prints each change before and after making it.
 
 python -m benchmarks.endurance.writer FOLDER SEED EXACT_ROWS
 """
@@ -25,7 +25,7 @@ NO_START = 2  # exit status
 
 
 def open_collection(folder: Path, *, exact_rows: int) -> Collection:
-    """The collection that is written and then looked at."""
+    """Open the collection that is written and later checked."""
     store = DocumentStore(folder / "documents.sqlite3", fingerprint=FINGERPRINT, dim=DIM)
     maintenance = IndexMaintenance(
         store, dim=DIM, snapshots=SnapshotFolder(folder, fingerprint=FINGERPRINT), exact_rows=exact_rows
@@ -34,7 +34,7 @@ def open_collection(folder: Path, *, exact_rows: int) -> Collection:
 
 
 def vector_of(text: str) -> Vectors:
-    """A unit vector that only this text has: (D,)."""
+    """A unit vector unique to this text: (D,)."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
     vector_D = np.random.default_rng(seed).standard_normal(DIM).astype(np.float32)
     unit: Vectors = vector_D / np.linalg.norm(vector_D)
@@ -42,7 +42,7 @@ def vector_of(text: str) -> Vectors:
 
 
 def random_change(generator: np.random.Generator) -> dict[str, Any]:
-    """{"put": {id: text}} or {"delete": [id]}."""
+    """A random change: {"put": {id: text}} or {"delete": [id]}."""
     size = int(generator.choice([1, 3, 40, 200]))
     ids = [f"d{number}" for number in generator.choice(IDS, size, replace=False)]
     if generator.random() < 0.25:
@@ -51,7 +51,7 @@ def random_change(generator: np.random.Generator) -> dict[str, Any]:
 
 
 def apply(collection: Collection, change: dict[str, Any]) -> None:
-    """Make the change."""
+    """Apply a change to the collection."""
     if "delete" in change:
         collection.delete(change["delete"])
         return
@@ -61,7 +61,7 @@ def apply(collection: Collection, change: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Write until killed; a store for which the disk has no room even to be opened ends it with `NO_START`."""
+    """Write until killed; exit with `NO_START` if the disk is too full to open the store."""
     folder, seed, exact_rows = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     try:
         collection = open_collection(folder, exact_rows=exact_rows)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes the peers' virtual environments. Usage: make.sh FOLDER NAME... (crosslet, or a NAME.txt beside this script).
 #
-# Minutes and some gigabytes the first time (two of them hold torch). Each goes to FOLDER/NAME; one that has been made
-# from the same files is left as it is. A peer that cannot be installed is named, and the others are made all the same:
-# the benchmark then reports it.
+# Takes minutes and gigabytes the first time (three of them hold torch). Each environment goes to FOLDER/NAME and is
+# remade only if its files changed. If a peer cannot be installed, its name is printed and the others are still made;
+# the benchmark reports it.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

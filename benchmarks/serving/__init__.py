@@ -1,1 +1,1 @@
-"""Speed and memory of the service beside its peers, over HTTP, on the same texts and weights: `make bench`."""
+"""Compares speed and memory of the service with its peers, over HTTP, on the same texts and weights: `make bench`."""

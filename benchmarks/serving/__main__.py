@@ -1,4 +1,4 @@
-"""`python -m benchmarks.serving`: peers side by side, in interleaved rounds, into docs/results/speed.md."""
+"""`python -m benchmarks.serving`: measures peers in interleaved rounds and writes docs/results/speed.md."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(', '.join([f'Python {platform.python_version()}', *(f'{name} {m.version(na
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, or 1 if something does not hold, or was not measured."""
+    """Run the command. Returns 1 if a criterion fails or was not measured, else 0."""
     options = read_options(arguments)
     end_in_order()
     results_path = options.folder / RESULTS_FILE
@@ -44,38 +44,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     add_options(parser, rounds=3, seconds=5.0)
     add = parser.add_argument
-    add("--peers", type=_peers, default=tuple(PEERS), metavar="NAME,...", help=f"of {', '.join(PEERS)} (all)")
-    add("--data", type=Path, help="folder laid out as docs/guide/corpora.md says; default: sentences of our own")
-    add("--report", action="store_true", help="only write the page again, from the last run's results")
+    add("--peers", type=_peers, default=tuple(PEERS), metavar="NAME,...", help=f"any of {', '.join(PEERS)} (all)")
+    add("--data", type=Path, help="folder of docs/guide/corpora.md; default: bundled sentences")
+    add("--report", action="store_true", help="only rewrite the page, from the last run's results")
     return parser.parse_args(arguments)
 
 
 def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
-    """The options that the forms of this benchmark share."""
+    """Add the options shared by the benchmarks of this package."""
     add = parser.add_argument
-    add("--rounds", type=int, default=rounds, help="whose medians are reported (%(default)s)")
-    add("--seconds", type=float, default=seconds, help="of each load (%(default)s)")
-    add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="how many cores the servers get (2,1)")
+    add("--rounds", type=int, default=rounds, help="number of rounds; medians are reported (%(default)s)")
+    add("--seconds", type=float, default=seconds, help="duration of each load (%(default)s)")
+    add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="numbers of cores for the servers (2,1)")
     add("--folder", type=_absolute, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
-    add("--out", type=Path, default=ROOT / "docs" / "results", help="where the page goes (%(default)s)")
+    add("--out", type=Path, default=ROOT / "docs" / "results", help="folder of the page (%(default)s)")
 
 
 def measure(options: argparse.Namespace, results_path: Path) -> None:
-    """Make what is missing, then go through the rounds; results are saved after every peer."""
+    """Make missing environments and models, then run the rounds; saves results after every peer."""
     if sys.platform != "linux":
-        raise SystemExit("the benchmark reads /proc and pins by taskset: it needs Linux; --report does not")
+        raise SystemExit("the benchmark needs Linux, for /proc and taskset; --report runs anywhere")
     for cores in options.cores:
-        cores_for(cores)  # refuses what the machine has not, before anything is made
+        cores_for(cores)  # fails early if the machine has too few cores
     peers = [PEERS[key] for key in options.peers]
     environments = sorted({peer.environment for peer in peers})
     python = {**os.environ, "PYTHON": sys.executable}
     subprocess.run([ENVIRONMENTS, options.folder, *environments], check=True, env=python)
     if "crosslet" in environments and not (options.folder / "crosslet" / ".installed").exists():
-        raise SystemExit(f"crosslet could not be installed into {options.folder / 'crosslet'}; nothing was measured")
+        raise SystemExit(f"crosslet could not be installed into {options.folder / 'crosslet'}; measured nothing")
     prepare = [sys.executable, "-m", "benchmarks.serving.prepare", options.folder, *filter(None, [options.data])]
     subprocess.run(prepare, check=True, cwd=ROOT)
     plan, setting = read_plan(options, peers)
@@ -97,9 +97,9 @@ def measure(options: argparse.Namespace, results_path: Path) -> None:
 
 
 def warm_the_page_cache(peers: Sequence[Peer], plan: Plan) -> None:
-    """Start each peer once, uncounted: the first start of a round would else be of the disk. Failures show later."""
+    """Start each peer once, unmeasured, so that no cold start reads from disk. Failures are reported later."""
     for peer in peers:
-        say(f"files into memory: {peer.name}")
+        say(f"warming the page cache: {peer.name}")
         with suppress(PeerFailed), running(peer, folder=plan.folder, cores=sorted(os.sched_getaffinity(0))):
             pass
 
@@ -107,7 +107,7 @@ def warm_the_page_cache(peers: Sequence[Peer], plan: Plan) -> None:
 def read_plan(
     options: argparse.Namespace, peers: Sequence[Peer], *, command: str = "benchmarks.serving"
 ) -> tuple[Plan, dict[str, str]]:
-    """What `prepare` made, and what the page says about the run of `command`."""
+    """Read the output of `prepare`, and describe the run of `command` for the page."""
     content = json.loads((options.folder / "texts.json").read_text(encoding="utf-8"))
     plan = Plan(
         options.folder,
@@ -121,11 +121,11 @@ def read_plan(
         kind: f"{len(tokens)} {kind}, {tokens[0]} to {tokens[-1]} tokens (median {percentile(tokens, 0.5):.0f})"
         for kind, tokens in content["tokens"].items()
     }
-    generator = "the generator shares them; with fewer than all, it has the others"
+    generator = "the load generator uses the remaining cores, or shares them if there are none"
     setting = {
         "Machine": f"{cpu_model()}, {os.cpu_count()} cores, {platform.system()}",
-        "Cores": f"servers are held to them by taskset; {generator}. Threads are each server's default on a machine of "
-        "so many cores (`benchmarks/serving/servers/held`)",
+        "Cores": f"servers are pinned by taskset; {generator}. Each server has its default number of threads for that "
+        "many cores (`benchmarks/serving/servers/held`)",
         "Loads": f"{options.seconds:g} s each, after {options.seconds * WARM_UP_SHARE:g} s to warm up",
         "Texts": f"{lengths['short']}; {lengths['mixed']}, by all-MiniLM-L6-v2's tokenizer; {content['source']}",
         "Bundled model": _artifact(options.folder / "models" / BUNDLED),
@@ -136,7 +136,7 @@ def read_plan(
 
 
 def say_verdicts(run: Run, judged: Callable[[Run, int], list[Criterion]] = judge) -> int:
-    """Print every criterion; 1 if one fails, or if something was not measured."""
+    """Print every criterion. Returns 1 if one fails or was not measured, else 0."""
     criteria = [(cores, one) for cores in run.cores for one in judged(run, cores)]
     for cores, one in criteria:
         say(f"{cores} cores: {one.line}")
@@ -144,18 +144,18 @@ def say_verdicts(run: Run, judged: Callable[[Run, int], list[Criterion]] = judge
 
 
 def say(message: str) -> None:
-    """One line, at once."""
+    """Print one line and flush."""
     print(message, flush=True)
 
 
 def _artifact(folder: Path) -> str:
-    """Which artifact it is, as its manifest says."""
+    """The artifact's name and fingerprint, from its manifest."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     return f"{manifest['name']} {manifest['fingerprint'][:12]}"
 
 
 def _shown(options: argparse.Namespace) -> list[str]:
-    """The options that decide the figures, without a machine's paths."""
+    """The options that affect the figures, without local paths."""
     shown = ["--rounds", str(options.rounds), "--seconds", f"{options.seconds:g}"]
     shown += ["--cores", ",".join(map(str, options.cores))]
     chosen = getattr(options, "peers", tuple(PEERS))
@@ -173,7 +173,7 @@ def _versions(options: argparse.Namespace) -> Callable[[Peer], str]:
 
 
 def _absolute(text: str) -> Path:
-    """For peers that run elsewhere."""
+    """Make a path absolute, since peers run in other folders."""
     return Path(text).resolve()
 
 
@@ -184,7 +184,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _peers(text: str) -> tuple[str, ...]:
     unknown = [name for name in text.split(",") if name not in PEERS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"no peer {unknown[0]!r}; there are {', '.join(PEERS)}")
+        raise argparse.ArgumentTypeError(f"there is no peer {unknown[0]!r}; peers: {', '.join(PEERS)}")
     return tuple(text.split(","))
 
 

@@ -1,4 +1,4 @@
-"""The page's chart: texts a second and memory, a bar a peer. Knows matplotlib; judges nothing."""
+"""Draws the page's chart: texts a second and memory, a bar a peer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("svg")
-matplotlib.rcParams["svg.hashsalt"] = "crosslet"  # the same figures give the same file
+matplotlib.rcParams["svg.hashsalt"] = "crosslet"  # reproducible files
 from matplotlib import pyplot as plt  # noqa: E402 - after the choice of a backend
 
 from benchmarks.serving.loads import BATCH_32, MANY  # noqa: E402
@@ -18,7 +18,7 @@ OURS_COLOUR, PEER_COLOUR = "#1f6f5c", "#b9c2c8"
 
 
 def draw_chart(run: Run, names: list[str], path: Path) -> None:
-    """Write an SVG with three panels, at the most cores that were measured."""
+    """Write an SVG with three panels, for the largest core count measured."""
     cores = run.cores[0]
     panels = {
         f"texts/s, {MANY.name}": [run.load(name, cores, MANY, lambda one: one.texts_per_s) for name in names],

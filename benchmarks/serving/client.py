@@ -1,7 +1,7 @@
-"""Sends prebuilt requests over raw connections and times the answers. Knows HTTP/1.1; knows no JSON and no model.
+"""Load generator: sends prebuilt HTTP/1.1 requests and times the responses.
 
-Everything happens in the callbacks of one uvloop protocol: no task, future or body object for a request, so that the
-generator takes little of the cores that it shares with the server.
+Runs in the callbacks of one uvloop protocol, without a task, future or body object for each request. So it takes little
+of the cores it shares with the server.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ import uvloop
 from benchmarks.serving.stats import MOST_FEW, percentile
 
 LOOPBACK = "127.0.0.1"
-GRACE_S = 60  # for the last answers of a load
+GRACE_S = 60  # for the last responses of a load
 
 
 @dataclass
 class Tally:
-    """What came back: the milliseconds of each good answer, statuses of the others."""
+    """The results of a load: latencies of successful responses, statuses of the others."""
 
     latency_ms: list[float] = field(default_factory=list)
-    failed: Counter[int] = field(default_factory=Counter)  # 0: the connection broke
+    failed: Counter[int] = field(default_factory=Counter)  # 0: no response
     elapsed_s: float = 0.0
     generator_cpu_s: float = 0.0
 
     @property
     def p50_ms(self) -> float:
-        """Half of the good answers took at most this."""
+        """Median latency of successful responses."""
         return percentile(self.latency_ms, 0.50)
 
     @property
     def p99_ms(self) -> float:
-        """99 of 100 good answers took at most this; nan of fewer than 100."""
+        """99th percentile latency of successful responses; nan for fewer than 100."""
         return percentile(self.latency_ms, 0.99) if len(self.latency_ms) > MOST_FEW else math.nan
 
 
 def request_bytes(path: str, body: bytes) -> bytes:
-    """A whole POST request."""
+    """A complete POST request."""
     head = (
         f"POST {path} HTTP/1.1\r\nhost: {LOOPBACK}\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body)}\r\n\r\n"
@@ -53,10 +53,10 @@ def request_bytes(path: str, body: bytes) -> bytes:
 
 
 def run_load(port: int, requests: Sequence[bytes], *, clients: int, seconds: float) -> Tally:
-    """Keep `clients` requests under way for `seconds`, then wait for the last answers.
+    """Keep `clients` requests in flight for `seconds`, then wait for the last responses.
 
-    The clients take the requests in turn, from one list that is gone through again and again. `elapsed_s` ends with
-    the last answer, so that every answer counts and none is cut; where one never came, with the wait for it.
+    The clients take requests in turn from one list, repeatedly. `elapsed_s` includes the last response, so that every
+    response counts, or the wait for one that never came.
     """
     gc.collect()
     cpu_started = time.process_time()
@@ -81,7 +81,7 @@ async def _run(port: int, requests: Sequence[bytes], clients: int, seconds: floa
 
 
 class _Feed:
-    """The next request for whichever client is free, until the deadline."""
+    """Hands out the next request to any free client, until the deadline."""
 
     def __init__(self, requests: Sequence[bytes]) -> None:
         self._requests = requests
@@ -99,7 +99,7 @@ class _Feed:
 
 
 class _Client(asyncio.Protocol):
-    """One keep-alive connection with one request under way."""
+    """A keep-alive connection with one request in flight."""
 
     def __init__(self, feed: _Feed) -> None:
         self._feed = feed
@@ -115,7 +115,7 @@ class _Client(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_message_complete(self) -> None:
-        """Called by the parser when an answer is whole."""
+        """Called by the parser when a response is complete."""
         now = time.perf_counter()
         status = self._parser.get_status_code()
         if status == 200 and self._sent_at is not None:
@@ -130,7 +130,7 @@ class _Client(asyncio.Protocol):
         self.abandon()
 
     def abandon(self) -> None:
-        """Count a request without an answer, and end."""
+        """Count the request as unanswered, and close."""
         if self.ended.done():
             return
         if self._sent_at is not None:

@@ -1,4 +1,4 @@
-"""What must hold, each with both numbers and PASS or FAIL. Knows the limits; knows nothing about how they are met."""
+"""The criteria that the service must meet: a measured value, a limit, and PASS or FAIL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLD_START_S = 1.0
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing that must hold. rounds: what each round gave, of those that measured all parts of it."""
+    """One criterion. rounds: its value in each round that measured all its parts."""
 
     what: str
     rounds: Sequence[float]
@@ -42,7 +42,7 @@ class Criterion:
 
     @property
     def measured(self) -> float | None:
-        """The median of the rounds. A ratio is made within its round: the machine may be slower in the next."""
+        """The median over rounds. Ratios are taken within a round, since the machine's speed varies between rounds."""
         return median(self.rounds)
 
     @property
@@ -54,13 +54,13 @@ class Criterion:
 
     @property
     def line(self) -> str:
-        """As `make bench` prints it."""
+        """The criterion as `make bench` prints it."""
         measured = "-" if self.measured is None else f"{self.measured:.2f}"
         return f"{self.verdict}: {self.what}: {measured} ({'at most' if self.at_most else 'at least'} {self.limit:g})"
 
 
 def judge(run: Run, cores: int) -> list[Criterion]:
-    """Every criterion at one core count."""
+    """Every criterion for one core count."""
     return [
         *judge_loads(run, cores),
         *_process(run, cores),
@@ -69,12 +69,12 @@ def judge(run: Run, cores: int) -> list[Criterion]:
 
 
 def judge_loads(run: Run, cores: int) -> list[Criterion]:
-    """Those of speed."""
+    """The criteria of speed."""
     return [*_floor(run, cores), *_peers(run, cores), *_latency(run, cores)]
 
 
 def floor_shares(run: Run, peer: Peer, cores: int, load: Load, *, tokenised: bool) -> list[float]:
-    """A peer's texts a second over those of its model's bare session loop, with tokenisation or without, by round."""
+    """A peer's texts a second relative to its model's bare session loop, with or without tokenisation, by round."""
     kind = "short" if load.batch == 1 else "mixed"
     floor = run.floor_rounds(
         peer.model, cores, kind, lambda one: one.texts_per_s_tokenised if tokenised else one.texts_per_s

@@ -1,7 +1,8 @@
-"""The bare `session.run` loop: what the cores could do without a server. A script of its own, run in a server's
-environment and with its affinity: `floor.py MODEL_FOLDER TEXTS.json THREADS SECONDS` prints one JSON object.
+"""The bare `session.run` loop: the throughput of the cores without a server.
 
-Args: TEXTS.json, an object of lists of texts. One thread a core over one single-threaded session, one text at a time.
+A script, run in a server's environment and with its affinity: `floor.py MODEL_FOLDER TEXTS.json THREADS SECONDS` prints
+one JSON object. TEXTS.json is an object of lists of texts. THREADS threads share one single-threaded session; each runs
+one text at a time.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ Run = Callable[[int], object]  # embeds the text at a position
 
 
 def main(folder: Path, texts_file: Path, threads: int, seconds: float) -> dict[str, dict[str, float]]:
-    """For each list: texts a second with tokenisation and without, and the median milliseconds of a text on one thread.
+    """For each list: texts a second with and without tokenisation, and the median latency of a text on one thread (ms).
 
-    The two kinds of loop run one after the other, `seconds` each, after one pass over the texts to warm up.
+    Each loop runs for `seconds`, after one pass over the texts to warm up.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    if "vnni" not in Path("/proc/cpuinfo").read_text():  # as the service has it: else the vectors are other ones
+    if "vnni" not in Path("/proc/cpuinfo").read_text():  # as in the service: otherwise vectors differ
         options.add_session_config_entry("session.x64quantprecision", "1")
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
     max_length = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["max_length"]
@@ -42,7 +43,7 @@ def main(folder: Path, texts_file: Path, threads: int, seconds: float) -> dict[s
 def measure(
     session: onnxruntime.InferenceSession, tokenizer: Tokenizer, texts: list[str], threads: int, seconds: float
 ) -> dict[str, float]:
-    """The figures of one list of texts."""
+    """Measure one list of texts."""
 
     def feed(text: str) -> dict[str, np.ndarray]:
         input_ids_BL = np.asarray([tokenizer.encode(text).ids], dtype=np.int64)
@@ -60,7 +61,7 @@ def measure(
 
 
 def rate(run: Run, count: int, threads: int, seconds: float) -> float:
-    """Calls a second of `threads` threads that take positions in turn."""
+    """Calls a second of `threads` threads, which take positions in turn."""
     positions = itertools.cycle(range(count))
     lock = threading.Lock()
     done = [0] * threads
@@ -82,7 +83,7 @@ def rate(run: Run, count: int, threads: int, seconds: float) -> float:
 
 
 def median_ms(run: Run, count: int, seconds: float) -> float:
-    """The median of one call after another on this thread."""
+    """The median duration of sequential calls on this thread."""
     times = list(_times(run, count, seconds))
     return sorted(times)[len(times) // 2] * 1000
 

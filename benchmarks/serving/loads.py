@@ -1,4 +1,4 @@
-"""The loads that every server gets. Knows clients and batch sizes; knows nothing about texts or servers."""
+"""The loads that every server gets: numbers of clients and batch sizes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Load:
-    """`clients` connections that each send a request of `batch` texts as soon as the last one is answered."""
+    """A closed loop: `clients` connections each send a request of `batch` texts once the last one is answered."""
 
     clients: int
     batch: int
 
     @property
     def name(self) -> str:
-        """As the page calls it."""
+        """Its name on the page."""
         texts = "1 text" if self.batch == 1 else f"{self.batch} texts"
         return f"{texts}, {self.clients} client{'s' if self.clients > 1 else ''}"
 

@@ -1,4 +1,4 @@
-"""Who is measured and how each is started and asked. Knows command lines and routes; knows nothing about loads."""
+"""The servers that are measured: how each is started and called."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from service.process.telemetry_off import TELEMETRY_OFF
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = Path(__file__).parent / "servers"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"} | TELEMETRY_OFF
-HELD = {"PYTHONPATH": "{servers}/held"}  # of peers on ONNX Runtime: threads for the cores they are held to
+HELD = {"PYTHONPATH": "{servers}/held"}  # for ONNX Runtime peers: a thread for each pinned core
 
-# Folders under the prepared models; see `prepare.py`.
+# Model folders made by `prepare.py`
 TORCH, BUNDLED = "minilm-torch", "bundled"
-ARTIFACT, PADDED = "minilm-int8", "minilm-int8-padded"  # the same weights; padding is skipped, and computed
-TOKENS, PADDED_TOKENS = "minilm-int8-tokens", "minilm-int8-padded-tokens"  # these, cut before the pooling
+ARTIFACT, PADDED = "minilm-int8", "minilm-int8-padded"  # same weights; skips padding, computes padding
+TOKENS, PADDED_TOKENS = "minilm-int8-tokens", "minilm-int8-padded-tokens"  # the same, cut before pooling
 INT8 = (ARTIFACT, PADDED, TOKENS, PADDED_TOKENS)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A server. `command` and `variables` may name {bin}, {model}, {port}, {scratch} and {servers}.
+    """A server. `command` and `variables` may contain {bin}, {model}, {port}, {scratch} and {servers}.
 
-    ask: a request's body.  answer: the vectors of a response's body.
+    ask: texts -> request body.  answer: response body -> vectors.
     """
 
     name: str
     environment: str  # a file of benchmarks/envs, or "crosslet"
-    packages: tuple[str, ...]  # whose versions the page gives
+    packages: tuple[str, ...]  # the page gives their versions
     model: str
     weights: str
     command: tuple[str, ...]
@@ -43,7 +43,7 @@ class Peer:
     answer: Callable[[bytes], npt.NDArray[np.float32]] = lambda body: np.asarray(orjson.loads(body), np.float32)
 
     def filled(self, values: Mapping[str, object]) -> tuple[list[str], dict[str, str]]:
-        """The command and the variables with their names replaced."""
+        """The command and the environment variables with placeholders replaced."""
         variables = {name: value.format(**values) for name, value in self.variables.items()}
         return [part.format(**values) for part in self.command], OFFLINE | variables
 
@@ -106,7 +106,7 @@ def _crosslet(name: str, model: str, weights: str) -> Peer:
     )
 
 
-SKIPPING = ", graph that skips padding"  # of our exporter; others' compute it
+SKIPPING = ", graph that skips padding"  # made by our exporter; other exporters' graphs compute padding
 _TORCH_PACKAGES = ("sentence-transformers", "torch", "transformers")
 
 OURS = _crosslet("crosslet", ARTIFACT, "int8")

@@ -1,10 +1,10 @@
-"""Makes what a run needs before it begins: model folders, texts and reference vectors. `python -m ... FOLDER [DATA]`.
+"""Makes the inputs of a run: model folders, texts and reference vectors. `python -m ... FOLDER [DATA]`.
 
-A process of its own: it needs torch, and the load generator shall stay small.
+Runs in a separate process, since it needs torch and the load generator must stay small.
 
-Every int8 model has the same weights, all-MiniLM-L6-v2's, calibrated on sentences in the languages of the loads: one
-artifact skips padding, as ours do, and one computes it, as what other exporters write. Peers that pool for themselves
-get a graph cut before the pooling, in the folder that transformers, optimum and fastembed expect.
+Every int8 model has the weights of all-MiniLM-L6-v2, calibrated on sentences in the languages of the loads. One
+artifact skips padding, like ours; one computes it, like those of other exporters. Peers that pool themselves get a
+graph cut before pooling, in the folder layout that transformers, optimum and fastembed expect.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from training.models.teacher import load_teacher
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
 TOKENS_OUTPUT = "last_hidden_state"
 CHECKED_TEXTS = 20
-NOT_NEEDED = ("*.safetensors", "*.md", ".git*", "data_config.json")  # in a folder that has the graph
-CALIBRATION_TEXTS = 250  # of each language
+NOT_NEEDED = ("*.safetensors", "*.md", ".git*", "data_config.json")  # in a folder with a graph
+CALIBRATION_TEXTS = 250  # a language
 GRAPHS: tuple[tuple[str, str, Padding], ...] = ((ARTIFACT, TOKENS, "skipped"), (PADDED, PADDED_TOKENS, "computed"))
 TEXTS_FILE, REFERENCE_FILE = "texts.json", "reference.npy"
 
 
 def main(folder: Path, data: Path | None) -> None:
-    """Write models (where they are missing), texts.json and reference.npy under `folder`."""
+    """Write missing models, texts.json and reference.npy under `folder`."""
     models = folder / "models"
     make_models(models, calibration_texts(data))
     tokenizer = Tokenizer.from_file(str(models / ARTIFACT / "tokenizer.json"))
@@ -60,17 +60,17 @@ def main(folder: Path, data: Path | None) -> None:
 
 
 def calibration_texts(data: Path | None) -> list[str]:
-    """Sentences of each language, spread over what there is of it."""
+    """Evenly spaced sentences of each language."""
     by_language = read_sentences(data) if data else SENTENCES
     return [text for given in by_language.values() for text in given[:: max(1, len(given) // CALIBRATION_TEXTS)]]
 
 
 def make_models(models: Path, calibration: Sequence[str]) -> None:
-    """The model folders that are not there yet; links where the files are elsewhere already."""
+    """Make missing model folders; files that exist elsewhere are linked."""
     models.mkdir(parents=True, exist_ok=True)
     packaged = packaged_folder(TEACHER)
     if packaged is None:
-        raise SystemExit(f"no installed package carries {TEACHER}: make setup-dev")
+        raise SystemExit(f"no installed package contains {TEACHER}: run `make setup-dev`")
     _link(models / TORCH, packaged)
     _link(models / BUNDLED, ROOT / "models" / "default")
     made_from = models / "int8.made-from"
@@ -98,7 +98,7 @@ def make_models(models: Path, calibration: Sequence[str]) -> None:
 
 
 def _identity(calibration: Sequence[str]) -> str:
-    """Of what the artifact is made from: another exporter or other sentences give another one."""
+    """Fingerprint of the artifact's inputs: the exporter's code and the calibration sentences."""
     digest = hashlib.sha256("\n".join(calibration).encode())
     for path in (Path(__file__), *sorted((ROOT / "export").glob("*.py"))):
         digest.update(path.read_bytes())
@@ -106,14 +106,14 @@ def _identity(calibration: Sequence[str]) -> str:
 
 
 def cut_before_pooling(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph up to the last token vectors, (B, L, H), of which the mean is a product; its weights untouched."""
+    """Cut the graph after the last token vectors, (B, L, H), before mean pooling; weights are unchanged."""
     norms = [node for node in graph.graph.node if node.op_type.endswith("LayerNormalization")]
     weights = {tensor.name for tensor in graph.graph.initializer}
     means = [node for node in graph.graph.node if node.op_type == "MatMul" and not weights & set(node.input)]
     tokens = means[-1].input[1]
     inputs = [value.name for value in graph.graph.input]
     (hidden,) = next(tensor.dims for tensor in graph.graph.initializer if tensor.name == norms[-1].input[1])
-    shape = ["batch_size", "sequence_length", hidden]  # ONNX infers none past the operators of ONNX Runtime
+    shape = ["batch_size", "sequence_length", hidden]  # ONNX cannot infer shapes past ONNX Runtime's own operators
     graph.graph.value_info.append(helper.make_tensor_value_info(tokens, TensorProto.FLOAT, shape))
     cut = Extractor(graph).extract_model(inputs, [tokens])
     for node in cut.graph.node:

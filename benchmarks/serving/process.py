@@ -1,4 +1,4 @@
-"""Starts a peer on chosen cores, times its first answer, ends it. Knows processes; knows nothing about models."""
+"""Starts a peer on chosen cores, times its first response, and ends it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ START_TIMEOUT_S = 180
 ANSWER_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 15
 RETRY_S = 0.005
-LOG_LINES = 3  # of a peer that failed
+LOG_LINES = 3  # quoted when a peer fails
 OF_THE_CALLER = ("CROSSLET_", "OMP_", "MKL_", "ORT_", "MALLOC_", "TOKENIZERS_", "PYTHON", "LD_PRELOAD")  # not passed on
 
 
 class PeerFailed(Exception):  # noqa: N818 - says what happened
-    """A peer could not be started, or gave something else than vectors; the message has the end of its log."""
+    """A peer did not start, or returned something other than vectors; the message quotes the end of its log."""
 
 
 @dataclass(frozen=True)
@@ -39,33 +39,33 @@ class Server:
     peer: Peer
     pid: int
     port: int
-    cold_start_s: float  # exec to the first answer
+    cold_start_s: float  # exec to the first response
     cores: tuple[int, ...]
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """(len(texts), D) float32.
+        """Embed texts: (len(texts), D) float32.
 
-        Raises: PeerFailed: no vectors came.
+        Raises: PeerFailed: the response has no vectors, or another number of them.
         """
         try:
             found_ND = self.peer.answer(post(self.port, self.peer.route, self.peer.ask(texts)))
         except (http.client.HTTPException, ValueError, LookupError, TypeError) as exc:
-            raise PeerFailed(f"gave no vectors ({type(exc).__name__})") from exc
+            raise PeerFailed(f"returned no vectors ({type(exc).__name__})") from exc
         if found_ND.ndim != 2 or len(found_ND) != len(texts):
-            raise PeerFailed(f"gave numbers of shape {found_ND.shape} for {len(texts)} texts")
+            raise PeerFailed(f"returned an array of shape {found_ND.shape} for {len(texts)} texts")
         return found_ND
 
 
 def end_in_order() -> None:
-    """Let SIGTERM end this process like Ctrl-C: peers have sessions of their own, and would outlive it."""
+    """Make SIGTERM act like Ctrl-C, so that peers are ended: they run in their own sessions and would outlive us."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @contextmanager
 def running(peer: Peer, *, folder: Path, cores: Sequence[int]) -> Iterator[Server]:
-    """The peer on a free port, restricted to `cores`; its output goes to `folder`/logs.
+    """Run the peer on a free port, pinned to `cores`; its output goes to `folder`/logs.
 
-    Raises: PeerFailed: it ended, or did not answer in time.
+    Raises: PeerFailed: it ended, or did not respond in time.
     """
     (folder / "logs").mkdir(exist_ok=True)
     log_path = folder / "logs" / f"{peer.name.replace(' ', '-')}.log"
@@ -93,9 +93,9 @@ def running(peer: Peer, *, folder: Path, cores: Sequence[int]) -> Iterator[Serve
 
 
 def post(port: int, route: str, body: bytes) -> bytes:
-    """The body of a good answer.
+    """The body of a successful response.
 
-    Raises: PeerFailed: another status.  OSError: no answer.
+    Raises: PeerFailed: another status.  OSError: no response.
     """
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S)
     try:
@@ -110,7 +110,7 @@ def post(port: int, route: str, body: bytes) -> bytes:
 
 
 def free_port() -> int:
-    """A loopback port that nobody has at the moment."""
+    """A free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -122,14 +122,14 @@ def _wait_for_answer(peer: Peer, process: subprocess.Popen[bytes], port: int, lo
     problem = "no connection"
     while time.monotonic() < ends_at:
         if process.poll() is not None:
-            raise PeerFailed(f"ended with {process.returncode} before its first answer: {_end_of(log_path)}")
+            raise PeerFailed(f"ended with {process.returncode} before its first response: {_end_of(log_path)}")
         try:
             post(port, peer.route, question)
             return
         except (OSError, http.client.HTTPException, PeerFailed) as exc:
             problem = str(exc) or type(exc).__name__
             time.sleep(RETRY_S)
-    raise PeerFailed(f"did not answer within {START_TIMEOUT_S} s ({problem}): {_end_of(log_path)}")
+    raise PeerFailed(f"did not respond within {START_TIMEOUT_S} s ({problem}): {_end_of(log_path)}")
 
 
 def _end_of(log_path: Path) -> str:
@@ -138,7 +138,7 @@ def _end_of(log_path: Path) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the peer's own session, SIGKILL to what is left of it."""
+    """Send SIGTERM to the peer's session, then SIGKILL to processes that remain."""
     for signum in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, signum)

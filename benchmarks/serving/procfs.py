@@ -1,4 +1,4 @@
-"""CPU time and memory of a process and its children, from /proc. Knows Linux; knows nothing about what they do."""
+"""Reads the CPU time and memory of a process tree from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-PARENT, USER_TICKS, SYSTEM_TICKS, DEAD_USER_TICKS, DEAD_SYSTEM_TICKS = 1, 11, 12, 13, 14  # after the name
-IDLE, GUESTS = (3, 4), 8  # columns of the machine's line: idle and waiting for a disk; guests', counted already
+PARENT, USER_TICKS, SYSTEM_TICKS, DEAD_USER_TICKS, DEAD_SYSTEM_TICKS = 1, 11, 12, 13, 14  # after the process name
+IDLE, GUESTS = (3, 4), 8  # columns of a CPU's line: idle and iowait; guest columns are counted twice
 
 
 def tree_of(pid: int, proc: Path = PROC) -> list[int]:
-    """The process and all its descendants that are alive."""
+    """The process and its living descendants."""
     children: dict[int, list[int]] = {}
     for path in proc.iterdir():
         if path.name.isdigit() and (fields := _stat(path)):
@@ -23,14 +23,14 @@ def tree_of(pid: int, proc: Path = PROC) -> list[int]:
 
 
 def cpu_seconds(pid: int, proc: Path = PROC) -> float:
-    """User and system time of the tree since it began, children that have ended included."""
+    """User and system time of the tree since its start, including ended children."""
     wanted = (USER_TICKS, SYSTEM_TICKS, DEAD_USER_TICKS, DEAD_SYSTEM_TICKS)
     stats = [_stat(proc / str(one)) for one in tree_of(pid, proc)]
     return sum(int(fields[column]) for fields in stats if fields for column in wanted) / TICKS_PER_S
 
 
 def hold(pid: int, cores: Iterable[int], proc: Path = PROC) -> None:
-    """Keep every thread of the tree on these cores: ONNX Runtime's own pins reach past those the process was given."""
+    """Pin every thread of the tree to these cores, since ONNX Runtime's own pinning ignores the process's affinity."""
     for one in tree_of(pid, proc):
         with suppress(FileNotFoundError):
             for task in (proc / str(one) / "task").iterdir():
@@ -39,17 +39,17 @@ def hold(pid: int, cores: Iterable[int], proc: Path = PROC) -> None:
 
 
 def resident_bytes(pid: int, proc: Path = PROC) -> int:
-    """Memory of the tree now (VmRSS); what processes share counts for each."""
+    """Resident memory of the tree (VmRSS); shared pages count once a process."""
     return _sum_status(pid, "VmRSS", proc)
 
 
 def peak_bytes(pid: int, proc: Path = PROC) -> int:
-    """The peaks of the tree's processes (VmHWM), added up: no less than the peak of the tree."""
+    """The sum of the processes' peaks (VmHWM): an upper bound of the tree's peak."""
     return _sum_status(pid, "VmHWM", proc)
 
 
 def busy_seconds(cores: Iterable[int], proc: Path = PROC) -> float:
-    """Time that these cores were not idle since the machine was started, stolen time too."""
+    """Busy time of these cores since boot, including stolen time."""
     wanted = {f"cpu{core}" for core in cores}
     lines = (line.split() for line in (proc / "stat").read_text(encoding="utf-8").splitlines())
     ticks = (
@@ -69,7 +69,7 @@ def _walk(pid: int, children: dict[int, list[int]]) -> Iterator[int]:
 
 
 def _stat(folder: Path) -> list[str]:
-    """The fields after the process's name, which may hold spaces and brackets; nothing if it has ended."""
+    """The fields after the process name, which may contain spaces and brackets; empty if the process has ended."""
     try:
         return (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

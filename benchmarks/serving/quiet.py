@@ -1,4 +1,4 @@
-"""Which rounds count: those that no other work disturbed. Knows results; measures nothing."""
+"""Drops rounds that were disturbed by other work on the machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ BUSY_SHARE = 0.05  # of the servers' cores
 
 
 def quiet_rounds(run: Run) -> Run:
-    """The run without rounds in which other work took over BUSY_SHARE while a load ran, and a line that says so.
+    """Drop rounds in which other work took more than BUSY_SHARE during a load, and name them in the setting.
 
-    A core count that has no quiet round keeps all of its rounds.
+    A core count without quiet rounds keeps all its rounds.
     """
     others: dict[tuple[int, int], float] = {}
     for one in run.loads:

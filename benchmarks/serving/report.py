@@ -1,4 +1,4 @@
-"""The page: settings, verdicts, tables. Knows Markdown and what was measured; measures nothing."""
+"""Writes the page of results: settings, verdicts, tables."""
 
 from __future__ import annotations
 
@@ -17,33 +17,38 @@ from benchmarks.serving.stats import median, ratio
 PAGE, CHART = Path("speed.md"), Path("serving.svg")
 MISSING = "-"
 WEIGHTS = {peer.name: peer.weights for peer in PEERS.values()}
-Cell = Callable[[Callable[[LoadResult], float | None]], float | None]  # a median of one figure of a load
+Cell = Callable[[Callable[[LoadResult], float | None]], float | None]  # figure of a load -> its median
 
 HEAD = """# Serving speed and memory
 
 Written by `make bench`; do not edit. Every server answers the same texts over HTTP on loopback, one server at a time.
-Each round starts every server anew; figures are medians over the rounds. All servers but "bundled model" have the
-weights of all-MiniLM-L6-v2, in int8 the same for all (`python -m export`). crosslet's graph skips padding. The others
-have one that computes it (`--padding computed`), as other exporters write; two of them also have ours, in rows of
-their own. sentence-transformers and fastembed are libraries: they run in the same small FastAPI server
-(`benchmarks/serving/servers/library.py`), one request at a time on all cores. The 25-line server is
-`benchmarks/serving/servers/plain.py`. crosslet logs each request; the others do not.
-Search beside FAISS, milvus-lite and txtai: [search.md](search.md). All servers
-alive at once: [speed-together.md](speed-together.md).
+Each round restarts every server; figures are medians over the rounds.
+
+- All servers but "bundled model" have the weights of all-MiniLM-L6-v2; in int8 they are identical (`python -m export`).
+- crosslet's graph skips padding. The others have a graph that computes it (`--padding computed`), like those of other
+  exporters; two of them are also measured with crosslet's graph.
+- sentence-transformers and fastembed are libraries: they run in a small FastAPI server
+  (`benchmarks/serving/servers/library.py`), one request at a time on all cores.
+- The 25-line server is `benchmarks/serving/servers/plain.py`.
+- crosslet logs each request; the others do not.
+
+See also [search](search.md), compared with FAISS, milvus-lite and txtai, and [all servers running at
+once](speed-together.md).
 """
-VERDICTS_NOTE = """The median of the rounds, the least and the most. A ratio or a difference is made within a round. The
+VERDICTS_NOTE = """Median over the rounds (minimum to maximum). Ratios and differences are taken within a round. The
 bare session loop is the one without tokenisation. Rounds in which a request failed do not count."""
-LOADS_NOTE = """A client has one connection and one request under way. A request of one text has one sentence; the
-others have texts of mixed length. No two texts in flight are the same. In brackets: times ours. With 256 texts to a
-request a load is one request or a few."""
-MEMORY_NOTE = """Cold start: from exec to the first vector, files in the page cache. Ready: after that answer. Loaded:
-after all loads. Peak: VmHWM, over all loads of one process tree."""
-FLOOR_NOTE = """Our texts a second over those of the bare loop: one thread a core over one single-threaded ONNX Runtime
-session, one text at a time, without HTTP, queue or JSON, in our environment, on the same texts and cores, in the same
-round. Left: over the loop with token ids made beforehand. Right: over the loop that tokenises."""
+LOADS_NOTE = """A client has one connection and one request in flight. A request of one text has one sentence; larger
+requests have texts of mixed length. No two texts in flight are equal. In brackets: relative to crosslet. With 256 texts
+a request, a load is only a few requests."""
+MEMORY_NOTE = """Cold start: from exec to the first vector, with files in the page cache. Ready: after that response.
+Loaded: after all loads. Peak: VmHWM of the process tree, over all loads."""
+FLOOR_NOTE = """crosslet's texts a second, relative to the bare loop. That loop has one thread a core on one
+single-threaded ONNX Runtime session, one text at a time, without HTTP, queue or JSON. It runs in crosslet's
+environment, on the same texts and cores, in the same round. Left: relative to the loop with token ids made beforehand.
+Right: relative to the loop that tokenises."""
 VECTORS_NOTE = """20 texts of mixed length, each alone and all in one request. Cosine: of the vectors alone, to
-sentence-transformers in fp32. Difference: the largest of any number of a vector, alone and in the batch; 0: the same to
-the bit."""
+sentence-transformers in fp32. Difference: the largest of any number of a vector, between alone and in the batch; 0:
+bit-identical."""
 
 
 def write_report(run: Run, docs: Path) -> None:
@@ -54,7 +59,7 @@ def write_report(run: Run, docs: Path) -> None:
 
 
 def measured_peers(run: Run) -> list[str]:
-    """Peers with figures, in the order of `PEERS`."""
+    """Peers that were measured, in the order of `PEERS`."""
     there = {one.peer for one in run.results if isinstance(one, ProcessResult)}
     return [peer.name for peer in PEERS.values() if peer.name in there]
 
@@ -69,7 +74,7 @@ def page(run: Run) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; all columns but the first are numbers."""
+    """A Markdown table; all columns but the first are right-aligned."""
     lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -80,20 +85,18 @@ def number(value: float | None, digits: int = 0) -> str:
 
 
 def setting_lines(run: Run) -> str:
-    """What the run was measured on, and a warning where the machine had other work."""
+    """The run's settings, and a warning if the machine was busy."""
     others = [one.other_share for one in run.loads]
     rounds = sorted({one.round for one in run.loads})
     lines = {
         **run.setting,
         "Rounds": str(len(rounds)),
-        "Other work": f"took {_percent(median(others))} of the servers' cores while a load ran (median)",
+        "Other work": f"took {_percent(median(others))} of the servers' cores during a load (median)",
     }
     text = "\n".join(f"- {name}: {text}" for name, text in lines.items())
     worst = max(others, default=0.0)
     if worst > BUSY_SHARE:
-        text += (
-            f"\n\n**These cores were busy with other work, up to {_percent(worst)} of them: the figures say little.**"
-        )
+        text += f"\n\n**These cores were busy with other work, up to {_percent(worst)}: do not rely on the figures.**"
     return text
 
 
@@ -104,7 +107,7 @@ def _verdicts(run: Run) -> Iterator[str]:
 
 
 def verdict_table(run: Run, judged: Callable[[Run, int], list[Criterion]] = judge) -> str:
-    """Each limit: what was measured at each core count, in which range, and whether it holds."""
+    """Each criterion: its limit, and for each core count the measured value, range and verdict."""
     columns = [judged(run, cores) for cores in run.cores]
     rows = []
     for same in zip(*columns, strict=True):
@@ -120,7 +123,7 @@ def _verdict(one: Criterion) -> str:
 
 
 def failures(run: Run) -> Iterator[str]:
-    """What could not be measured, and requests that failed."""
+    """Peers that could not be measured, and failed requests."""
     if run.failures:
         yield "## Not measured"
         yield "\n".join(f"- {name}: `{error}`" for name, error in run.failures.items())
@@ -137,9 +140,9 @@ def _on(run: Run, names: list[str], cores: int) -> Iterator[str]:
     yield table(["", "weights", *[load.name for load in LOADS]], [_rates(run, name, cores) for name in names])
     yield "### Latency of a request: p50 / p99 (of 100 requests and more), ms"
     yield _by_load(run, names, cores, _latency)
-    yield "### Processor time of the server, ms a text"
+    yield "### CPU time of the server, ms a text"
     yield _by_load(run, names, cores, lambda cell: number(cell(lambda one: one.cpu_ms_per_text), 2))
-    yield "### The load generator's own share of a core, %"
+    yield "### CPU share of the load generator, % of a core"
     yield _by_load(run, names, cores, lambda cell: number(cell(lambda one: one.generator_share * 100)))
     yield f"### Start and memory\n\n{MEMORY_NOTE}"
     rows = [_process(run, name, cores) for name in names]

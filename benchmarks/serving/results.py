@@ -1,4 +1,4 @@
-"""What was measured, as values and as a file of JSON lines. Knows names and units; judges nothing."""
+"""The results of a run, as values and as a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MIB = 2**20
 class LoadResult:
     """One load on one peer in one round.
 
-    generator_share: of one core, while the load ran.  other_share: of the peer's cores, by processes that are neither
-    the peer nor the generator; figures from a machine that is busy otherwise say little.
+    generator_share: of one core, during the load.  other_share: of the peer's cores, used by neither the peer nor the
+    generator; a high share makes the figures unreliable.
     """
 
     peer: str
@@ -39,18 +39,18 @@ class LoadResult:
 
     @property
     def load(self) -> Load:
-        """The load it was."""
+        """The load that was run."""
         return Load(self.clients, self.batch)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every request was answered well: no limit is judged by another."""
+        """Whether every request succeeded; other results do not count for criteria."""
         return self.texts > 0 and not self.failed
 
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """One life of a peer: its start and its memory. peak: over all loads of that life."""
+    """Start time and memory of a peer's process in one round. peak: over all loads of the round."""
 
     peer: str
     cores: int
@@ -63,7 +63,7 @@ class ProcessResult:
 
 @dataclass(frozen=True)
 class FloorResult:
-    """The bare session loop of a model, on texts of one kind ("short" or "mixed")."""
+    """The figures of a model's bare session loop, on texts of one kind ("short" or "mixed")."""
 
     model: str
     cores: int
@@ -77,7 +77,7 @@ class FloorResult:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A peer's vectors. Cosines: to the reference, None for another model. largest_difference: alone and in a batch."""
+    """A peer's vectors. Cosines: to the reference; None for other models. largest_difference: alone versus batched."""
 
     peer: str
     cores: int
@@ -87,7 +87,7 @@ class Agreement:
 
     @property
     def same_to_the_bit(self) -> bool:
-        """Whether a vector does not depend on its company."""
+        """Whether vectors are bit-identical, alone and in a batch."""
         return self.largest_difference == 0
 
 
@@ -107,25 +107,25 @@ KINDS: dict[str, type[Result]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """All results with what they were measured on (`setting`: sentences and figures of the page)."""
+    """All results of a run. setting: facts about the run, by name, as shown on the page."""
 
     setting: dict[str, str]
     results: tuple[Result, ...]
 
     def load(self, peer: str, cores: int, load: Load, value: Callable[[LoadResult], float | None]) -> float | None:
-        """The median over the rounds of one figure of a load."""
+        """One figure of a load, median over the rounds."""
         wanted = (peer, cores, load.clients, load.batch)
         return median(value(one) for one in self.loads if (one.peer, one.cores, one.clients, one.batch) == wanted)
 
     def load_rounds(
         self, peer: str, cores: int, load: Load, value: Callable[[LoadResult], float | None]
     ) -> dict[int, float | None]:
-        """One figure of a load by round, of the rounds in which every request was answered."""
+        """One figure of a load by round, for rounds in which every request succeeded."""
         found = (one for one in self.loads if (one.peer, one.cores, one.load) == (peer, cores, load))
         return {one.round: value(one) for one in found if one.is_whole}
 
     def process(self, peer: str, cores: int, value: Callable[[ProcessResult], float]) -> float | None:
-        """The median over the rounds of one figure of a process."""
+        """One figure of a process, median over the rounds."""
         return median(self.process_rounds(peer, cores, value))
 
     def process_rounds(self, peer: str, cores: int, value: Callable[[ProcessResult], float]) -> list[float]:
@@ -134,7 +134,7 @@ class Run:
         return [value(one) for one in found if (one.peer, one.cores) == (peer, cores)]
 
     def floor(self, model: str, cores: int, kind: str, value: Callable[[FloorResult], float]) -> float | None:
-        """The median over the rounds of one figure of a model's bare loop."""
+        """One figure of a model's bare loop, median over the rounds."""
         return median(self.floor_rounds(model, cores, kind, value).values())
 
     def floor_rounds(
@@ -145,13 +145,13 @@ class Run:
         return {one.round: value(one) for one in found if (one.model, one.cores, one.kind) == (model, cores, kind)}
 
     def agreement(self, peer: str, cores: int) -> Agreement | None:
-        """What was found of a peer's vectors."""
+        """The agreement of a peer's vectors."""
         found = (one for one in self.results if isinstance(one, Agreement))
         return next((one for one in found if (one.peer, one.cores) == (peer, cores)), None)
 
     @property
     def cores(self) -> list[int]:
-        """The core counts that were measured, the most first."""
+        """The core counts that were measured, largest first."""
         return sorted({one.cores for one in self.loads}, reverse=True)
 
     @property
@@ -161,7 +161,7 @@ class Run:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything was measured, and every request answered."""
+        """Whether every peer was measured and every request succeeded."""
         return bool(self.loads) and not self.failures and all(one.is_whole for one in self.loads)
 
     @property
@@ -172,7 +172,7 @@ class Run:
 
 
 def save_results(path: Path, setting: dict[str, str], results: Iterable[Result]) -> None:
-    """Write the run as it stands; a run that is ended loses nothing."""
+    """Write the results so far, so that an interrupted run loses nothing."""
     lines = [{"result": "setting", **setting}]
     lines += [{"result": type(one).__name__, **dataclasses.asdict(one)} for one in results]
     path.write_bytes(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))

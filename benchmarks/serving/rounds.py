@@ -1,4 +1,4 @@
-"""One peer's life under all loads, and the floor beside it. Knows the order of things; each part knows its own."""
+"""Measures one peer in one round: start, all loads, memory, vectors, and the bare session loop of its model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from benchmarks.serving.process import PeerFailed, Server, running
 from benchmarks.serving.results import MIB, Agreement, Failure, FloorResult, LoadResult, ProcessResult, Result
 from benchmarks.serving.stats import ratio
 
-WARM_UP_SHARE = 0.2  # of the seconds of a load, not counted
-SAME_MODEL = (TORCH, *INT8)  # whose vectors are compared with the reference
+WARM_UP_SHARE = 0.2  # of a load's seconds, before measuring
+SAME_MODEL = (TORCH, *INT8)  # their vectors are compared with the reference
 FLOOR = Path(__file__).with_name("floor.py")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What all peers get. folder: environments, models, logs.  short, mixed: texts.  reference_ND: of `checked`."""
+    """The inputs of all peers. folder: environments, models, logs.  reference_ND: the vectors of `checked`."""
 
     folder: Path
     short: Sequence[str]
@@ -39,15 +39,15 @@ class Plan:
 
 
 def cores_for(count: int) -> tuple[list[int], list[int]]:
-    """The server's cores and the generator's: the server has the first ones, the generator the last of the machine."""
+    """The cores of the server, the machine's first, and those of the generator, the last."""
     there = sorted(os.sched_getaffinity(0))
     if count > len(there):
-        raise SystemExit(f"{count} cores are wanted, this process may use {len(there)}: give --cores")
+        raise SystemExit(f"--cores needs {count} cores, but this process may use {len(there)}: give fewer")
     return there[:count], there[count:] or there
 
 
 def measure_peer(peer: Peer, plan: Plan, *, cores: int, round_: int) -> Iterator[Result]:
-    """All results of one life of a peer; a failure is one of them, and ends it."""
+    """Start a peer and yield all its results; a failure is the last."""
     server_cores, generator_cores = cores_for(cores)
     all_cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, generator_cores)
@@ -78,7 +78,7 @@ def _measure(server: Server, plan: Plan, cores: int, round_: int) -> Iterator[Re
 
 
 def measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int) -> LoadResult:
-    """One load on one server."""
+    """Run one load on one server."""
     procfs.hold(server.pid, server.cores)
     requests = prebuilt(server.peer, load, plan.short if load.batch == 1 else plan.mixed)
     run_load(server.port, requests, clients=load.clients, seconds=plan.seconds * WARM_UP_SHARE)
@@ -93,14 +93,14 @@ def measure_load(server: Server, load: Load, plan: Plan, cores: int, round_: int
 
 @dataclass(frozen=True)
 class Usage:
-    """What a load took: processor time of the peer, and the share of its cores that others had."""
+    """CPU use during a load: seconds of the peer, and the share of its cores used by others."""
 
     cpu_s: float
     other_share: float
 
 
 def load_result(peer: str, load: Load, tally: Tally, usage: Usage, *, cores: int, round_: int) -> LoadResult:
-    """The figures of a load."""
+    """Compute the figures of a load."""
     texts = len(tally.latency_ms) * load.batch
     cpu_s_per_text = ratio(usage.cpu_s, texts)
     return LoadResult(
@@ -121,14 +121,14 @@ def load_result(peer: str, load: Load, tally: Tally, usage: Usage, *, cores: int
 
 
 def prebuilt(peer: Peer, load: Load, texts: Sequence[str]) -> list[bytes]:
-    """Requests that go through the texts, `load.batch` at a time; texts that fill no batch at the end are left out."""
+    """Requests with consecutive batches of texts; a last, incomplete batch is dropped."""
     enough = list(itertools.islice(itertools.cycle(texts), max(len(texts), load.batch)))
     starts = range(0, len(enough) - load.batch + 1, load.batch)
     return [request_bytes(peer.route, peer.ask(enough[start : start + load.batch])) for start in starts]
 
 
 def compare(server: Server, plan: Plan, cores: int) -> Agreement:
-    """The checked texts, each alone and all in one request."""
+    """Compare vectors of the checked texts, each alone and all in one request."""
     alone_ND = np.concatenate([server.embed([text]) for text in plan.checked])
     batch_ND = server.embed(plan.checked)
     difference = float(np.abs(alone_ND - batch_ND).max())
@@ -141,7 +141,7 @@ def compare(server: Server, plan: Plan, cores: int) -> Agreement:
 def measure_floor(
     peer: Peer, plan: Plan, *, cores: int, round_: int, kinds: Sequence[str] = ("short", "mixed")
 ) -> Iterator[Result]:
-    """The bare session loop of a peer's model over texts of some kinds, in its environment and on its cores."""
+    """Run the bare session loop of a peer's model, in its environment and on its cores."""
     server_cores, _ = cores_for(cores)
     texts_file = plan.folder / "floor-texts.json"
     texts = {"short": list(plan.short), "mixed": list(plan.mixed)}
@@ -159,5 +159,5 @@ def measure_floor(
 
 
 def _without_paths(error: str, plan: Plan) -> str:
-    """The page is public."""
+    """Remove local paths, since the page is public."""
     return error.replace(str(plan.folder), "").replace(str(ROOT), "")

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - multilingual texts
-"""Sentences written for this project, so that a benchmark runs without a corpus. Each list reads as one story."""
+"""Sentences written for this project, so that benchmarks run without a corpus."""
 
 SENTENCES: dict[str, tuple[str, ...]] = {
     "en": (

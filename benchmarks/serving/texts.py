@@ -1,4 +1,4 @@
-"""The texts of the loads, of chosen lengths in tokens. Knows folders of parallel text; knows nothing about servers."""
+"""Chooses the texts of the loads, by length in tokens, from folders of parallel text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from benchmarks.serving.sentences import SENTENCES
 from training.corpora.sources.readers import find_pair_file, read_pairs
 
-LANGUAGES = ("en", "de", "es", "fr", "it", "pt", "tr")  # Latin script: the peers' model knows letters of no other
+LANGUAGES = ("en", "de", "es", "fr", "it", "pt", "tr")  # Latin script: the peers' model has tokens for no other
 SHORT_TOKENS = (6, 40)  # one sentence
-MIXED_TOKENS = (5, 120)  # sentences joined as long as they stay within a length, each of these in turn
-TEXTS = 512  # more than clients, so that no two texts in flight are the same
-SENTENCES_READ = 1500  # of a language
+MIXED_TOKENS = (5, 120)  # sentences are joined up to each of these lengths in turn
+TEXTS = 512  # more than clients, so that no two texts in flight are equal
+SENTENCES_READ = 1500  # a language
 SEED = 0
 
 CountTokens = Callable[[str], int]
@@ -23,7 +23,7 @@ CountTokens = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Sample:
-    """Distinct texts and where they come from."""
+    """Distinct texts and their source."""
 
     texts: tuple[str, ...]
     source: str
@@ -37,12 +37,12 @@ class Texts:
     mixed: Sample
 
     def of(self, batch: int) -> Sample:
-        """The texts that requests of `batch` texts take."""
+        """The texts for requests of `batch` texts."""
         return self.short if batch == 1 else self.mixed
 
 
 def choose_texts(data: Path | None, count_tokens: CountTokens) -> Texts:
-    """Texts from the parallel text under `data`, or without a folder from the sentences that come with this package."""
+    """Choose texts from the parallel text under `data`; None: from the bundled sentences."""
     by_language = read_sentences(data) if data else {code: list(given) for code, given in SENTENCES.items()}
     source = "parallel text of `make bench`" if data else "the sentences of benchmarks/serving/sentences.py"
     draw = random.Random(SEED)
@@ -52,9 +52,9 @@ def choose_texts(data: Path | None, count_tokens: CountTokens) -> Texts:
 
 
 def read_sentences(data: Path) -> dict[str, list[str]]:
-    """Sentences of each language from every source that has it; English ones are the other side of the first language.
+    """Sentences of each language from every source that has it; English comes from pairs with the first language.
 
-    Raises: ValueError: there is no parallel text for any of the languages.
+    Raises: ValueError: none of the languages has parallel text.
     """
     folder = data / "parallel"
     sources = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
@@ -69,7 +69,7 @@ def read_sentences(data: Path) -> dict[str, list[str]]:
 
 
 def _read_language(folder: Path, sources: Sequence[str], code: str) -> list[tuple[str, str]]:
-    """The same number of pairs from each source, so that no source's kind of text makes the sample."""
+    """Equally many pairs from each source, so that no source dominates."""
     paths = [path for source in sources if (path := find_pair_file(folder, source, code))]
     share = -(-SENTENCES_READ // len(paths)) if paths else 0
     return [pair for path in paths for pair in itertools.islice(_usable(path, code), share)]
@@ -81,7 +81,7 @@ def _usable(path: Path, code: str) -> Iterator[tuple[str, str]]:
 
 
 def _single(sentences: Sequence[str], draw: random.Random, count_tokens: CountTokens) -> list[str]:
-    """Sentences of the wanted lengths, in random order: not all of the first source."""
+    """Sentences of suitable length, shuffled to mix sources."""
     shortest, longest = SHORT_TOKENS
     fitting = [one for one in dict.fromkeys(sentences) if shortest <= count_tokens(one) <= longest]
     draw.shuffle(fitting)
@@ -89,13 +89,13 @@ def _single(sentences: Sequence[str], draw: random.Random, count_tokens: CountTo
 
 
 def _interleaved(by_language: Sequence[list[str]]) -> list[str]:
-    """A text of each language in turn."""
+    """Interleave texts: one of each language in turn."""
     rows = itertools.zip_longest(*by_language)
     return list(dict.fromkeys(text for row in rows for text in row if text is not None))
 
 
 def _joined(by_language: dict[str, list[str]], count_tokens: CountTokens) -> list[str]:
-    """Texts of at most each length of `MIXED_TOKENS` in turn, languages in turn, then in random order."""
+    """Texts of up to each length of `MIXED_TOKENS` in turn, in alternating languages; shuffled."""
     draw = random.Random(SEED)
     shortest, longest = MIXED_TOKENS
     languages = itertools.cycle(by_language.values())
@@ -113,7 +113,7 @@ def _joined(by_language: dict[str, list[str]], count_tokens: CountTokens) -> lis
 
 
 def _up_to(wanted: int, sentences: Sequence[str], draw: random.Random, count_tokens: CountTokens) -> str:
-    """Consecutive sentences from a random place on, as long as they stay within `wanted` tokens; at least one."""
+    """Join consecutive sentences from a random position, up to `wanted` tokens; at least one."""
     start = draw.randrange(len(sentences))
     text = sentences[start]
     for following in sentences[start + 1 :]:

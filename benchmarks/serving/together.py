@@ -1,9 +1,9 @@
-"""The limits on speed again, with all servers alive and their loads in turn, into docs/results/speed-together.md.
+"""Measures the speed criteria with all servers running, their loads in turn; writes docs/results/speed-together.md.
 
 python -m benchmarks.serving.together [--rounds N] [--seconds S] [--cores 2,1] [--folder DIR]   after `make bench`
 
-`python -m benchmarks.serving` gives each server minutes of its own. On a machine that is faster in one minute than in
-the next, ratios between minutes say little; here each second of one server is followed by the same second of another.
+`python -m benchmarks.serving` measures each server for minutes. If the machine's speed varies between minutes, ratios
+of such figures are unreliable; here the servers take turns every few seconds.
 """
 
 from __future__ import annotations
@@ -33,22 +33,21 @@ from benchmarks.serving.results import Result, Run, save_results
 from benchmarks.serving.rounds import Plan, cores_for, measure_floor, measure_load
 
 PEERS = (OURS, OURS_BUNDLED, PLAIN, PLAIN_SKIPPING, INFINITY_OPTIMUM, INFINITY_SKIPPING, INFINITY_TORCH)
-LOADS_OF = {"short": (ONE, MANY, FEW), "mixed": (BATCH_32,)}  # by the texts that they have
+LOADS_OF = {"short": (ONE, MANY, FEW), "mixed": (BATCH_32,)}  # by kind of text
 LOADS = (ONE, FEW, MANY, BATCH_32)
 PAGE, RESULTS_FILE = Path("speed-together.md"), "together.jsonl"
 
 HEAD = """# The limits on serving speed, all servers side by side
 
-Written by `python -m benchmarks.serving.together`; do not edit. The servers, texts and limits of
-[speed.md](speed.md), with all servers alive at once and the loads in turn: a load on one server is followed
-by the same load on the next, so that a machine that is slower for a while is so for all; the bare session loops come
-before all loads of the same texts, so their figures are older than those of 64 clients by the lone clients' loads.
-Figures are medians over the rounds. "Other work" is also what the waiting servers do.
+Written by `python -m benchmarks.serving.together`; do not edit. The servers, texts and limits are those of
+[speed.md](speed.md), but all servers run at once. Each load runs on one server after the other, so that changes in the
+machine's speed affect all alike. The bare session loops run before all loads of the same texts. Figures are medians
+over the rounds. "Other work" includes the idle servers.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, or 1 if something does not hold, or was not measured."""
+    """Run the command. Returns 1 if a criterion fails or was not measured, else 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.together", description=__doc__)
     add_options(parser, rounds=8, seconds=1.0)
     options = parser.parse_args(arguments)
@@ -61,16 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 results.append(result)
                 save_results(options.folder / RESULTS_FILE, setting, results)
     except PeerFailed as exc:
-        raise SystemExit(f"a server failed ({exc}); `make bench` makes their environments") from exc
+        raise SystemExit(f"a server failed ({exc}); `make bench` makes the servers' environments") from exc
     run = Run(setting, tuple(results))
     (options.out / PAGE).write_text(page(run), encoding="utf-8")
     return say_verdicts(run, judge_loads)
 
 
 def measure_together(plan: Plan, *, cores: int, rounds: int) -> Iterator[Result]:
-    """The bare loops and every load of every server, in turn, with all servers alive.
+    """Start all servers, then run the bare loops and every load of every server in turn.
 
-    Raises: PeerFailed: one of them did not start.
+    Raises: PeerFailed: a server did not start.
     """
     server_cores, generator_cores = cores_for(cores)
     all_cores = os.sched_getaffinity(0)
@@ -92,7 +91,7 @@ def measure_together(plan: Plan, *, cores: int, rounds: int) -> Iterator[Result]
 
 
 def page(run: Run) -> str:
-    """The whole page: setting, the limits on loads, and texts a second with p50."""
+    """The whole page: settings, verdicts on the loads, and texts a second with p50."""
     parts = [
         HEAD,
         setting_lines(run),

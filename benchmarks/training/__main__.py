@@ -1,11 +1,11 @@
-"""Sentences a second of each training stage: crosslet's loop against the same step in sentence-transformers' trainer.
+"""Sentences a second of each training stage: crosslet's loop against the same steps in sentence-transformers' trainer.
 
 `python -m benchmarks.training --data DIR [--write]` (docs/guide/train.md). Same model, vocabulary, pairs, batch
-size, loss and precision (bf16 where the CPU has it); rounds are interleaved, medians are compared. Theirs is the recipe
-of their make-multilingual example: a column of labels that the teacher gave beforehand, MSELoss, bf16=True. It runs
-with torch's fused attention (their default) and with the eager one, and ours is held against the faster of the two.
-Theirs tokenises in every step, ours once beforehand: the time of that is reported, and not in ours. In stage 3 both
-compute the assistant's embeddings as they go. `--cpu-seconds` counts processor time, on a machine that others use too.
+size, loss and precision (bf16 if the CPU has it). Rounds are interleaved, and medians compared. Theirs follows their
+make-multilingual example: a column of labels computed beforehand by the teacher, MSELoss, bf16=True. It runs with
+fused attention (their default) and with eager attention; ours is compared with the faster.
+Theirs tokenises in every step. Ours tokenises once, beforehand; that time is reported separately. In stage 3 both
+compute the assistant's embeddings on the fly. `--cpu-seconds` counts CPU time, for machines shared with other work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STAGES = {
 
 
 def measure(bench: Bench, stages: list[str], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Sentences a second by stage and trainer; the first round only warms up."""
+    """Sentences a second by stage and trainer; the first round is a warm-up."""
     runners: dict[str, Callable[[str], float]] = {
         "ours": lambda stage: run_ours(bench, stage),
         "theirs, sdpa": lambda stage: run_theirs(bench, stage, "sdpa"),
@@ -54,7 +54,7 @@ def measure(bench: Bench, stages: list[str], rounds: int) -> dict[str, dict[str,
 
 
 def table(rates: dict[str, dict[str, list[float]]]) -> str:
-    """Markdown."""
+    """Format the rates as a Markdown table."""
     lines = ["| stage | theirs, sdpa | theirs, eager | ours | ours to the faster of theirs |", "|---|--:|--:|--:|--:|"]
     for stage, by_name in rates.items():
         median = {name: statistics.median(values) for name, values in by_name.items()}
@@ -92,8 +92,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=16, help="batches a run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stages", default=",".join(STAGES))
-    parser.add_argument("--cpu-seconds", action="store_true", help="measure processor time in place of wall time")
-    parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE.name}")
+    parser.add_argument("--cpu-seconds", action="store_true", help="measure CPU time instead of wall time")
+    parser.add_argument("--write", action="store_true", help=f"write the table to {PAGE.name}")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     set_verbosity_error()

@@ -1,4 +1,4 @@
-"""What both trainers get: the pairs, their labels, and the same two models as checkpoints."""
+"""The common inputs of both trainers: pairs, labels, and two models as checkpoints."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from training.vocabulary.tokens import TokenStore
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"
 CPU = torch.device("cpu")
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # ours has none; theirs would
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # we train without dropout
 STUDENT = StudentConfig(bottleneck_size=128, unit_layers=3, recurrences=2)
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What both trainers get."""
+    """The inputs of both trainers."""
 
     english: list[str]
     other: list[str]
@@ -50,7 +50,7 @@ class Bench:
 
 
 def prepare(options: argparse.Namespace, work: Path) -> tuple[Bench, float]:
-    """The pairs, the models and the seconds that tokenising took."""
+    """Make the inputs; also returns the seconds that tokenising took."""
     found = []
     for folder in sorted(path for path in (options.data / "parallel").iterdir() if path.is_dir()):
         for language in options.languages.split(","):
@@ -69,7 +69,7 @@ def prepare(options: argparse.Namespace, work: Path) -> tuple[Bench, float]:
         pad_id=0,
     )
     count = len(english)
-    texts = {text: index for index, text in reversed(list(enumerate(english)))}  # a repeated text is one text
+    texts = {text: index for index, text in reversed(list(enumerate(english)))}  # a repeated text keeps its first index
     corpus = Corpus(
         texts=english + other,
         english_count=count,

@@ -1,4 +1,4 @@
-"""crosslet's loop, stage by stage."""
+"""Runs each stage in crosslet's training loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.stages.student import student_objective
 
 
 def run_ours(bench: Bench, stage: str) -> float:
-    """Seconds of `train` over all pairs."""
+    """Train a stage on all pairs; returns seconds."""
     settings = {"pairs": len(bench.english), "batch_size": bench.batch_size, "max_length": bench.max_length}
     config = ContrastiveConfig(**settings) if stage == "contrastive" else StageConfig(**settings)
     objective = our_objective(bench, stage, config)

@@ -1,4 +1,4 @@
-"""The same steps in sentence-transformers' trainer."""
+"""Runs each stage in sentence-transformers' trainer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from training.system.device import has_bf16
 
 
 class Stopwatch(TrainerCallback):
-    """The time between the trainer's first batch and its last."""
+    """Measures the time from the trainer's first batch to its last."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock, self.seconds = clock, 0.0
@@ -32,12 +32,12 @@ class Stopwatch(TrainerCallback):
 
 
 class TheirLoss(nn.Module):
-    """A stage's loss as a module that their trainer calls with the features of both columns and the labels."""
+    """The loss of a stage as their trainer calls it: with the features of both columns, and the labels."""
 
     def __init__(self, model: SentenceTransformer, assistant: SentenceTransformer | None, stage: str) -> None:
         super().__init__()
         self.model, self.stage = model, stage
-        self.frozen = [assistant]  # in a list: no part of what is trained
+        self.frozen = [assistant]  # in a list, so that it is not a submodule
 
     def forward(self, features: list[dict[str, Tensor]], label_BD: Tensor) -> Tensor:
         if self.stage == "bottleneck":
@@ -59,7 +59,7 @@ class TheirLoss(nn.Module):
 
 
 def run_theirs(bench: Bench, stage: str, attention: str) -> float:
-    """Seconds of their trainer over the same pairs."""
+    """Train a stage on the same pairs with their trainer; returns seconds."""
     name = "assistant" if stage == "assistant" else "student"
     model, assistant = (load_theirs(bench, which, attention) for which in (name, "assistant"))
     assistant.requires_grad_(False)

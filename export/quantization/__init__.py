@@ -1,4 +1,4 @@
-"""fp32 graph to int8 graph: tables, matrices, activations.
+"""Quantises an fp32 graph to int8: embedding tables, weight matrices, activations.
 
-Imports the errors alone; measures nothing.
+Imports only `export.errors`.
 """

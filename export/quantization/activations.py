@@ -1,9 +1,9 @@
-"""Weight matrices as int8 whose inputs are rounded with steps that are fixed beforehand. Knows ONNX and numbers.
+"""Quantises weight matrices to int8, with static activation scales from calibration texts.
 
-Differs from rounding by what a text's largest activation happens to be: a row of a batch does not depend on the others,
-so texts may share a pass and keep their vectors to the bit; and nothing is searched for a maximum.
+Unlike with dynamic scales, a row does not depend on the rest of its batch: texts that share a pass keep their vectors
+to the bit. No maximum is computed at run time.
 
-T calibration texts, L tokens of one, K inputs of a matrix, N its outputs
+Shapes: T calibration texts, L tokens of a text, K inputs of a matrix, N its outputs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from export.quantization.blocks import DOMAIN, require_domain
 
-SMOOTHING = 0.7  # alpha of SmoothQuant; 0.5 loses 0.6 points of STS, 0.8 and 0.9 do no better (docs/experiments)
-OUTLIERS = 0.1  # percent of the texts, at each end, whose largest values are cut off
-LEAST = 1e-4  # of the largest channel
+SMOOTHING = 0.7  # alpha of SmoothQuant; 0.5 loses 0.6 points of STS, 0.8 and 0.9 gain nothing (docs/experiments)
+OUTLIERS = 0.1  # percent of texts, at each end, whose extreme values are clipped
+LEAST = 1e-4  # smallest magnitude of a channel, relative to the largest
 INT8_MAX, UINT8_MAX = 127, 255
 
 Floats = npt.NDArray[np.float32]
@@ -30,18 +30,18 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Seen:
-    """What a tensor came to: the least and the largest value of each channel in each text, (T, K) both."""
+    """The observed range of a tensor: minimum and maximum of each channel in each text, (T, K) each."""
 
     low_TK: Floats
     high_TK: Floats
 
     def largest(self) -> Floats:
-        """The largest magnitude of each channel, but for the outlying texts: (K,), all above 0."""
+        """The largest magnitude of each channel, without outlier texts: (K,), all above 0."""
         magnitude_TK = np.maximum(-self.low_TK, self.high_TK)
         return _above_zero(np.percentile(magnitude_TK, 100 - OUTLIERS, axis=0))
 
     def step_and_zero(self, smoothing_K: Floats) -> tuple[np.float32, np.uint8]:
-        """The step, and the code of 0, that hold the smoothed tensor of all but the outlying texts."""
+        """Scale and zero point that cover the smoothed tensor, without outlier texts."""
         low = min(0.0, np.percentile((self.low_TK / smoothing_K).min(axis=1), OUTLIERS))
         high = max(0.0, np.percentile((self.high_TK / smoothing_K).max(axis=1), 100 - OUTLIERS))
         step = np.float32((high - low) / UINT8_MAX or 1)
@@ -49,7 +49,7 @@ class Seen:
 
 
 def observe(model: onnx.ModelProto, token_ids: Iterable[Sequence[int]]) -> dict[str, Seen]:
-    """Run calibration texts, one at a time, and note what goes into each weight matrix."""
+    """Run calibration texts, one at a time, and record the input range of each weight matrix."""
     names = sorted({node.input[0] for node in _products(model)})
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
@@ -68,16 +68,16 @@ def observe(model: onnx.ModelProto, token_ids: Iterable[Sequence[int]]) -> dict[
 
 
 def quantise_matrices(model: onnx.ModelProto, seen: Mapping[str, Seen]) -> None:
-    """Replace every product with a weight matrix: int8 by output channel, its input uint8 with one fixed step.
+    """Quantise every product with a weight matrix: int8 weights by output channel, uint8 input with one static scale.
 
-    Before that, large channels of the input are made smaller and the matrix's rows as much larger (Xiao et al. 2022,
-    SmoothQuant, eq. 4): a channel that is a hundred times the others would take all steps for itself.
+    First, large input channels are scaled down and the matrix's rows scaled up (SmoothQuant, Xiao et al. 2022, eq. 4).
+    Otherwise one outlier channel would take up the whole range.
     """
     products = _products(model)
     if not products:
         return
     array = {name: numpy_helper.to_array(tensor) for name, tensor in _matrices(model).items()}
-    before: dict[str, list[NodeProto]] = {}  # what makes the codes of an input
+    before: dict[str, list[NodeProto]] = {}  # input -> the nodes that quantise it
     tensors: list[TensorProto] = []
     for inputs, matrices in _groups(products):
         smoothing_K = _smoothing([seen[name] for name in inputs], [array[name] for name in matrices])
@@ -119,7 +119,7 @@ def quantise_columns(weight_KN: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
 
 
 def _smoothing(inputs: Sequence[Seen], weights_KN: Sequence[Floats]) -> Floats:
-    """What each channel is divided by; their geometric mean is 1."""
+    """The divisor of each channel; their geometric mean is 1."""
     activation_K = np.max([one.largest() for one in inputs], axis=0)
     weight_K = _above_zero(np.max([np.abs(weight_KN).max(axis=1) for weight_KN in weights_KN], axis=0))
     smoothing_K = activation_K**SMOOTHING / weight_K ** (1 - SMOOTHING)
@@ -128,16 +128,16 @@ def _smoothing(inputs: Sequence[Seen], weights_KN: Sequence[Floats]) -> Floats:
 
 
 def _above_zero(magnitude_K: npt.NDArray[np.floating]) -> Floats:
-    """A channel that is next to nothing must not be blown up to the size of the others."""
+    """Clamp tiny channels, so that smoothing does not amplify them to the size of the others."""
     floor = max(LEAST * float(magnitude_K.max()), float(np.finfo(np.float32).tiny))
     raised: Floats = np.maximum(magnitude_K, floor).astype(np.float32)
     return raised
 
 
 def _groups(products: Iterable[NodeProto]) -> list[tuple[list[str], list[str]]]:
-    """Inputs and matrices that must be smoothed alike: they meet in a product, or share what does.
+    """Group inputs and matrices that need the same smoothing, because products connect them.
 
-    The recurrences of a unit share its matrices; queries, keys and values share their input.
+    Recurrences share the unit's matrices; queries, keys and values share their input.
     """
     groups: list[tuple[list[str], list[str]]] = []
     for node in products:
@@ -150,7 +150,7 @@ def _groups(products: Iterable[NodeProto]) -> list[tuple[list[str], list[str]]]:
 
 
 def _biases(model: onnx.ModelProto, products: Sequence[NodeProto]) -> dict[str, NodeProto]:
-    """The addition of a vector, by the product that it alone follows."""
+    """The bias addition of each product whose only consumer it is."""
     width = {tensor.name: tensor.dims[-1] for tensor in model.graph.initializer if tensor.dims}
     vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) == 1}
     results = {result.name for result in model.graph.output}
@@ -194,7 +194,7 @@ def _products(model: onnx.ModelProto) -> list[NodeProto]:
 
 
 def _matrices(model: onnx.ModelProto) -> dict[str, TensorProto]:
-    """Weights of products alone: nothing else may read what is replaced."""
+    """Weights that only products read, so that they can be replaced."""
     readers: dict[str, set[str]] = {}
     for node in model.graph.node:
         for position, name in enumerate(node.input):

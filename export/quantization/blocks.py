@@ -1,6 +1,6 @@
-"""Weight matrices as int8 with one scale a block of inputs. Knows ONNX; decides which matrices need it.
+"""Quantises weight matrices to int8 with one scale a block of inputs.
 
-K inputs, N outputs of a matrix, G blocks of S inputs
+Shapes: K inputs, N outputs of a matrix, G blocks of S inputs.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 DOMAIN = "com.microsoft"
-BLOCK_INPUTS = 128  # S; 32 and 64 measured no better
-ACCURACY_LEVEL = 4  # activations are quantised too, by block of each token
+BLOCK_INPUTS = 128  # S; 32 and 64 are no better
+ACCURACY_LEVEL = 4  # quantises activations, too, by block of each token
 INT8_MAX = 127
-ZERO_POINT = 128  # the operator's own: values are stored unsigned
+ZERO_POINT = 128  # the operator's default: values are stored unsigned
 
 
 def quantise_contractions(model: onnx.ModelProto) -> None:
-    """Replace every MatMul that narrows (K > N), which in these bodies is the second of a feed-forward pair.
+    """Quantise by block every MatMul with K > N: the second layer of each feed-forward block.
 
-    Its input, after GELU, has outliers: with the one scale that MatMulInteger has for all of it, it causes half to two
-    thirds of what int8 loses. Weights that several nodes share stay shared.
+    Its input, after GELU, has outliers. MatMulInteger's single scale for it causes half to two thirds of the int8 loss.
+    Shared weights stay shared.
     """
     matrices = {tensor.name: tensor for tensor in model.graph.initializer if _narrows(tensor)}
     used: dict[str, TensorProto] = {}
@@ -45,13 +45,13 @@ def quantise_contractions(model: onnx.ModelProto) -> None:
 
 
 def require_domain(model: onnx.ModelProto) -> None:
-    """Declare ONNX Runtime's own operators."""
+    """Declare the domain of ONNX Runtime's own operators."""
     if DOMAIN not in {opset.domain for opset in model.opset_import}:
         model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 
 def quantise_blocks(weight_KN: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
-    """Symmetric, stored with zero point 128: (K, N) -> (N, G, S) uint8, (N, G) float32; K is a multiple of S."""
+    """Quantise symmetrically with zero point 128: (K, N) -> (N, G, S) uint8, (N, G) float32; K is a multiple of S."""
     inputs, outputs = weight_KN.shape
     block_NGS = weight_KN.T.reshape(outputs, inputs // BLOCK_INPUTS, BLOCK_INPUTS)
     largest_NG1 = np.abs(block_NGS).max(axis=2, keepdims=True)

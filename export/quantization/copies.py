@@ -1,6 +1,6 @@
-"""Gives each product a weight matrix of its own where several share one. Knows ONNX.
+"""Copies weight matrices shared by several products, so that each product has its own.
 
-K inputs of a matrix
+Shapes: K inputs of a matrix.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ COPY = re.compile(r"_copy\d+$")
 
 
 def copy_shared_weights(model: onnx.ModelProto) -> None:
-    """Where recurrences share an int8 matrix, all but the first read a copy, which ONNX Runtime makes when it loads.
+    """If recurrences share an int8 matrix, let all but the first read a copy that ONNX Runtime makes at load time.
 
-    The file has it once, and the memory, once loaded, as often as before: each product packs its own. But ONNX Runtime
-    1.31 refuses a graph whose weights it has to replace (`service.model.exactness`) if two products share one.
+    The file stores the matrix once. Memory does not change, since each product packs its own copy anyway. Without
+    copies, ONNX Runtime 1.31 rejects a graph whose shared weights it must replace (`service.model.exactness`).
     """
     tensors = {one.name: one for one in model.graph.initializer if one.data_type == TensorProto.INT8}
     uses = dict.fromkeys(tensors, 0)
@@ -39,9 +39,9 @@ def copy_shared_weights(model: onnx.ModelProto) -> None:
 
 
 def _copy(model: onnx.ModelProto, tensor: TensorProto, name: str, *, beyond: int) -> list[NodeProto]:
-    """Zero points are stored again; of a matrix all rows are taken, and each time some more that there are not.
+    """Nodes that copy a tensor: zero points are stored again; a matrix is sliced past its last row.
 
-    Steps that are alike ONNX Runtime would make one.
+    Each copy's slice has another end, since ONNX Runtime would merge identical nodes.
     """
     if len(tensor.dims) < 2:
         model.graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(tensor), name))

@@ -1,6 +1,6 @@
-"""fp32 graph -> int8 graph. Knows ONNX; knows nothing about quality, which the gates measure.
+"""Quantises an fp32 graph to int8; the gate measures the result.
 
-L tokens of a text
+Shapes: L tokens of a text.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ def quantise(
 ) -> None:
     """Write the int8 form of an optimised graph: tables by row, matrices by output channel.
 
-    With calibration texts the steps of the activations are fixed beforehand (`export.quantization.activations`).
-    Without them they are found while the graph runs, per tensor, so that a vector is the same to the bit only for the
-    same batch; and matrices that narrow are rounded by block.
+    With calibration texts, activation scales are static (`export.quantization.activations`). Without, they are dynamic,
+    per tensor, so vectors depend on their batch; and matrices with more inputs than outputs are quantised by block.
 
-    Args:   word_bits: of the word embeddings; 4 lets twice the vocabulary into the same bytes.
-            calibration: token ids of texts like those to come, L each, specials included.
-    Raises: Refused: 4 bits are asked for and the table's width is no multiple of the block.
+    Args:   word_bits: bits of the word embeddings; 4 fits twice the vocabulary into the same size.
+            calibration: token ids of representative texts, L each, including special tokens.
+    Raises: Refused: 4 bits are requested, but the table's width is not a multiple of the block size.
     """
     model = onnx.load(source)
     quantise_tables(model, word_bits=word_bits)
@@ -44,12 +43,12 @@ def quantise(
 
 def _with_steps_of_each_pass(model: onnx.ModelProto, scratch: Path) -> onnx.ModelProto:
     quantise_contractions(model)
-    add_pre_process_metadata(model)  # ONNX Runtime wrote this graph: nothing is left to pre-process
+    add_pre_process_metadata(model)  # already optimised by ONNX Runtime
     quantize_dynamic(
         model,
         scratch,
         op_types_to_quantize=["MatMul"],
-        per_channel=True,  # per tensor costs 8 points of cosine
+        per_channel=True,  # per tensor would cost 8 points of cosine
         weight_type=QuantType.QInt8,
         reduce_range=False,
         extra_options={"MatMulConstBOnly": True, "DefaultTensorType": TensorProto.FLOAT},

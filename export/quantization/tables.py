@@ -1,6 +1,6 @@
-"""Embedding tables as int8 with one scale a row, the widest also as 4 bits with a scale a block. Knows ONNX.
+"""Quantises embedding tables: int8 with a scale a row, and the largest optionally in 4 bits with a scale a block.
 
-V rows of a table, B its width, G blocks of a row
+Shapes: V rows of a table, B its width, G blocks of a row.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from training.config.stage import BLOCK_SIZE
 
 TableBits = Literal[4, 8]
 INT8_MAX = 127
-LEVELS = 15  # steps between the smallest and the largest of a block
+LEVELS = 15  # steps between a block's minimum and maximum
 
 
 def quantise_tables(model: onnx.ModelProto, *, word_bits: TableBits = 8) -> None:
-    """Store every embedding table as int8 with one scale a row; the one with the most numbers in `word_bits`.
+    """Quantise every embedding table to int8 with one scale a row, and the largest to `word_bits` bits.
 
-    Differs from ONNX Runtime's Gather, which has one scale for the whole table: a rare token's small row would be
-    rounded with the step of the largest row. Costs 4 bytes a row.
+    Differs from ONNX Runtime's Gather, whose single scale would round a rare token's small row with the step of the
+    largest row. Costs 4 bytes a row.
 
-    Raises: Refused: 4 bits are asked for and the table's width is no multiple of the block.
+    Raises: Refused: 4 bits are requested, but the table's width is not a multiple of the block size.
     """
     tables = {tensor.name: tensor for tensor in model.graph.initializer if _is_table(tensor)}
     used = {node.input[0]: tables[node.input[0]] for node in model.graph.node if _gathers_rows(node, tables)}
@@ -53,14 +53,14 @@ def quantise_tables(model: onnx.ModelProto, *, word_bits: TableBits = 8) -> None
 
 
 def quantise_rows(table_VB: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Symmetric int8 with one scale a row: (V, B) -> (V, B) int8, (V, 1) float32."""
+    """Quantise to symmetric int8 with one scale a row: (V, B) -> (V, B) int8, (V, 1) float32."""
     largest_V1 = np.abs(table_VB).max(axis=1, keepdims=True)
     scale_V1 = np.where(largest_V1 > 0, largest_V1 / INT8_MAX, 1).astype(np.float32)  # a row of zeros stays zeros
     return np.rint(table_VB / scale_V1).astype(np.int8), scale_V1
 
 
 class Blocks(NamedTuple):
-    """A table in 4 bits: value = (code - zero point) * scale, with a zero point and a scale for each block of a row."""
+    """A 4-bit table: value = (code - zero point) * scale, with a zero point and a scale for each block of a row."""
 
     code_VB: npt.NDArray[np.uint8]  # 0 to 15
     zero_point_VG: npt.NDArray[np.uint8]
@@ -68,13 +68,13 @@ class Blocks(NamedTuple):
 
 
 def quantise_table_blocks(table_VB: npt.NDArray[np.float32]) -> Blocks:
-    """Each block's range, 0 included, in 15 steps; the scale is rounded to float16 before the codes are chosen.
+    """Quantise each block's range, including 0, in 15 steps; scales are rounded to float16 before codes are chosen.
 
-    Raises: Refused: B is no multiple of the block.
+    Raises: Refused: B is not a multiple of the block size.
     """
     rows, width = table_VB.shape
     if width % BLOCK_SIZE:
-        raise Refused(f"--word-bits 4: a table of width {width} has no whole blocks of {BLOCK_SIZE}: keep it in 8 bits")
+        raise Refused(f"--word-bits 4: the table's width {width} is not a multiple of {BLOCK_SIZE}: use --word-bits 8")
     block_VGS = table_VB.reshape(rows, width // BLOCK_SIZE, BLOCK_SIZE)
     low_VG1 = np.minimum(block_VGS.min(axis=2, keepdims=True), 0)
     high_VG1 = np.maximum(block_VGS.max(axis=2, keepdims=True), 0)
@@ -86,13 +86,13 @@ def quantise_table_blocks(table_VB: npt.NDArray[np.float32]) -> Blocks:
 
 
 def pack_pairs(code_VN: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Two 4-bit codes a byte, the first in the low half; an odd last one beside a zero: (V, N) -> (V, ceil(N / 2))."""
+    """Pack two 4-bit codes a byte, the first in the low half; pads with a zero: (V, N) -> (V, ceil(N / 2))."""
     even_VN = np.pad(code_VN, ((0, 0), (0, code_VN.shape[1] % 2)))
     return np.bitwise_or(even_VN[:, 0::2], np.left_shift(even_VN[:, 1::2], 4), dtype=np.uint8)
 
 
 def restore_table(name: str, array: Mapping[str, npt.NDArray[np.generic]]) -> npt.NDArray[np.float32]:
-    """The table `name`, or what the tensors that `quantise_tables` put in its place hold of it: (V, B) float32."""
+    """The table `name`, dequantised from the tensors of `quantise_tables` if necessary: (V, B) float32."""
     if name in array:
         return array[name].astype(np.float32)
     if f"{name}_row_int8" in array:
@@ -106,7 +106,7 @@ def restore_table(name: str, array: Mapping[str, npt.NDArray[np.generic]]) -> np
 
 
 def unpack_pairs(packed_VN: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
-    """What `pack_pairs` packed: (V, N) -> (V, 2 N)."""
+    """The inverse of `pack_pairs`: (V, N) -> (V, 2 N)."""
     packed = packed_VN.astype(np.uint8)
     return np.stack([packed & LEVELS, packed >> 4], axis=2).reshape(len(packed), -1)
 

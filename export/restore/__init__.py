@@ -1,4 +1,4 @@
-"""An artifact back into a checkpoint.
+"""Turns an artifact back into a checkpoint.
 
 Imports `quantization`, the contract, and the encoders of training.
 """

@@ -1,9 +1,9 @@
-"""`python -m export.restore ARTIFACT --out DIR`: an artifact's weights as an ordinary sentence-transformers folder.
+"""`python -m export.restore ARTIFACT --out DIR`: writes an artifact's weights as a sentence-transformers folder.
 
-For going on with the training of a model of which only the artifact was kept (`base` of a configuration), and for using
-it where sentence-transformers runs. What int8 rounded stays rounded; recurrences are written out as layers.
+Use it to continue training when only the artifact is left (`base` of a configuration), or to run the model in
+sentence-transformers. Weights keep their int8 rounding; recurrences are unrolled into layers.
 
-V vocabulary, H hidden, D dims of the sentence embedding
+Shapes: V vocabulary, H hidden, D dims of the sentence embedding.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from service.model.artifact import (
 )
 from training.models.loading import load_body
 
-SPECIAL_TOKENS = {  # as BERT and as SentencePiece's users write them
+SPECIAL_TOKENS = {  # as written by BERT, and by SentencePiece models
     "pad_token": ("[PAD]", "<pad>"),
     "unk_token": ("[UNK]", "<unk>"),
     "cls_token": ("[CLS]", "<s>"),
@@ -46,7 +46,7 @@ SPECIAL_TOKENS = {  # as BERT and as SentencePiece's users write them
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command: 0, 2 with the reason on stderr, or 130 on Ctrl-C."""
+    """Run the command. Returns 0, 2 with the reason on stderr, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m export.restore", description="Turn an artifact back into a sentence-transformers folder."
     )
@@ -57,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def restore(artifact: Path, out: Path) -> None:
-    """Write `out`, once its vectors of the parity pack's texts are as near to the artifact's as the pack asks for.
+    """Write `out`, if the restored model reproduces the parity pack's vectors to the pack's minimum cosine.
 
-    Raises: ArtifactError: the artifact is not whole.
-            BadRequest: `out` exists, or the artifact is none that this can read.
+    Raises: ArtifactError: the artifact is damaged.
+            BadRequest: `out` exists, or artifacts of this kind cannot be restored.
             Refused: the vectors differ.
     """
     if out.exists():
@@ -80,7 +80,7 @@ def restore(artifact: Path, out: Path) -> None:
     say(f"lowest cosine to the artifact's vectors {lowest:.4f} over {len(parity.texts)} texts")
     if lowest < parity.min_cosine:
         raise Refused(
-            f"{artifact}: a restored vector has cosine {lowest:.4f}, at least {parity.min_cosine} is asked for"
+            f"{artifact}: the lowest cosine of a restored vector is {lowest:.4f}; the limit is {parity.min_cosine}"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
@@ -102,7 +102,7 @@ def restore(artifact: Path, out: Path) -> None:
 
 
 def _body(weights: Weights, *, pad_id: int) -> BertModel:
-    """Every layer in its place; the pooler of BERT's pre-training, which nothing reads, is zeros."""
+    """A BERT body with these weights; the unused pooler of pre-training is zero."""
     state = weights.state
     words_VH = state["embeddings.word_embeddings.weight"]
     config = BertConfig(

@@ -1,6 +1,6 @@
-"""Reads the weights back out of a graph that `export.unpadded` drew. Knows ONNX; knows nothing about torch or files.
+"""Reads the weights back from an ONNX graph made by `export.unpadded`.
 
-K inputs of a matrix, N its outputs
+Shapes: K inputs of a matrix, N its outputs.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from export.quantization.tables import restore_table
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float32]
 READABLE = (
-    "what can be restored is a mean-pooled bi-encoder with a body of the BERT family, exported with padding skipped, "
-    "in fp32 or in int8 with fixed steps"
+    "restore supports only mean-pooled bi-encoders of the BERT family, exported with padding skipped, "
+    "in fp32 or in int8 with static steps"
 )
-PRODUCTS = [  # of a layer, in order; the first is of three matrices
+PRODUCTS = [  # of a layer, in order; the first joins three matrices
     ["attention.self.query", "attention.self.key", "attention.self.value"],
     ["attention.output.dense"],
     ["intermediate.dense"],
     ["output.dense"],
 ]
-MOVES = {"Add", "Gather", "Reshape", "Split"}  # what lies between a product and its parts
-OTHER_ACTIVATIONS = {  # than a layer's GELU; FusedGemm is a head's Dense with its activation
+MOVES = {"Add", "Gather", "Reshape", "Split"}  # nodes between a product and its parts
+OTHER_ACTIVATIONS = {  # not a layer's GELU; FusedGemm is a head's Dense with its activation
     *("Celu", "Elu", "FastGelu", "FusedGemm", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "QuickGelu"),
     *("Relu", "Selu", "Sigmoid", "Softplus", "Softsign", "Swish", "Tanh", "ThresholdedRelu"),
 }
-NORMS = ["output", "attention.output"]  # by whether a norm's number is odd
+NORMS = ["output", "attention.output"]  # of even norms, of odd norms
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What a graph holds.
+    """The weights of a graph.
 
-    state: by the names that `BertModel` has; recurrences written out as layers.
-    heads: of each layer's attention.  epsilon: of each LayerNorm.  head: after the pooling, or None.
+    state: named as in `BertModel`, with recurrences unrolled into layers.
+    heads: attention heads of each layer.  epsilon: of each LayerNorm.  head: the layer after the pooling, or None.
     """
 
     state: dict[str, Floats]
@@ -54,24 +54,24 @@ class Weights:
 
 
 def read_weights(model: onnx.ModelProto) -> Weights:
-    """The parameters of a graph that `export.unpadded` drew, in float32.
+    """The parameters of a graph made by `export.unpadded`, in float32.
 
-    Raises: BadRequest: int8 with steps found in each pass, or another body.
+    Raises: BadRequest: it is int8 with dynamic steps, or has another body.
     """
     array = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     operators = Counter(node.op_type for node in model.graph.node)
     if operators["DynamicQuantizeLinear"] or operators["MatMulNBits"]:
-        raise BadRequest(f"its int8 has steps that are found in each pass; {READABLE}")
+        raise BadRequest(f"its int8 steps are dynamic; {READABLE}")
     products = [node for node in model.graph.node if _is_product(node, array)]
     norms = [node for node in model.graph.node if node.op_type == "LayerNormalization"]
     if operators["CumSum"] != 1 or len(products) // 4 * 2 + 1 != len(norms):
-        raise BadRequest(f"its body is none of the BERT family; {READABLE}")
+        raise BadRequest(f"its body is not of the BERT family; {READABLE}")
     if len(products) % 4 > 1:
-        raise BadRequest(f"its layers are not of four products each; {READABLE}")
+        raise BadRequest(f"its layers do not have four products each; {READABLE}")
     gelus = sum(operators[name] for name in ("BiasGelu", "Gelu", "Erf"))
     if OTHER_ACTIVATIONS & operators.keys() or gelus != len(products) // 4:
-        raise BadRequest(f"its activations are others than a GELU in each layer; {READABLE}")
-    layers = products[len(products) % 4 :]  # before them the bottleneck's projection
+        raise BadRequest(f"its activations are not one GELU a layer; {READABLE}")
+    layers = products[len(products) % 4 :]  # after the bottleneck's projection
     state = _tables(array, projection=next(iter(products[: -len(layers)]), None))
     for number, node in enumerate(layers):
         prefix, part = f"encoder.layer.{number // 4}", PRODUCTS[number % 4]
@@ -98,7 +98,7 @@ def _is_product(node: NodeProto, array: Mapping[str, Array]) -> bool:
 
 
 def _tables(array: Mapping[str, Array], projection: NodeProto | None) -> dict[str, Floats]:
-    """The embedding tables, the words' at full width."""
+    """The embedding tables; word embeddings at full width."""
     state = {}
     stored = {re.sub(r"_(row_int8|block_codes)$", "", name) for name in array}
     for name in stored:
@@ -117,20 +117,20 @@ def _weight(product: NodeProto, array: Mapping[str, Array]) -> Floats:
     codes = product.input[0].removesuffix("_codes")
     matrix = COPY.sub("", product.input[1]).removesuffix("_int8")
     code_KN, scale_N = array[f"{matrix}_int8"].astype(np.float32), array[f"{matrix}_scale"].astype(np.float32)
-    smoothing_K = array[f"{codes}_smoothing"].astype(np.float32)  # the input is multiplied by it
+    smoothing_K = array[f"{codes}_smoothing"].astype(np.float32)  # the graph multiplies the input by it
     weight_KN: Floats = code_KN * scale_N * smoothing_K[:, None]
     return weight_KN
 
 
 def _bias(product: NodeProto, model: onnx.ModelProto, array: Mapping[str, Array]) -> Floats:
-    """What is added to a product: in it, or by the node that reads it."""
+    """The bias of a product: its own input, or added by the next node."""
     readers = [node for node in model.graph.node if product.output[0] in node.input]
     names = [*product.input[6:], *(name for node in readers for name in node.input)]
     return next(array[name].astype(np.float32) for name in names if name in array and array[name].ndim == 1)
 
 
 def _heads(product: NodeProto, model: onnx.ModelProto, array: Mapping[str, Array]) -> int:
-    """From the shape (B, L, heads, size) that a layer's queries, keys or values are given."""
+    """The number of heads, from the shape (B, L, heads, size) of a layer's queries, keys or values."""
     maker = {output: node for node in model.graph.node for output in node.output}
 
     def is_after_product(node: NodeProto | None) -> bool:

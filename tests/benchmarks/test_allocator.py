@@ -11,7 +11,7 @@ from benchmarks.allocator import answered_load, embed
 
 @contextmanager
 def server(statuses: list[HTTPStatus]) -> Iterator[int]:
-    """Answers with these, then with the last of them again and again; gives the port."""
+    """Serves these responses, then repeats the last one; yields the port."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -60,7 +60,7 @@ def test_a_plain_server_that_is_nearly_as_fast_fails_us() -> None:
     assert failing(run) == {"times the 25-line server"}
 
 
-def test_others_with_our_graph_are_judged_by_themselves() -> None:
+def test_peers_with_our_graph_have_their_own_criteria() -> None:
     for peer in (INFINITY_SKIPPING, PLAIN_SKIPPING):
         (what,) = failing(changed(whole_run(), LoadResult, peer.name, texts_per_s=700.0))
         assert what.endswith(SKIPPING)
@@ -98,7 +98,7 @@ def test_a_round_with_a_failed_request_does_not_count() -> None:
     assert whole_run().is_whole
 
 
-def test_a_run_that_lacks_something_does_not_end_well() -> None:
+def test_an_incomplete_run_exits_with_1() -> None:
     assert say_verdicts(whole_run()) == 0
     assert say_verdicts(whole_run(ours=899.0)) == 1
     assert say_verdicts(changed(whole_run(), LoadResult, p99_ms=math.nan)) == 1

@@ -46,5 +46,5 @@ def test_every_process_draws_the_same_sentences() -> None:
 
 
 def test_too_few_sentences_are_refused_with_both_numbers() -> None:
-    with pytest.raises(ValueError, match=r"2 sentences .* 3 are asked"):
+    with pytest.raises(ValueError, match=r"2 sentences .* need 3"):
         drawn({"a", "b"}, 3)

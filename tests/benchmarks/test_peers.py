@@ -44,7 +44,7 @@ def test_vectors_are_read_from_both_shapes_of_answers() -> None:
 
 
 @ASKED
-def test_nothing_of_a_command_is_left_to_fill_in(peer: Peer) -> None:
+def test_commands_have_no_placeholders_left(peer: Peer) -> None:
     values = {name: f"<{name}>" for name in ("bin", "model", "port", "scratch", "servers")}
     command, variables = peer.filled(values)
     assert not any("{" in part for part in [*command, *variables.values()])
@@ -53,7 +53,7 @@ def test_nothing_of_a_command_is_left_to_fill_in(peer: Peer) -> None:
 
 
 @ASKED
-def test_a_peer_reports_nothing_either(peer: Peer) -> None:
+def test_telemetry_of_peers_is_off(peer: Peer) -> None:
     values = dict.fromkeys(("bin", "model", "port", "scratch", "servers"), "")
     assert TELEMETRY_OFF.items() <= peer.filled(values)[1].items()
 

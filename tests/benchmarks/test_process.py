@@ -64,11 +64,11 @@ def test_a_peer_that_ends_at_once_is_a_failure_with_the_end_of_its_log(tmp_path:
 @pytest.mark.parametrize("body", ["{}", "[[1]", "[[1.0]]", '[["a"], ["b"]]'])
 def test_a_peer_that_answers_something_else_than_vectors_has_failed(tmp_path: Path, body: str) -> None:
     code = SERVER.replace("json.dumps([[len(text), 1.0] for text in texts])", repr(body))
-    with running(peer(code), folder=tmp_path, cores=CORES) as server, pytest.raises(PeerFailed, match="gave"):
+    with running(peer(code), folder=tmp_path, cores=CORES) as server, pytest.raises(PeerFailed, match="returned"):
         server.embed(["one", "two"])
 
 
-def test_what_the_caller_has_set_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_callers_environment_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     code = "import os, sys; sys.exit('threads: ' + os.environ.get('OMP_NUM_THREADS', 'its own'))"
     with pytest.raises(PeerFailed, match="threads: its own"), running(peer(code), folder=tmp_path, cores=CORES):
@@ -100,5 +100,5 @@ def test_a_failure_is_a_result_without_paths_of_this_machine(tmp_path: Path) -> 
 
 def test_more_cores_than_there_are_is_refused_with_both_numbers() -> None:
     there = len(os.sched_getaffinity(0))
-    with pytest.raises(SystemExit, match=f"{there + 1} cores are wanted, this process may use {there}"):
+    with pytest.raises(SystemExit, match=f"needs {there + 1} cores, but this process may use {there}"):
         cores_for(there + 1)

@@ -28,7 +28,7 @@ def test_a_core_count_without_a_quiet_round_keeps_all_and_the_page_warns() -> No
     run = Run({}, (*busy_round(2), *load_results("plain", 10.0, round_=1), *busy_round(1)))
     kept = quiet_rounds(run)
     assert [(one.cores, one.round) for one in kept.loads] == [(2, 1)] * 6 + [(1, 0)] * 6
-    assert "busy with other work, up to 52% of them" in page(kept)
+    assert "busy with other work, up to 52%: do not rely" in page(kept)
 
 
 def test_a_quiet_run_is_kept_as_it_is() -> None:

@@ -20,7 +20,7 @@ class FullDisk:
             raise OSError("no room")
 
 
-def test_searches_beside_a_writer_that_ended_early_are_no_measurement() -> None:
+def test_a_writer_that_ends_early_is_an_error() -> None:
     collection: Any = FullDisk()
     with pytest.raises(OSError, match="no room"), _writing(collection, 1, existing=10):
         assert collection.is_full.wait(10)

@@ -32,7 +32,7 @@ def test_a_peer_that_failed_is_on_the_page_with_its_error() -> None:
 def test_figures_of_a_busy_machine_are_marked() -> None:
     assert "busy with other work" not in page(whole_run())
     results = [replace(one, other_share=0.4) if isinstance(one, LoadResult) else one for one in whole_run().results]
-    assert "busy with other work, up to 40% of them" in page(Run({}, tuple(results)))
+    assert "busy with other work, up to 40%: do not rely" in page(Run({}, tuple(results)))
 
 
 def test_requests_that_failed_are_counted_on_the_page() -> None:

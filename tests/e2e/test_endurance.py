@@ -87,13 +87,13 @@ def test_a_soak_counts_what_should_not_be_answered() -> None:
 
 def test_a_soak_of_refusals_or_of_nothing_is_none() -> None:
     refused = Soak(Counter({422: 900}), [0.0, 1.0, 2.0, 3.0], [MIB] * 4)
-    assert refused.failures() == ["no answer with 200, of 900", "900 answers with 422, about 100 are wanted"]
+    assert refused.failures() == ["no response with 200, of 900", "900 responses with 422, expected about 100"]
     many = Soak(Counter({200: 500, 422: 400}), [0.0, 1.0, 2.0, 3.0], [MIB] * 4)
-    assert many.failures() == ["400 answers with 422, about 100 are wanted"]
+    assert many.failures() == ["400 responses with 422, expected about 100"]
     nothing = Soak(Counter(), [0.0], [MIB])
     assert nothing.failures() == [
-        "no answer with 200, of 0",
-        "1 samples of memory are too few for its slope",
+        "no response with 200, of 0",
+        "1 samples of memory are too few for a slope",
     ]
 
 

@@ -130,10 +130,10 @@ def test_a_service_that_neither_answers_nor_ends_is_a_failure(monkeypatch: pytes
 
 
 def lost(count: int) -> list[str]:
-    return [f"{count} requests that were read before the signal got no answer"] if count else []
+    return [f"{count} requests that were read before the signal got no response"] if count else []
 
 
-@pytest.mark.parametrize(("status", "reason"), [(429, "its vectors"), (0, "without an answer")])
+@pytest.mark.parametrize(("status", "reason"), [(429, "its vectors"), (0, "got no response")])
 def test_a_service_that_answers_nothing_before_the_load_has_no_capacity(status: int, reason: str) -> None:
     async def scenario() -> None:
         async with FakeService(delay_s=0.01, status=status).listening() as service:
@@ -161,7 +161,7 @@ def test_a_writer_that_hangs_while_it_opens_the_store_is_a_fault(
     monkeypatch.setattr("benchmarks.endurance.crash.START_TIMEOUT_S", 0.01)  # before Python has started
     assert crash(tmp_path, rounds=1).faults == [
         "the writer of seed 0 had not opened the store after 0.01 s",
-        "no change was acknowledged: nothing was tried",
+        "no change was acknowledged: nothing was tested",
     ]
 
 

@@ -44,7 +44,7 @@ def test_the_reference_cuts_where_the_record_says(copy: Path) -> None:
     assert read_checkpoint(copy).model.max_seq_length == 7
 
 
-def test_a_checkpoint_of_others_needs_a_name_and_languages() -> None:
+def test_a_checkpoint_without_a_record_needs_a_name_and_languages() -> None:
     with pytest.raises(BadRequest, match=r"has no crosslet.json: give --name and --languages"):
         read_checkpoint(MINILM, name="minilm")
     assert read_checkpoint(MINILM, name="minilm", languages=("en",)).record.max_length == 256
@@ -77,7 +77,7 @@ def test_damaged_weights_are_refused_in_one_line(copy: Path) -> None:
 def test_a_model_without_a_transformer_is_refused(tmp_path: Path) -> None:
     words = StaticEmbedding(AutoTokenizer.from_pretrained(MINILM), embedding_dim=8)
     SentenceTransformer(modules=[words], device="cpu").save(str(tmp_path / "static"), create_model_card=False)
-    with pytest.raises(BadCheckpoint, match="static begins with a StaticEmbedding, not with a transformer's body"):
+    with pytest.raises(BadCheckpoint, match="static begins with a StaticEmbedding, not with a transformer body"):
         read_checkpoint(tmp_path / "static", name="x", languages=("en",))
 
 
@@ -97,7 +97,7 @@ def test_a_record_with_a_wrong_value_is_refused(copy: Path) -> None:
     ],
     ids=lambda value: getattr(value, "model_type", value),
 )
-def test_positions_that_no_text_comes_to_are_left_out(config: PretrainedConfig, kept: int, tmp_path: Path) -> None:
+def test_unreachable_positions_are_dropped(config: PretrainedConfig, kept: int, tmp_path: Path) -> None:
     AutoModel.from_config(config).save_pretrained(tmp_path / "body")
     tokenizer = AutoTokenizer.from_pretrained(MINILM, model_input_names=["input_ids", "attention_mask"])
     tokenizer.save_pretrained(tmp_path / "body")
@@ -113,7 +113,7 @@ def test_positions_that_no_text_comes_to_are_left_out(config: PretrainedConfig, 
 
 def test_a_length_beyond_the_positions_of_the_body_is_refused(copy: Path) -> None:
     write_record(copy, max_length=65)
-    with pytest.raises(BadCheckpoint, match="max_length is 65, the body has 64 positions"):
+    with pytest.raises(BadCheckpoint, match="max_length is 65, but the body has 64 positions"):
         read_checkpoint(copy)
 
 

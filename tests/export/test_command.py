@@ -32,7 +32,7 @@ def test_int8_of_a_checkpoint_of_others_passes_its_gate(minilm_artifact: Path) -
     manifest = load_manifest(minilm_artifact)
     verify_files(minilm_artifact, manifest)
     assert (manifest.name, manifest.dim, manifest.max_length) == ("all-MiniLM-L6-v2", 384, 256)
-    assert manifest.parameters == 22_565_376 - (512 - 256) * 384  # without the positions that no text comes to
+    assert manifest.parameters == 22_565_376 - (512 - 256) * 384  # without unreachable positions
     assert manifest.files["model.onnx"].size_bytes < 1.03 * manifest.parameters
     figures = manifest.evaluation["export"]
     assert figures["mean_cosine_to_fp32"] >= 0.99
@@ -144,7 +144,7 @@ def test_a_table_too_narrow_for_4_bits_is_refused(
 ) -> None:
     arguments = ["--checkpoint", str(student), "--out", str(tmp_path / "out"), "--word-bits", "4"]
     assert main(arguments) == 2
-    assert "--word-bits 4: a table of width 16 has no whole blocks of 32" in capsys.readouterr().err
+    assert "--word-bits 4: the table's width 16 is not a multiple of 32" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -58,7 +58,7 @@ def test_notes_that_are_no_text_are_one_sentence(
 ) -> None:
     (tmp_path / "n.md").write_bytes(b"\xff")
     assert main([str(folder), "--notes", str(tmp_path / "n.md")]) == 2
-    assert "no text in UTF-8" in capsys.readouterr().err
+    assert "not UTF-8 text" in capsys.readouterr().err
 
 
 def test_nothing_to_write_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

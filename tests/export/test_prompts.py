@@ -187,7 +187,7 @@ def test_the_cards_python_gives_the_vectors_of_encode(
     np.testing.assert_allclose(names["embed"](TEXTS[0]), unit(oracle.encode(TEXTS[:1]))[0], atol=1e-5)
 
 
-def test_they_are_restored(artifact: Path, oracle: SentenceTransformer, tmp_path: Path) -> None:
+def test_the_prompts_are_restored(artifact: Path, oracle: SentenceTransformer, tmp_path: Path) -> None:
     assert restore([str(artifact), "--out", str(tmp_path / "out")]) == 0
     restored = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert (restored.prompts, restored.default_prompt_name) == (oracle.prompts, "clustering")
@@ -205,7 +205,7 @@ def test_other_prompts_are_another_space(artifact: Path, prompted: Path, tmp_pat
     assert one.fingerprint != two.fingerprint
 
 
-def test_int8_is_calibrated_and_gated_behind_the_prompts(prompted: Path, tmp_path: Path) -> None:
+def test_int8_is_calibrated_and_gated_with_the_prompts(prompted: Path, tmp_path: Path) -> None:
     texts = [text for texts in PARITY_TEXTS.values() for text in texts]
     copy = Path(shutil.copytree(prompted, tmp_path / "copy"))
     write_record(copy, calibration_texts=texts)
@@ -243,14 +243,14 @@ def test_dims_beyond_the_models_own_change_nothing(student: Path, student_artifa
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"truncate_dim": 0}, "truncate_dim is 0; it is a whole number of at least 1"),
+        ({"truncate_dim": 0}, "truncate_dim is 0; it must be an integer of at least 1"),
         ({"truncate_dim": -3}, "truncate_dim is -3; it"),
         ({"truncate_dim": "16"}, "truncate_dim is '16'; it"),
         ({"truncate_dim": True}, "truncate_dim is True; it"),
         ({"truncate_dim": 12.5}, "truncate_dim is 12.5; it"),
-        ({"prompts": {"query": ["search: "]}}, "prompt 'query' is no text"),
-        ({"prompts": {"query": "\ud800"}}, "prompt 'query' is no text"),
-        ({"prompts": {"query": "guitar " * 40}}, "prompt 'query' has 42 tokens and the model reads 32: no text would"),
+        ({"prompts": {"query": ["search: "]}}, "prompt 'query' is not valid text"),
+        ({"prompts": {"query": "\ud800"}}, "prompt 'query' is not valid text"),
+        ({"prompts": {"query": "guitar " * 40}}, "prompt 'query' has 42 tokens and the model reads 32: no room"),
         ({"prompts": ["query"]}, "cannot be loaded ("),
         ({"prompts": PROMPTS, "default_prompt_name": "web"}, "cannot be loaded (Default prompt name 'web' not found"),
     ],

@@ -27,9 +27,7 @@ def vectors(artifact: Path) -> npt.NDArray[np.float64]:
     return np.array(load_parity(artifact, load_manifest(artifact)).embeddings)
 
 
-def test_an_fp32_student_is_itself_again_with_its_recurrences_written_out(
-    student_artifact: Path, tmp_path: Path
-) -> None:
+def test_an_fp32_student_is_restored_with_its_recurrences_unrolled(student_artifact: Path, tmp_path: Path) -> None:
     assert main([str(student_artifact), "--out", str(tmp_path / "out")]) == 0
     restored = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert restored[0].auto_model.config.num_hidden_layers == 2
@@ -39,7 +37,7 @@ def test_an_fp32_student_is_itself_again_with_its_recurrences_written_out(
 
 
 @pytest.mark.parametrize("word_bits", ["8", "4"])
-def test_int8_with_fixed_steps_is_restored_but_for_what_it_rounded(tmp_path: Path, word_bits: str) -> None:
+def test_int8_with_static_steps_is_restored_up_to_rounding(tmp_path: Path, word_bits: str) -> None:
     checkpoint, artifact, out = (tmp_path / name for name in ("checkpoint", "artifact", "out"))
     save_student(checkpoint, layers=2, recurrences=2, width=32)
     write_record(checkpoint, calibration_texts=TEXTS)
@@ -58,7 +56,7 @@ def test_int8_with_fixed_steps_is_restored_but_for_what_it_rounded(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_training_goes_on_where_the_bundled_model_is(tmp_path: Path) -> None:
+def test_training_continues_from_the_bundled_model(tmp_path: Path) -> None:
     assert main([str(DEFAULT), "--out", str(tmp_path / "out")]) == 0
     restored = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     pad_id = int(restored.tokenizer.pad_token_id)
@@ -78,11 +76,11 @@ def encode(student: SentenceEncoder, tokens: SentenceTransformer, texts: tuple[s
     return torch.cat(found).double().numpy()
 
 
-def test_int8_with_steps_found_in_each_pass_is_refused(
+def test_int8_with_dynamic_steps_is_refused(
     minilm_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(minilm_artifact), "--out", str(tmp_path / "out")]) == 2
-    assert "steps that are found in each pass; what can be restored is" in capsys.readouterr().err
+    assert "its int8 steps are dynamic; restore supports only" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -105,9 +103,9 @@ def test_a_damaged_artifact_is_refused(
             [Dense(384, 24, activation_function=nn.Identity()), Dense(24, 12, activation_function=nn.Identity())],
             "several",
         ),
-        ([Dense(384, 24, bias=False, activation_function=nn.Identity())], "what can be restored is"),
-        ([Dense(384, 24)], "its activations are others than a GELU in each layer"),
-        ([Dense(384, 24, activation_function=nn.GELU())], "its activations are others than a GELU in each layer"),
+        ([Dense(384, 24, bias=False, activation_function=nn.Identity())], "restore supports only"),
+        ([Dense(384, 24)], "its activations are not one GELU a layer"),
+        ([Dense(384, 24, activation_function=nn.GELU())], "its activations are not one GELU a layer"),
     ],
     ids=["two heads", "a head without bias", "a head with tanh", "a head with GELU"],
 )
@@ -128,10 +126,10 @@ def test_an_artifact_that_computes_padding_is_refused(
     tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([str(tiny_model), "--out", str(tmp_path / "out")]) == 2
-    assert "padding computed; what can be restored is" in capsys.readouterr().err
+    assert "padding computed; restore supports only" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_there_is_left_alone(
+def test_an_existing_folder_is_refused(
     student_artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "kept").write_text("mine", encoding="utf-8")

@@ -97,8 +97,8 @@ def test_what_cannot_be_fitted_is_refused_in_a_sentence(
     options = [str(artifact), "--out", str(out), "--model", str(other)]
     for more, sentence in (
         (["--pairs", str(few)], "1 pairs are too few: give 20 distinct English sentences or more"),
-        (["--pairs", str(tmp_path / "none.tsv")], "none.tsv is no file (--pairs)"),
-        (["--pairs", str(pairs), "--name", "a/b"], "'a/b' is no name of a space; --name has letters, digits and . _ -"),
+        (["--pairs", str(tmp_path / "none.tsv")], "none.tsv is not a file (--pairs)"),
+        (["--pairs", str(pairs), "--name", "a/b"], "'a/b' cannot name a space: --name takes letters, digits and . _ -"),
         (["--pairs", str(pairs), "--model", str(tmp_path)], "cannot be loaded"),
     ):
         assert main([*options, *more]) == 2

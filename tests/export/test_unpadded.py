@@ -27,7 +27,7 @@ def body_of(config: PretrainedConfig) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("config", BODIES, ids=lambda config: config.model_type)
-def test_tokens_have_the_states_that_transformers_gives_them(config: PretrainedConfig) -> None:
+def test_hidden_states_agree_with_transformers(config: PretrainedConfig) -> None:
     body = body_of(config)
     input_ids = torch.randint(5, 100, (4, 9))
     mask = torch.tensor([[1] * length + [0] * (9 - length) for length in (3, 9, 1, 6)])
@@ -48,13 +48,13 @@ def test_tokens_have_the_states_that_transformers_gives_them(config: PretrainedC
     ],
     ids=["distilbert", "relative positions"],
 )
-def test_a_body_that_it_does_not_know_keeps_its_padding(config: PretrainedConfig) -> None:
+def test_an_unsupported_body_keeps_its_padding(config: PretrainedConfig) -> None:
     assert unpadded(body_of(config)) is None
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> onnxruntime.InferenceSession:
-    """A two-layer unit applied twice, in int8 with fixed steps."""
+    """A two-layer unit applied twice, in int8 with static steps."""
     folder = tmp_path_factory.mktemp("unpadded")
     save_student(folder / "checkpoint", layers=2, recurrences=2)
     eager = {"attn_implementation": "eager"}

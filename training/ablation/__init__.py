@@ -1,4 +1,4 @@
-"""A grid of runs and its report; `crosslet ablate`.
+"""Ablations: a grid of training runs and its report; `crosslet ablate`.
 
 May import all of training.
 """

@@ -1,4 +1,4 @@
-"""`crosslet ablate SPEC.yaml --data DIR --out DIR`: trains every cell, then reports; run again to resume."""
+"""`crosslet ablate SPEC.yaml --data DIR --out DIR`: trains every cell, then writes a report. Run again to resume."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ FAILED_CELLS = 1
 def main(arguments: list[str] | None = None) -> int:
     """Run the command.
 
-    Returns: 0 when every cell is trained, 1 when some failed, 2 with one sentence when none can be, 130 on Ctrl-C.
+    Returns: 0 if every cell is trained, 1 if some failed, 2 after an error, 130 after Ctrl-C.
     """
     parser = argparse.ArgumentParser(prog="crosslet ablate", description="Train variants of one run and compare them.")
     parser.add_argument("spec", type=Path, metavar="SPEC.yaml", help="e.g. training/configs/ablation.yaml")
     parser.add_argument(
-        "--data", type=Path, required=True, help="folder with parallel/ and eval/, as training/run.sh reads"
+        "--data", type=Path, required=True, help="folder with parallel/ and eval/, as for training/run.sh"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for steps, cells and the report")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--dry-run", action="store_true", help="print cells, what each would train and what they share")
-    mode.add_argument("--report-only", action="store_true", help="train nothing; report what is there")
+    mode.add_argument("--dry-run", action="store_true", help="print the cells, their steps and the steps they share")
+    mode.add_argument("--report-only", action="store_true", help="write the report without training")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -63,14 +63,14 @@ def ablate(options: argparse.Namespace) -> int:
             check_machine(cell.config)
             ensure_sources(cell.config.corpus, cell.config.languages, options.data)
         unlike = {(tuple(c.scored_languages), c.validates, c.dev_folder): c for c in (cell.config for cell in cells)}
-        for config in unlike.values():  # each set is read once, not for every cell
+        for config in unlike.values():  # read each set once, not once a cell
             check_evaluation(config, options.data)
     trials = plan_trials(cells, options.data, options.out)
     if options.dry_run:
         print("\n".join(describe_plan(trials)))
         return 0
     folder = options.out / REPORT
-    spec_path = options.spec.name if options.spec.is_absolute() else options.spec  # a reader's folders are his own
+    spec_path = options.spec.name if options.spec.is_absolute() else options.spec  # keep local paths out of the report
     command = f"crosslet ablate {spec_path} --data DIR --out DIR"
     with run_alone(options.out):
         failures = {} if options.report_only else train_trials(trials, options.out)

@@ -1,4 +1,4 @@
-"""A report as blocks, written as Markdown with its figures beside it. Knows nothing of what it reports."""
+"""A document made of blocks (headings, text, tables, figures), written as Markdown and SVG files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIGURE_FOLDER = "figures"
 
 @dataclass(frozen=True)
 class Heading:
-    """A section's name."""
+    """A section heading."""
 
     text: str
 
@@ -28,7 +28,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a header, words at the left and numbers at the right. `parts`: rows that start a new part."""
+    """A header and rows; the first column is left-aligned, the others right. `parts`: rows that start a part."""
 
     header: list[str]
     rows: list[list[str]]
@@ -59,12 +59,12 @@ def write_document(title: str, blocks: list[Block], folder: Path) -> None:
 
 
 def to_markdown(title: str, blocks: list[Block]) -> str:
-    """The same text; figures are links to their files."""
+    """Format a document as Markdown; figures become links to their files."""
     return "\n\n".join([f"# {title}", *(_markdown(block) for block in blocks)]) + "\n"
 
 
 def on_paper(svg: str) -> str:
-    """A drawing that is read on its own: on white, in a type that every system has."""
+    """Make an SVG readable as a file of its own: white background, widely available fonts."""
     start = svg.index(">", svg.index("<svg")) + 1
     return f'{svg[:start]}\n <rect width="100%" height="100%" fill="#ffffff"/>{svg[start:]}'.replace(
         "'DejaVu Sans'", "Helvetica, Arial, 'DejaVu Sans'"

@@ -1,4 +1,4 @@
-"""Which claims the scores bear out: differences between cells against the noise of training. Draws nothing."""
+"""Tests claims: compares differences between cells with the noise between seeds."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ CONFIDENCE = 0.95
 
 
 class Verdict(StrEnum):
-    """What the scores say of a claim."""
+    """The verdict on a claim."""
 
     CONFIRMED = "confirmed"  # every difference is as claimed, and larger than the margin
-    WITHIN_NOISE = "within noise"  # none is against it by more than the margin, but not all are larger
-    NOT_CONFIRMED = "not confirmed"  # one is against it by more than the margin
+    WITHIN_NOISE = "within noise"  # none contradicts it by more than the margin, but not all exceed the margin
+    NOT_CONFIRMED = "not confirmed"  # one contradicts it by more than the margin
     NOT_RUN = "not run"  # a cell has no score
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One difference that a claim is about: that `better` scores above `worse`. In points."""
+    """One difference of a claim: how far `better` scores above `worse`, in points."""
 
     metric: Metric
     worse: str
@@ -37,7 +37,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """What this difference alone says."""
+        """The verdict of this difference alone."""
         if self.difference is None:
             return Verdict.NOT_RUN
         if abs(self.difference) <= self.margin:
@@ -47,9 +47,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Noise:
-    """The spread of a metric between seeds: `deviation` of one training, in points, from `freedom` degrees of freedom.
+    """The noise of a metric between seeds: standard `deviation` of one training, in points, and degrees of `freedom`.
 
-    Without a cell that was trained twice, `freedom` is 0 and `floor` alone counts.
+    If no cell was trained twice, `freedom` is 0 and the margin is `floor`.
     """
 
     floor: float
@@ -57,9 +57,9 @@ class Noise:
     freedom: int = 0
 
     def margin(self, first: int, second: int) -> float:
-        """Difference below which the means of `first` and `second` trainings may differ by the seed alone.
+        """How far the means of `first` and `second` trainings may differ by chance, in points.
 
-        The half width of Student's 95% interval of such a difference, but at least `floor`.
+        It is half the width of Student's 95% interval of the difference, and at least `floor`.
         """
         if self.freedom == 0:
             return self.floor
@@ -78,7 +78,7 @@ def measure_noise(results: Results, metric: Metric, *, floor: float) -> Noise:
 
 
 def compare(finding: Finding, results: Results, *, floor: float) -> list[Comparison]:
-    """Every difference that a claim is about, metric by metric."""
+    """Every difference of a claim, metric by metric."""
     comparisons = []
     for metric in finding.metrics:
         noise = measure_noise(results, metric, floor=floor)

@@ -1,4 +1,4 @@
-"""From a spec to cells: the base with each cell's changes, checked like any other configuration."""
+"""Turns a specification into cells: the base configuration with each cell's changes, validated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """One variant to train. `seed`: of a repeat of the variant `name`; None: the variant itself."""
+    """One variant to train. `seed`: the seed of a repeat of the variant `name`; None: the variant itself."""
 
     name: str
     config: RunConfig
@@ -27,7 +27,7 @@ class Cell:
 
     @property
     def folder(self) -> str:
-        """Its folder's name: readable, and free of what file systems forbid."""
+        """The name of its folder: readable, without characters that file systems forbid."""
         name = self.name if self.seed is None else f"{self.name} seed {self.seed}"
         return re.sub(r"[^\w.=+-]+", "-", name).strip("-.")
 
@@ -35,8 +35,7 @@ class Cell:
 def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
     """All cells of the spec at `path`: runs, then the grid, then products, then repeats with other seeds.
 
-    Raises: ConfigError: a change names an unknown setting or gives a value no run can use; a name that no cell has,
-        or that two cells share.
+    Raises: ConfigError: a change names an unknown setting or an invalid value; a name has no cell, or two.
     """
     base = read_yaml(path.parent / spec.base)
     if not isinstance(base, dict):
@@ -60,7 +59,7 @@ def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
 
 
 def combinations(grid: dict[str, list[object]]) -> dict[str, Settings]:
-    """The product of the grid's values, named by them: `unit_layers=3, bottleneck_size=128`."""
+    """The product of the grid's values, named like `unit_layers=3, bottleneck_size=128`."""
     if not grid:
         return {}
     chosen = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
@@ -68,7 +67,7 @@ def combinations(grid: dict[str, list[object]]) -> dict[str, Settings]:
 
 
 def crossings(axes: dict[str, Settings]) -> dict[str, Settings]:
-    """One set of changes of each axis, named by their labels; an empty label is left out of the name."""
+    """The product of the axes: one set of changes from each, named by its labels; empty labels are omitted."""
     crossed: dict[str, Settings] = {}
     for chosen in product(*(axis.items() for axis in axes.values())):
         changes: Settings = {}
@@ -79,14 +78,14 @@ def crossings(axes: dict[str, Settings]) -> dict[str, Settings]:
 
 
 def nest(changes: Settings) -> Settings:
-    """Dotted keys as mappings in mappings: {"a.b": 1} -> {"a": {"b": 1}}.
+    """Turn dotted keys into nested mappings: {"a.b": 1} -> {"a": {"b": 1}}.
 
-    Raises: ConfigError: a key is no text, as `no` in YAML is not.
+    Raises: ConfigError: a key is not a string, e.g. YAML's bare `no`.
     """
     nested: Settings = {}
     for key, value in changes.items():
         if not isinstance(key, str):
-            raise ConfigError(f"{key!r} is no text, but a key must be: put it in quotes")
+            raise ConfigError(f"the key {key!r} is not a string: put it in quotes")
         inner = nest(value) if isinstance(value, dict) else value
         for part in reversed(key.split(".")):
             inner = {part: inner}
@@ -95,7 +94,7 @@ def nest(changes: Settings) -> Settings:
 
 
 def merge(base: Settings, changes: Settings) -> Settings:
-    """`base` with `changes`: mappings join, anything else is replaced."""
+    """Apply `changes` to `base`: mappings are merged, other values replaced."""
     merged = {**base}
     for key, value in changes.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
@@ -104,7 +103,7 @@ def merge(base: Settings, changes: Settings) -> Settings:
 
 
 def _config(base: Settings, changes: Settings, *, where: str) -> RunConfig:
-    """The base with a cell's changes."""
+    """The configuration of a cell: the base with its changes."""
     config = build(RunConfig, merge(base, nest(changes)), where=where)
     check(config, where=where)
     return config
@@ -129,6 +128,6 @@ def _check_names(spec: AblationSpec, cells: set[str], *, where: str) -> None:
 def _check_folders(cells: list[Cell], *, where: str) -> None:
     seen: dict[str, Cell] = {}
     for cell in cells:
-        other = seen.setdefault(cell.folder.casefold(), cell)  # some file systems fold case
+        other = seen.setdefault(cell.folder.casefold(), cell)  # some file systems ignore case
         if other is not cell:
             raise ConfigError(f"{where}: {other.name!r} and {cell.name!r} would share the folder {cell.folder!r}")

@@ -1,4 +1,4 @@
-"""What the paper measured: Ding et al., "Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity
+"""The paper's results: Ding et al., "Multi-stage Distillation Framework for Cross-Lingual Semantic Similarity
 Matching", Findings of NAACL 2022, https://aclanthology.org/2022.findings-naacl.167/. Spearman's rho x 100 on STS2017.
 """
 
@@ -26,7 +26,7 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class PublishedVariant:
-    """A row of one of its tables. `mono`, and `pairs` in the order of PAIRS, where we have them."""
+    """A row of one of the paper's tables; `mono`, and `pairs` in the order of PAIRS, if the paper gives them."""
 
     cross: float
     mono: float | None = None
@@ -51,7 +51,7 @@ MODELS = {
     ),
 }
 
-VARIANTS = {  # a cell of these names stands beside them
+VARIANTS = {  # reported beside cells of the same name
     "full": PublishedVariant(79.4, 82.6),
     "w/o MCL": PublishedVariant(78.5, 82.3),
     "w/o Rec.": PublishedVariant(71.7, 78.0),
@@ -66,7 +66,7 @@ VARIANTS = {  # a cell of these names stands beside them
 
 
 def published_row(name: str) -> PublishedVariant | None:
-    """What the paper has of a cell of this name: a variant of the XLM-R student with B=128 and M=3, or a model."""
+    """The paper's row for a cell of this name: a variant of the XLM-R student (B=128, M=3), or a model."""
     model = MODELS.get("student XLM-R, B=128, M=3" if name == "full" else name)
     if model is not None:
         return PublishedVariant(model.cross, model.mono, model.pairs)

@@ -1,4 +1,4 @@
-"""Draws the report's figures. Each panel is one SVG in two dresses: for the page, which may be dark, and for a file."""
+"""Draws the report's figures, one SVG a panel."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from training.ablation.results import Result, Results
 from training.ablation.sentences import SentenceMap
 from training.ablation.spec import Metric
 
-INK = "#1f2328"  # of text and axes; the page puts its own in its place
+INK = "#1f2328"  # text and axes
 COLOURS = ("#3b82c4", "#d9772b", "#3f9b5f", "#c8504f", "#8f6cc0", "#a37f42", "#c9649c", "#6f7d8a", "#2aa1a8", "#9aa12c")
 DASHES = ("-", "--", ":", "-.")
 METRIC_NAMES: dict[Metric, str] = {"mono": "within a language", "cross": "against English", "tatoeba": "Tatoeba P@1"}
 STYLE: Any = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "crosslet",  # the same figure is the same file
+    "svg.hashsalt": "crosslet",  # reproducible files
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": INK,
@@ -48,7 +48,7 @@ STYLE: Any = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing. `text`: what it shows, for those who do not see it."""
+    """One drawing. `text`: its alternative text."""
 
     name: str  # of its file
     text: str
@@ -57,7 +57,7 @@ class Panel:
 
 @contextmanager
 def panel(name: str, text: str, *, title: str, into: list[Panel]) -> Iterator[Axes]:
-    """Axes to draw on; what was drawn is appended to `into`."""
+    """Yield axes to draw on, then append the finished panel to `into`."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.2, 3.5), layout="constrained")
         axes = figure.add_subplot(title=title)
@@ -68,7 +68,7 @@ def panel(name: str, text: str, *, title: str, into: list[Panel]) -> Iterator[Ax
 
 
 def draw_layers(names: list[str], results: Results) -> list[Panel]:
-    """Score against the layers of students without bottleneck and recurrence, by base (Fig. 1 of the paper)."""
+    """Score against the number of layers, for students without bottleneck and recurrence (Fig. 1 of the paper)."""
     lines: dict[str, list[str]] = {}
     for name in names:
         if results.cells[name].scores is not None:
@@ -78,7 +78,7 @@ def draw_layers(names: list[str], results: Results) -> list[Panel]:
 
 
 def draw_depth(names: list[str], results: Results) -> list[Panel]:
-    """Score against the layers stored, M: applied up to the full depth, and once."""
+    """Score against the number of stored layers, M, with recurrence up to the full depth and without."""
     shapes = {n: results.cells[n].cell.config.student for n in names if results.cells[n].scores is not None}
     if not shapes:
         return []
@@ -91,7 +91,7 @@ def draw_depth(names: list[str], results: Results) -> list[Panel]:
 
 
 def _draw_depths(stem: str, lines: dict[str, list[str]], results: Results, *, label: str) -> list[Panel]:
-    """Two panels, across languages and within one: each line's cells by their number of layers."""
+    """Two panels, across languages and within one: a line's cells by their number of layers."""
     panels: list[Panel] = []
     layers = {n: results.cells[n].cell.config.student.unit_layers for names in lines.values() for n in names}
     metrics: tuple[Metric, ...] = ("cross", "mono")
@@ -109,13 +109,13 @@ def _draw_depths(stem: str, lines: dict[str, list[str]], results: Results, *, la
 
 
 def draw_objectives(names: list[str], results: Results) -> list[Panel]:
-    """Dev score during stage 4, a line for each objective: the mean, and a panel a language pair (Fig. 3)."""
+    """Dev score during stage 4, a line for each objective: one panel for the mean, one a language pair (Fig. 3)."""
     panels: list[Panel] = []
     curves = {name: lines for name in names if (lines := results.cells[name].dev_scores("contrastive"))}
     if not curves:
         return panels
     whole_epochs = all(lines[-1]["epoch"] >= 1 for lines in curves.values())
-    place = "epoch" if whole_epochs else "pairs"  # where no run has seen its corpus once, epochs say little
+    place = "epoch" if whole_epochs else "pairs"  # no run completed an epoch: count pairs
     pairs = list(next(iter(curves.values()))[0].get("by_pair", {}))
     common = [p for p in pairs if all(p in line.get("by_pair", {}) for lines in curves.values() for line in lines)]
     for pair in (None, *common):
@@ -133,7 +133,7 @@ def draw_objectives(names: list[str], results: Results) -> list[Panel]:
 
 
 def draw_losses(names: list[str], results: Results) -> list[Panel]:
-    """Every part of every stage's loss during training; what cells share is drawn once."""
+    """Every part of every stage's loss during training; shared steps are drawn once."""
     panels: list[Panel] = []
     for stage in ("assistant", "bottleneck", "student", "contrastive"):
         drawn = distinct([results.cells[name] for name in names], stage)
@@ -153,7 +153,7 @@ def draw_losses(names: list[str], results: Results) -> list[Panel]:
 
 
 def draw_map(name: str, sentence_map: SentenceMap, *, title: str) -> Panel:
-    """Sentences by language; a line joins each to its English original."""
+    """A scatter plot of sentences by language; lines join them to their English originals."""
     panels: list[Panel] = []
     text = f"{title}: scatter plot of sentences coloured by language, lines join translations"
     with panel(name, text, title=title, into=panels) as axes:
@@ -170,7 +170,7 @@ def draw_map(name: str, sentence_map: SentenceMap, *, title: str) -> Panel:
 
 
 def distinct(results: list[Result], stage: str) -> list[Result]:
-    """The first result of each folder of a stage, those that have a log."""
+    """One result for each folder of a stage that has a log."""
     found: dict[str, Result] = {}
     for result in results:
         if result.log(stage):
@@ -179,6 +179,6 @@ def distinct(results: list[Result], stage: str) -> list[Result]:
 
 
 def loss_parts(line: dict[str, object]) -> list[str]:
-    """The names of the loss parts in a line of the log: all that is not about the step itself."""
+    """The loss parts in a line of the log: every key that does not describe the step."""
     about_the_step = {"step", "pairs", "epoch", "learning_rates", "pairs_per_s"}
     return [name for name in line if name not in about_the_step]

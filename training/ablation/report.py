@@ -1,4 +1,4 @@
-"""What the report says, in order, and of each table and figure how it was made. Every number comes from the results."""
+"""Composes the report; every table and figure says how it was made. All numbers come from the results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from training.ablation.tables import (
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a report is made from. `command`: what made it; `failures`: why cells failed, by folder name."""
+    """The inputs of a report. `command`: the command that made it; `failures`: folder name -> reason."""
 
     spec: AblationSpec
     results: Results
@@ -35,7 +35,7 @@ class Report:
     failures: dict[str, str]
 
     def blocks(self) -> Iterator[Block]:
-        """The report, top to bottom."""
+        """The report's blocks, in order."""
         everything = list(self.results.cells)
         yield from self._introduction()
         if self.spec.findings:
@@ -66,8 +66,8 @@ class Report:
             "translation, both ways."
         )
         yield Paragraph(
-            f"The paper’s figures, on STS2017, stand beside ours: {CITATION}. Its teacher, base models and text may be "
-            "others than yours, so compare directions, not heights."
+            f"The paper’s figures, on STS2017, are given for comparison: {CITATION}. Its teacher, base models and text "
+            "may differ from yours, so compare the direction of differences, not scores."
         )
         if self.failures:
             listed = "; ".join(f"{name}: {reason}" for name, reason in self.failures.items())
@@ -81,7 +81,7 @@ class Report:
             yield FigureBlock(panels, f"{caption} {self._made_by(figures.layers)}")
         if panels := draw_depth(figures.depth, self.results):
             yield Heading("Score against the number of layers stored")
-            caption = "The layers stored applied again and again, and once."
+            caption = "The stored layers, applied repeatedly and once."
             yield FigureBlock(panels, f"{caption} {self._made_by(figures.depth)}")
         if panels := draw_objectives(figures.objectives, self.results):
             yield Heading("Score during stage 4, by objective")
@@ -116,11 +116,11 @@ class Report:
         yield FigureBlock(panels, f"{caption} {self._made_by([name])}")
 
     def _signed(self, table: Table, names: list[str]) -> Table:
-        """A table with how its cells were made under it."""
+        """Add to a table a note of how its cells were made."""
         return dataclasses.replace(table, note=f"{table.note} {self._made_by(names)}".strip())
 
     def _made_by(self, names: list[str]) -> str:
-        """Command, commit, hardware, pairs and time of the cells that a table or figure shows."""
+        """Command, commit, hardware, pairs and time of the cells in a table or figure."""
         results = [result for name in names for result in (self.results.cells[name], *self.results.repeats[name])]
         records = {folder: record for result in results for folder, record in result.records().items()}
         if not records:
@@ -132,7 +132,7 @@ class Report:
         minutes = sum(record["last_run_s"] for record in records.values()) / 60
         at_least = (
             "at least " if any(record["resumed"] for record in records.values()) else ""
-        )  # earlier runs not timed
+        )  # the time before a resume is not recorded
         return (
             f"`{self.command}`, commit {commits}; {hardware}; pairs seen by a student: {pairs_seen(results)}; "
             f"{at_least}{minutes:.0f} minutes for all steps of these cells."
@@ -140,7 +140,7 @@ class Report:
 
 
 def pairs_seen(results: list[Result]) -> str:
-    """Pairs that each student has trained on, or their range."""
+    """The number of pairs a student trained on, or its range over the results."""
     pairs = sorted({result.student_pairs for result in results if result.scores is not None})
     if not pairs:
         return NOTHING
@@ -148,6 +148,6 @@ def pairs_seen(results: list[Result]) -> str:
 
 
 def short(commit: str) -> str:
-    """A commit that can be read, `-dirty` kept."""
+    """An abbreviated commit, with any `-dirty`."""
     name, dash, state = commit.partition("-")
     return name[:10] + dash + state

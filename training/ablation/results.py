@@ -1,4 +1,4 @@
-"""Reads what trained cells left behind: scores, sizes, logs, cost. Trains nothing, draws nothing."""
+"""Reads the results of trained cells: scores, sizes, logs, cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Scores = dict[str, dict[str, float]]  # set -> pair or language, or "average" ->
 
 
 def scores_of_metric(scores: Scores | None, metric: Metric) -> dict[str, float]:
-    """By pair (English first) or language, with the average; empty where nothing was scored."""
+    """The scores of a metric by pair (English first) or language, with the average; empty if there are none."""
     sts = STS2017 if is_on_sts2017(scores) else STSB
     name = {"mono": f"{sts}_monolingual", "cross": sts, "tatoeba": "tatoeba_p1"}[metric]
     found = (scores or {}).get(name, {})
@@ -31,28 +31,28 @@ def scores_of_metric(scores: Scores | None, metric: Metric) -> dict[str, float]:
 
 
 def is_on_sts2017(scores: Scores | None) -> bool:
-    """Whether STS is scored on the paper's set alone; else it is of the STS benchmark's test set."""
+    """Whether STS scores are on STS2017, as in the paper; otherwise they are on the STS benchmark's test set."""
     return scores is not None and STS2017 in scores and not any(name.startswith(STSB) for name in scores)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One trained cell. What a step has not left yet is None or empty."""
+    """One trained cell. Results of unfinished steps are None or empty."""
 
     trial: Trial
 
     @property
     def cell(self) -> Cell:
-        """Which variant it is."""
+        """The variant that was trained."""
         return self.trial.cell
 
     @cached_property
     def scores(self) -> Scores | None:
-        """Of the finished student."""
+        """Scores of the finished student."""
         return self.scores_of(self.trial.result)
 
     def scores_of(self, step: str) -> Scores | None:
-        """Of the model that a step left, where it was scored."""
+        """Scores of a step's model; None if it was not scored."""
         record = self._read(f"{step}-scores", "scores.json")
         return None if record is None else {name: dict(values) for name, values in record.items()}
 
@@ -66,28 +66,28 @@ class Result:
         return self.parameters_of(self.trial.result)
 
     def parameters_of(self, step: str) -> ParameterCounts | None:
-        """Parameters of the model that a step left."""
+        """Parameters of a step's model."""
         folder = self.checkpoint(step)
         if folder is None:
             return None
-        with torch.device("meta"):  # shapes are enough
+        with torch.device("meta"):  # shapes only
             return parameter_counts(CrossletEncoder(CrossletConfig.from_pretrained(folder)))
 
     def checkpoint(self, step: str) -> Path | None:
-        """The model that a finished step left."""
+        """The model folder of a finished step."""
         folder = self.trial.folders.get(step)
         done = folder is not None and self.trial.is_done(step) and (folder / CHECKPOINT).is_dir()
         return folder / CHECKPOINT if folder and done else None
 
     @cached_property
     def pairs_seen(self) -> dict[str, int]:
-        """Pairs that each of its stages has trained on, repeats counted."""
+        """How many pairs each stage trained on, repeats included."""
         logs = {stage: self.log(stage) for stage in self.cell.config.stages}
         return {stage: int(lines[-1]["pairs"]) for stage, lines in logs.items() if lines}
 
     @property
     def student_pairs(self) -> int:
-        """Pairs that the student has trained on: every stage but the assistant's."""
+        """How many pairs the student trained on, over all stages except the assistant's."""
         return sum(pairs for stage, pairs in self.pairs_seen.items() if stage != "assistant")
 
     def log(self, stage: str) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ class Result:
         return self._lines(stage, "dev.jsonl")
 
     def records(self) -> dict[Path, dict[str, Any]]:
-        """How each finished step was made: commit, hardware, seconds; by folder, which other cells may share."""
+        """How each finished step was made (commit, hardware, seconds), by folder; cells may share folders."""
         found = {folder: self._read(step, DONE) for step, folder in self.trial.folders.items()}
         return {folder: record for folder, record in found.items() if record is not None}
 
@@ -119,14 +119,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """All cells of an ablation, repeats apart from what they repeat."""
+    """All cells of an ablation; repeats are kept apart from the cells they repeat."""
 
     cells: dict[str, Result]
     repeats: dict[str, list[Result]]
 
     @classmethod
     def of(cls, trials: list[Trial]) -> Results:
-        """What trials have left."""
+        """The results of trials."""
         cells = {trial.cell.name: Result(trial) for trial in trials if trial.cell.seed is None}
         repeats: dict[str, list[Result]] = {name: [] for name in cells}
         for trial in trials:
@@ -135,11 +135,11 @@ class Results:
         return cls(cells, repeats)
 
     def values(self, name: str, metric: Metric) -> list[float]:
-        """The score of a cell and of its repeats, those that there are."""
+        """The scores of a cell and its repeats, without missing ones."""
         found = [result.score(metric) for result in (self.cells[name], *self.repeats[name])]
         return [score for score in found if score is not None]
 
     def score(self, name: str, metric: Metric) -> float | None:
-        """The score of a cell; the mean where it was trained with several seeds."""
+        """The score of a cell, averaged over its seeds."""
         values = self.values(name, metric)
         return mean(values) if values else None

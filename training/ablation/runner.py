@@ -1,4 +1,4 @@
-"""Trains cells one after another, doing once what they have in common. Knows nothing of scores."""
+"""Trains cells one after another; cells share the steps they have in common."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Trial:
-    """A cell, the steps that make it, and where their results are: cells that agree in a step share its folder."""
+    """A cell, its steps, and their folders; cells with the same step share its folder."""
 
     cell: Cell
     run: Run
@@ -29,24 +29,24 @@ class Trial:
 
     @property
     def result(self) -> str:
-        """The step that leaves the finished student."""
+        """The step that saves the finished student."""
         return self.run.models[-1]
 
     def is_done(self, step: str) -> bool:
-        """Whether a step was finished, by this cell or another."""
+        """Whether a step is finished, by this cell or another."""
         return (self.folders[step] / DONE).exists()
 
 
 def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
-    """What has to be done for each cell, and where; nothing is written.
+    """Plan the steps of each cell and their folders. Writes nothing.
 
-    Raises: CorpusError: a source that the cells read has no file.  ConfigError: a repeat would be the cell itself.
+    Raises: CorpusError: a source of a cell has no file.  ConfigError: a repeat is identical to its cell.
     """
     known: dict[str, str] = {}
     trials = []
     for cell in cells:
         run = Run(cell.config, data, out / "cells" / cell.folder)
-        # Of sources the order counts: it decides which of them keeps a pair.
+        # The order of sources matters: the first source keeps a duplicate pair
         text = repr((list(cell.config.corpus.sources), cell.config.languages))
         if text not in known:
             known[text] = run.data_fingerprint()
@@ -58,18 +58,18 @@ def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
         if any(one.folders == folders for one in same):
             raise ConfigError(
                 f"seeds.{cell.name} has {cell.seed}, but seed_keys changes nothing that the cell trains: its repeat "
-                "would be the same training, and no measure of noise"
+                "would be the same training and could not measure noise"
             )
     return trials
 
 
 def train_trials(trials: list[Trial], out: Path) -> dict[str, str]:
-    """Train what is not trained yet. A cell that fails is left behind and the next one begun.
+    """Train unfinished cells. If a cell fails, go on with the next.
 
-    Returns: why cells failed, by folder name.
+    Returns: folder name -> reason, for cells that failed.
     """
     failures: dict[str, str] = {}
-    broken: dict[Path, str] = {}  # a step that failed once is not tried again for another cell
+    broken: dict[Path, str] = {}  # failed steps are not retried for other cells
     for number, trial in enumerate(trials, start=1):
         logger.info("cell %d of %d: %s", number, len(trials), trial.cell.folder)
         reason = next((broken[folder] for folder in trial.folders.values() if folder in broken), None)
@@ -77,7 +77,7 @@ def train_trials(trials: list[Trial], out: Path) -> dict[str, str]:
             try:
                 _train(trial, out)
                 continue
-            except Exception as exc:  # whatever it is, the other cells can still be trained
+            except Exception as exc:  # any failure: the other cells can still be trained
                 logger.exception("cell %s failed", trial.cell.folder)
                 reason = f"{type(exc).__name__}: {exc}"
                 broken[next(folder for step, folder in trial.folders.items() if not trial.is_done(step))] = reason
@@ -86,7 +86,7 @@ def train_trials(trials: list[Trial], out: Path) -> dict[str, str]:
 
 
 def describe_plan(trials: list[Trial]) -> Iterator[str]:
-    """Lines for a reader: what each cell would train, and what it takes from cells before it."""
+    """Describe for each cell the steps to do, the finished ones, and those shared with cells above."""
     first: dict[Path, str] = {}
     for trial in trials:
         by_state: dict[str, list[str]] = {"to do": [], "shared with a cell above": [], "done": []}
@@ -103,7 +103,7 @@ def describe_plan(trials: list[Trial]) -> Iterator[str]:
 def _train(trial: Trial, out: Path) -> None:
     run = trial.run
     share_steps(trial.steps, run.config, run.out, out / "steps", data_fingerprint=trial.data_fingerprint)
-    teacher = run.out / "teacher"  # its embeddings are kept by the teacher's own identity: one store serves all cells
+    teacher = run.out / "teacher"  # embeddings are stored by teacher: all cells share one store
     if not teacher.is_symlink():
         (out / "teacher").mkdir(exist_ok=True)
         teacher.symlink_to(os.path.relpath(out / "teacher", run.out), target_is_directory=True)

@@ -1,4 +1,4 @@
-"""Parallel sentences on a plane: what an encoder makes of translations, for the eye and in two numbers.
+"""Maps parallel sentences to a plane (t-SNE), and measures how close translations are.
 
 Shapes: S sentences, T languages, D dims.
 """
@@ -21,19 +21,18 @@ SENTENCES = 30
 
 @dataclass(frozen=True)
 class SentenceMap:
-    """Where each sentence lies in each language: `points` is (S, T, 2), languages in the order of `languages`."""
+    """The position of each sentence in each language: `points` is (S, T, 2), in the order of `languages`."""
 
     languages: list[str]
     points: NDArray[np.float32]
-    translations: float  # mean cosine of a sentence and its translations
-    others: float  # mean cosine of different sentences in different languages
+    translations: float  # mean cosine between translations
+    others: float  # mean cosine between different sentences in different languages
 
 
 def read_translations(data: Path, languages: list[str], *, sentences: int = SENTENCES) -> dict[str, list[str]]:
-    """The same sentences in English and each language that STSb test has: language -> texts, aligned.
+    """Aligned sentences of STSb test: language -> texts; empty if no sentence exists in all languages.
 
-    Sentence 1 of a row of `xx-xx.tsv` is the translation of sentence 1 of the same row of `en-xx.tsv`.
-    Nothing where no sentence is in all languages.
+    Sentence 1 of a row of `xx-xx.tsv` translates sentence 1 of the same row of `en-xx.tsv`.
     """
     readers = find_sts(data / "eval/stsb/test")
     found: dict[str, dict[str, str]] = {}
@@ -48,13 +47,13 @@ def read_translations(data: Path, languages: list[str], *, sentences: int = SENT
     shared = [text for text in next(iter(found.values())) if all(text in each for each in found.values())]
     if not shared:
         return {}
-    step = max(1, len(shared) // sentences)  # spread over the file: neighbours are alike
+    step = max(1, len(shared) // sentences)  # evenly spaced: neighbouring rows are similar
     chosen = shared[::step][:sentences]
     return {"en": chosen, **{language: [each[text] for text in chosen] for language, each in found.items()}}
 
 
 def map_sentences(checkpoint: Path, texts: dict[str, list[str]]) -> SentenceMap:
-    """Encode and lay out by t-SNE on cosine distance: near means similar, far apart means little."""
+    """Encode and project by t-SNE on cosine distance. Nearby points are similar; large distances mean little."""
     model = load_sentence_transformer(str(checkpoint), device="cpu")
     flat = [text for column in texts.values() for text in column]
     vectors_ND = model.encode(flat, normalize_embeddings=True, show_progress_bar=False)
@@ -66,7 +65,7 @@ def map_sentences(checkpoint: Path, texts: dict[str, list[str]]) -> SentenceMap:
 
 
 def mean_cosines(unit_TSD: NDArray[np.float32]) -> tuple[float, float]:
-    """Mean cosine between languages of (the same sentence, different sentences), from unit vectors."""
+    """Mean cosine between languages of (translations, different sentences), from unit vectors."""
     cosine_TSTS = np.einsum("asd,bud->asbu", unit_TSD, unit_TSD)
     languages, sentences = unit_TSD.shape[:2]
     crosses_T1T1 = ~np.eye(languages, dtype=bool)[:, None, :, None]

@@ -1,4 +1,4 @@
-"""What an ablation trains and shows: frozen dataclasses read from YAML. Knows no step and no score."""
+"""The specification of an ablation, what it trains and reports: frozen dataclasses read from YAML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Metric = Literal["mono", "cross", "tatoeba"]  # STS within a language, STS again
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim about scores. Each list of `order` names cells, worst first; the claim is that scores rise along it."""
+    """A claim about scores: they rise along each list of `order`, which names cells, worst first."""
 
     order: list[list[str]]
     metrics: list[Metric] = field(default_factory=lambda: ["cross"])
@@ -22,24 +22,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class Figures:
-    """Which cells each figure draws; an empty one is left out."""
+    """The cells in each figure; an empty figure is omitted."""
 
-    layers: list[str] = field(default_factory=list)  # score against the layers of plainly distilled students: Fig. 1
-    depth: list[str] = field(default_factory=list)  # score against the layers stored, with recurrence and without
+    layers: list[str] = field(default_factory=list)  # score against layers of single-stage students: Fig. 1
+    depth: list[str] = field(default_factory=list)  # score against stored layers, with recurrence and without
     objectives: list[str] = field(default_factory=list)  # dev score during stage 4, by language pair: Fig. 3
-    losses: list[str] = field(default_factory=list)  # of every stage, during training
+    losses: list[str] = field(default_factory=list)  # losses of every stage during training
     map: list[str] = field(default_factory=list)  # sentences by language before the first stage and after the last
 
 
 @dataclass(frozen=True)
 class AblationSpec:
-    """Cells are the `runs`, the product of the `grid` and the `products`, each a set of changes to the base.
+    """Cells come from `runs`, the product of the `grid`, and `products`; each is a set of changes to the base.
 
-    A product has labelled axes: its cells take one set of changes of each, and are named by the labels that are not
-    empty, `student XLM-R, B=128, M=3`.
+    A product has labelled axes: a cell takes one set of changes from each, and is named by the non-empty labels:
+    `student XLM-R, B=128, M=3`.
 
-    A change is nested (`contrastive: {objective: none}`) or dotted (`contrastive.objective: none`). A cell that bears
-    the name of a row of the paper (training/ablation/paper.py) stands beside it in every table.
+    A change is nested (`contrastive: {objective: none}`) or dotted (`contrastive.objective: none`). A cell named like a
+    row of the paper (training/ablation/paper.py) is compared with it in every table.
     """
 
     base: str  # a run's configuration, relative to this file
@@ -47,12 +47,12 @@ class AblationSpec:
     runs: dict[str, dict[str, object]] = field(default_factory=dict)
     grid: dict[str, list[object]] = field(default_factory=dict)  # dotted key -> its values
     products: list[dict[str, dict[str, dict[str, object]]]] = field(default_factory=list)  # axis -> label -> changes
-    seeds: dict[str, list[int]] = field(default_factory=dict)  # cell -> seeds it is trained again with, for the noise
-    seed_keys: list[str] = field(default_factory=lambda: ["seed"])  # what such a seed sets
-    tables: dict[str, list[str]] = field(default_factory=dict)  # title -> cells; none: one table of all
+    seeds: dict[str, list[int]] = field(default_factory=dict)  # cell -> more seeds to train it with, to measure noise
+    seed_keys: list[str] = field(default_factory=lambda: ["seed"])  # the keys that a seed sets
+    tables: dict[str, list[str]] = field(default_factory=dict)  # title -> cells; empty: one table of all cells
     figures: Figures = Figures()
-    findings: dict[str, Finding] = field(default_factory=dict)  # claim -> what it says of the scores
-    margin: float = 0.5  # points: differences below it are noise, whatever the seeds say
+    findings: dict[str, Finding] = field(default_factory=dict)  # claim -> the order of scores it predicts
+    margin: float = 0.5  # points: the smallest margin of noise
 
 
 def load_spec(path: Path) -> AblationSpec:
@@ -62,7 +62,7 @@ def load_spec(path: Path) -> AblationSpec:
     """
     spec = build(AblationSpec, read_yaml(path), where=path.name)
     if not spec.runs and not spec.grid and not spec.products:
-        raise ConfigError(f"{path.name} names no cell: it needs runs, a grid or products")
+        raise ConfigError(f"{path.name} defines no cell: add runs, a grid or products")
     empty = [key for key, values in spec.grid.items() if not values]
     if empty:
         raise ConfigError(f"{path.name}: grid.{empty[0]} has no value")

@@ -1,4 +1,4 @@
-"""The report's tables, in the paper's shape, its figures beside ours. Knows no page and no folder."""
+"""The report's tables, laid out like the paper's, with its figures for comparison."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from training.models.encoder import ParameterCounts
 METRICS: tuple[Metric, ...] = ("mono", "cross", "tatoeba")
 NOTHING = "–"
 VERDICTS_NOTE = (
-    "Confirmed: every difference is as claimed and above its margin. Not confirmed: one is the other way by more than "
-    "its margin. Within noise: neither."
+    "Confirmed: every difference is as claimed and exceeds its margin. Not confirmed: one contradicts the claim by "
+    "more than its margin. Within noise: neither."
 )
 
 
@@ -31,7 +31,7 @@ def verdicts_table(spec: AblationSpec, results: Results) -> Table:
 
 
 def differences_table(spec: AblationSpec, results: Results) -> Table:
-    """What each verdict rests on."""
+    """The differences behind each verdict."""
     rows: list[list[str]] = []
     parts = {}
     for claim, finding in spec.findings.items():
@@ -43,14 +43,14 @@ def differences_table(spec: AblationSpec, results: Results) -> Table:
 
 
 def margin_note(spec: AblationSpec, results: Results) -> str:
-    """What the margins are, and what they leave out."""
+    """Explains how margins are measured, and what they do not cover."""
     noises = {metric: measure_noise(results, metric, floor=spec.margin) for metric in METRICS}
     measured = [f"{metric} {noise.deviation:.2f}" for metric, noise in noises.items() if noise.freedom]
     if measured:
         freedom = max(noise.freedom for noise in noises.values())
         margin = (
             f"Standard deviation between seeds, in points: {', '.join(measured)} ({freedom} degrees of freedom). "
-            f"A margin is the half width of Student’s 95% interval of such a difference, and at least {spec.margin:g}."
+            f"A margin is half the width of Student’s 95% interval of the difference, and at least {spec.margin:g}."
         )
     else:
         margin = f"No cell was trained with several seeds: the margin of {spec.margin:g} was chosen, not measured."
@@ -58,9 +58,9 @@ def margin_note(spec: AblationSpec, results: Results) -> str:
 
 
 def variants_table(names: list[str], results: Results) -> Table:
-    """Averages of some cells, against the first of them; beside the paper's where it has such a variant."""
+    """Averages of some cells and their differences to the first, beside the paper's."""
     header = ["", "mono", "cross", "Δ cross", "Tatoeba"]
-    published = sum(published_row(name) is not None for name in names) > 1  # one row compares with nothing
+    published = sum(published_row(name) is not None for name in names) > 1  # a single row has no difference
     rows = []
     for name in names:
         gap = difference(results.score(name, "cross"), results.score(names[0], "cross"))
@@ -71,7 +71,7 @@ def variants_table(names: list[str], results: Results) -> Table:
 
 
 def _score(name: str, metric: Metric, results: Results) -> str:
-    """A cell's score; with how many trainings it is the mean of, where that is more than one."""
+    """A cell's score, and the number of trainings if it averages several."""
     values = results.values(name, metric)
     return number(results.score(name, metric)) + (f" ({len(values)}×)" if len(values) > 1 else "")
 
@@ -84,7 +84,7 @@ def _published(name: str, reference: str) -> list[str]:
 
 
 def pairs_table(names: list[str], results: Results) -> Table:
-    """The cross-lingual scores of some cells by language pair, the paper's under ours where we have them."""
+    """Cross-lingual scores of some cells by language pair, each followed by the paper's if known."""
     ours = {name: scores_of_metric(results.cells[name].scores, "cross") for name in names}
     own = {pair for scores in ours.values() for pair in scores} - {"average"}
     theirs = {name: row.pairs for name in names if (row := published_row(name)) is not None and row.pairs}
@@ -120,7 +120,7 @@ def models_table(results: Results) -> Table:
 
 
 def _scored_models(results: Results) -> Iterator[tuple[str, Scores, ParameterCounts | None]]:
-    """Name, scores and size: what the cells start from and their assistants, each once, then every cell."""
+    """Name, scores and size of every start and assistant, each once, then of every cell."""
     for step, name in (("start", "before any stage"), ("assistant", "assistant, after stage 1")):
         found: dict[Path, Result] = {}
         for result in results.cells.values():
@@ -139,7 +139,7 @@ def _scored_models(results: Results) -> Iterator[tuple[str, Scores, ParameterCou
 
 
 def cells_table(results: Results) -> Table:
-    """What each cell was, and what it cost beyond the steps that it shares with cells above it."""
+    """The configuration of each cell, and its cost without steps shared with cells above."""
     header = ["", "stages", "objective", "B", "M × K", "pairs: assistant", "student", "own seconds"]
     rows = []
     counted: set[Path] = set()
@@ -158,15 +158,15 @@ def cells_table(results: Results) -> Table:
 
 
 def difference(value: float | None, reference: float | None) -> float | None:
-    """How far a score is above another; None where one is missing."""
+    """How far a score is above another; None if one is missing."""
     return None if value is None or reference is None else value - reference
 
 
 def number(value: float | None) -> str:
-    """One decimal, as the paper prints."""
+    """One decimal, as in the paper."""
     return NOTHING if value is None else f"{value:.1f}"
 
 
 def signed(value: float | None) -> str:
-    """One decimal with its sign."""
+    """One decimal, with its sign."""
     return NOTHING if value is None else f"{value:+.1f}".replace("-", "−")

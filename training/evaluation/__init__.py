@@ -1,4 +1,4 @@
-"""What a model is worth: similarity, bitext, search, mining; `crosslet evaluate`.
+"""Scores models on similarity, paraphrase, bitext, mining, retrieval and search sets; `crosslet evaluate`.
 
-Imports `models`, `reranking`, and the service to score an artifact as it is served.
+Imports `models`, `reranking`, and the service, to score an artifact as it is served.
 """

@@ -1,4 +1,4 @@
-"""`crosslet evaluate MODEL --data DIR` or `python -m training.evaluation`: scores of a model, as JSON or tables."""
+"""`crosslet evaluate MODEL --data DIR` or `python -m training.evaluation`: scores a model, as JSON or tables."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from training.system.files import write_json_atomically
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns: 0; 2 with one sentence where there is no model or nothing to score it on; 130 on Ctrl-C."""
+    """Returns the exit status: 0; 2 after an error, such as no model or no set; 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("training").setLevel(logging.INFO)
     try:
         if options.out and not options.out.parent.is_dir():
-            raise EvaluationError(f"there is no folder {options.out.parent} for --out")
+            raise EvaluationError(f"the folder of --out does not exist: {options.out.parent}")
         scores, failures = _scores(options)
         if options.out:
             write_json_atomically(options.out, scores)
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _scores(options: argparse.Namespace) -> tuple[Scores, list[Failure]]:
-    """Of a cross-encoder, or of an encoder with its worst failures where they are asked for."""
+    """Scores of a cross-encoder; or scores of an encoder and, if requested, its worst failures."""
     if is_cross_encoder(Path(options.model)):
         return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
     model = load_model(options.model, trust_remote_code=options.trust_remote_code)
@@ -66,7 +66,7 @@ def _scores(options: argparse.Namespace) -> tuple[Scores, list[Failure]]:
 
 
 def _reranker(options: argparse.Namespace) -> dict[str, Scorer]:
-    """The cross-encoder, BM25, and the bi-encoder that is to stand beside them."""
+    """The cross-encoder, and for comparison BM25 and the baseline's bi-encoder."""
     model, tokenizer, facts = load_cross_encoder(Path(options.model))
     own = CrossEncoderScorer(model.to(pick_device()), tokenizer, max_length=facts.max_length)
     scorers: dict[str, Scorer] = {"": own, "_bm25": bm25}
@@ -90,36 +90,36 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MODEL",
         help="folder of an artifact, a checkpoint, a cross-encoder or a sentence-transformers model, or a hub name",
     )
-    parser.add_argument("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
+    parser.add_argument("--trust-remote-code", action="store_true", help="allow the model's own Python code to run")
     parser.add_argument(
         "--data",
         type=Path,
         default=BUNDLED,
         metavar="DIR",
-        help="folder of evaluation sets, or one that has them in DIR/eval; default: this project's own search set",
+        help="folder with evaluation sets, in it or in DIR/eval; default: the bundled search set",
     )
     parser.add_argument(
         "--sets",
         type=_kinds,
         default=DEFAULT_KINDS,
         metavar="KINDS",
-        help=f"some of {','.join(KINDS)}; default: all but rerank",
+        help=f"any of {','.join(KINDS)}; default: all but rerank",
     )
     parser.add_argument(
-        "--languages", type=_names, help="only files in these and English, e.g. de,fr; default: the model's, or all"
+        "--languages", type=_names, help="score only these and English, e.g. de,fr; default: the model's, or all"
     )
     parser.add_argument(
-        "--threshold", type=float, help="margin from which mining keeps a pair; default: chosen on the other half"
+        "--threshold", type=float, help="lowest margin of a mined pair; default: chosen on the half that is not scored"
     )
     parser.add_argument(
         "--queries", type=int, metavar="N", help="rerank: at most N queries of each set, evenly spaced; default: all"
     )
-    parser.add_argument("--baseline", metavar="MODEL", help="rerank: an encoder to measure beside a cross-encoder")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the scores there too, as JSON")
+    parser.add_argument("--baseline", metavar="MODEL", help="rerank: an encoder to compare the cross-encoder with")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON")
     parser.add_argument(
-        "--failures", type=int, default=0, metavar="N", help="then show the N worst errors of each bitext set"
+        "--failures", type=int, default=0, metavar="N", help="also print the N worst errors of each bitext set"
     )
-    parser.add_argument("--markdown", action="store_true", help="print tables")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables, not JSON")
     return parser
 
 
@@ -130,7 +130,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _kinds(text: str) -> tuple[str, ...]:
     unknown = [name for name in _names(text) if name not in KINDS]
     if unknown or not _names(text):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not among {', '.join(KINDS)}")
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not one of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if kind in _names(text))
 
 

@@ -1,10 +1,10 @@
-"""Bitext retrieval: is a sentence's own translation among its nearest neighbours? (Tatoeba: Artetxe & Schwenk 2019)
+"""Bitext retrieval: is a sentence's translation its nearest neighbour? (Tatoeba: Artetxe & Schwenk 2019)
 
 Three layouts, each plain or .gz; line i of one side translates line i of the other:
     <name>.<aaa>-<bbb>.<aaa> + <name>.<aaa>-<bbb>.<bbb>   (LASER's Tatoeba files)
     <aa>-<bb>/<name>.tsv                                  left<TAB>right
     <part>.<aa>.txt + <part>.en.txt                       any number of languages, each against English (FLORES);
-                                                          `dev` only where there is no other part
+                                                          `dev` is read only if it is the only part
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from training.errors import EvaluationError
 from training.evaluation.lines import LANGUAGE, PAIR, find_file, read_lines, read_rows
 from training.evaluation.vectors import Encode, cosine_chunks
 
-# ISO 639-1 as we name languages -> the code of LASER's Tatoeba files
+# ISO 639-1 -> the code in LASER's Tatoeba file names
 TATOEBA_CODES = {
     "af": "afr", "am": "amh", "ar": "ara", "az": "aze", "be": "bel", "bg": "bul", "bn": "ben", "br": "bre",
     "bs": "bos", "ca": "cat", "cs": "ces", "cy": "cym", "da": "dan", "de": "deu", "el": "ell", "en": "eng",
@@ -44,28 +44,30 @@ PARALLEL = re.compile(rf"(?P<part>\w+)\.(?P<language>{LANGUAGE})\.txt(\.gz)?")
 
 @dataclass(frozen=True)
 class Bitext:
-    """Aligned sentences on disk: two files, or one of two columns."""
+    """Aligned sentences on disk: two files, or one file with two columns."""
 
     languages: tuple[str, str]
     left_path: Path
-    right_path: Path | None = None  # None: both sides stand in `left_path`
+    right_path: Path | None = None  # None: `left_path` holds both sides
 
     def read(self) -> tuple[list[str], list[str]]:
-        """Both sides, line by line.
+        """Read both sides, aligned by line.
 
-        Raises: EvaluationError: they differ in length, or a line is not of the layout.
+        Raises: EvaluationError: they differ in length, or a line breaks the layout.
         """
         if self.right_path is None:
             left, right = zip(*read_rows(self.left_path, "left<TAB>right"), strict=True)
             return list(left), list(right)
         sides = read_lines(self.left_path), read_lines(self.right_path)
         if len(sides[0]) != len(sides[1]):
-            raise EvaluationError(f"{self.left_path} has {len(sides[0])} lines, {self.right_path} {len(sides[1])}")
+            raise EvaluationError(
+                f"{self.left_path} has {len(sides[0])} lines, but {self.right_path} has {len(sides[1])}"
+            )
         return sides
 
 
 def find_bitext(folder: Path) -> dict[str, Bitext]:
-    """What a folder holds, by label: the language where the other is English, else the pair, or the name of a .tsv."""
+    """A folder's aligned files by label: the language (against English), the pair, or the name of a .tsv."""
     found = {}
     for path in sorted(folder.iterdir()):
         if match := ALIGNED.fullmatch(path.name):
@@ -80,7 +82,7 @@ def find_bitext(folder: Path) -> dict[str, Bitext]:
 
 
 def _against_english(folder: Path) -> dict[str, Bitext]:
-    """Of the layout of any number of languages, by language; `de.devtest` where there are several parts."""
+    """Files of the FLORES layout by language, or by language and part (`de.devtest`) if there are several parts."""
     matches = [match for path in sorted(folder.iterdir()) if (match := PARALLEL.fullmatch(path.name))]
     parts = {match["part"] for match in matches if match["language"] == "en"}
     parts = parts - {"dev"} or parts
@@ -94,9 +96,9 @@ def _against_english(folder: Path) -> dict[str, Bitext]:
 
 
 def ranks_of_translations(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32]) -> NDArray[np.int64]:
-    """How many right rows come before row i for left row i, by cosine; of equals, the one with the lower index first.
+    """For each left row i: how many right rows rank above right row i, by cosine. Ties rank by index.
 
-    Memory is bounded by one block of scores, not N x N.
+    Memory holds one block of scores, not N x N.
     """
     ranks = []
     index_N = np.arange(len(right_ND))
@@ -109,12 +111,12 @@ def ranks_of_translations(left_ND: NDArray[np.float32], right_ND: NDArray[np.flo
 
 
 def precision_at(k: int, ranks_N: NDArray[np.int64]) -> float:
-    """Share x 100 of sentences whose translation is among the k nearest."""
+    """Percentage of sentences whose translation is among the k nearest."""
     return float((ranks_N < k).mean()) * 100
 
 
 def score_bitext(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32]) -> dict[str, float]:
-    """P@1 and P@5 x 100: left to right, right to left, and the mean of both."""
+    """P@1 and P@5 x 100: left to right, right to left, and their mean."""
     there_N, back_N = ranks_of_translations(left_ND, right_ND), ranks_of_translations(right_ND, left_ND)
     scores: dict[str, float] = {}
     for k in (1, 5):
@@ -126,7 +128,7 @@ def score_bitext(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32]) ->
 def evaluate_bitext(
     encode: Encode, found: Mapping[str, Bitext], *, rows: int | None = None
 ) -> dict[str, dict[str, float]]:
-    """Metric -> label -> score, on the first `rows` rows of each; None: all."""
+    """Metric -> label -> score, on the first `rows` rows of each set; None: all."""
     scores: dict[str, dict[str, float]] = {}
     for label, bitext in found.items():
         left, right = bitext.read()
@@ -138,7 +140,7 @@ def evaluate_bitext(
 def evaluate_tatoeba(
     encode: Encode, folder: Path, languages: list[str], *, rows: int | None = None
 ) -> dict[str, float]:
-    """P@1 x 100, both directions averaged, of each language that has files in `folder`."""
+    """P@1 x 100, mean of both directions, for each language that has files in `folder`."""
     found = find_bitext(folder) if folder.is_dir() else {}
     chosen = {language: found[language] for language in languages if language in found}
     return evaluate_bitext(encode, chosen, rows=rows).get("p1", {})

@@ -1,4 +1,4 @@
-"""A cheap score during training: Spearman on a fixed sample of a similarity set, English against others."""
+"""A fast score for use during training: Spearman on a fixed sample of an STS set, English against other languages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from training.evaluation.vectors import Encode
 
 
 class DevScore:
-    """Reads its sentences once; called with an encoder, gives the mean over pairs of Spearman x 100.
+    """Reads its sentences once. Called with an encoder, it returns Spearman x 100, averaged over language pairs.
 
     Args:
-        dev: folder of `data`/eval, in a layout of `training.evaluation.sts`.
-        rows: at most so many of each pair, evenly spaced: the file's parts (captions, forums, news) are all in it.
+        dev: folder in `data`/eval, in a layout of `training.evaluation.sts`.
+        rows: at most this many rows a pair, evenly spaced over the file's parts (captions, forums, news).
     Raises: EvaluationError: the folder has no dev file of English against any of the languages.
     """
 
@@ -27,24 +27,24 @@ class DevScore:
         readers = {
             f"en-{language}": found[pair]
             for language in languages
-            for pair in (f"en-{language}", f"{language}-en")  # STS2017 has some pairs the other way round
+            for pair in (f"en-{language}", f"{language}-en")  # STS2017 names some pairs en-xx, others xx-en
             if pair in found
         }
         if not readers:
             raise EvaluationError(
-                f"{folder} has no en-<language>.tsv for {', '.join(languages)}: nothing to validate on; a stage's "
-                "validate_pairs asks for it"
+                f"{folder} has no en-<language>.tsv for {', '.join(languages)}: nothing to validate on; add a file, "
+                "or remove validate_pairs from the stages"
             )
         self.pairs = {pair: spread(read(), rows) for pair, read in readers.items()}
 
     def __call__(self, encode: Encode) -> float:
-        """The score of an encoder as it is now."""
+        """Score an encoder: Spearman x 100, mean over pairs."""
         return float(np.mean(list(self.by_pair(encode).values())))
 
     def by_pair(self, encode: Encode) -> dict[str, float]:
-        """Its score in each pair, English first."""
+        """Spearman x 100 of an encoder by language pair."""
         texts = sorted({text for _, left, right in self.pairs.values() for text in (*left, *right)})
-        vectors_ND = encode(texts)  # all at once: pairs share their English, and lengths batch well
+        vectors_ND = encode(texts)  # in one call: pairs share English texts, and similar lengths batch together
         row = {text: index for index, text in enumerate(texts)}
         return {
             pair: spearman_of_cosines(

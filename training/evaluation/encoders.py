@@ -1,4 +1,4 @@
-"""Loads whatever can be scored: an exported artifact, or what sentence-transformers loads. Knows no metric."""
+"""Loads models to score: exported artifacts, and whatever sentence-transformers can load."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from service.process.cpus import usable_cpus
 from training.errors import ConfigError, EvaluationError
 from training.evaluation.vectors import Encode
 from training.models.packages import packaged_folder
-from training.models.sentence_encoder import SentenceEncoder  # its module also registers crosslet checkpoints
+from training.models.sentence_encoder import SentenceEncoder  # importing it also registers crosslet checkpoints
 from training.models.teacher import load_teacher
 from training.system.device import autocast, pick_device
 from training.system.files import files_under, fingerprint_files
 
 BATCH = 64  # texts
-ARTIFACT_CHUNK = 64  # texts that a thread takes at once
+ARTIFACT_CHUNK = 64  # texts a thread takes at once
 
 
 @dataclass(frozen=True)
 class Model:
-    """An encoder and what is known of it.
+    """An encoder and its properties.
 
-    encode: behind the default prompt, where the model has one.  encode_query, encode_document: behind those for search.
+    encode: applies the default prompt, if there is one.  encode_query, encode_document: apply the search prompts.
     """
 
     encode: Encode
@@ -45,7 +45,7 @@ class Model:
     encode_document: Encode
     name: str
     revision: str  # of a folder: a hash of its contents
-    languages: list[str] | None  # None: it does not say
+    languages: list[str] | None  # None: unknown
     dim: int
     max_length: int | None  # tokens
     parameters: int
@@ -53,7 +53,7 @@ class Model:
 
 
 def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
-    """A model from the folder of an artifact, a checkpoint or any sentence-transformers model, or from the hub.
+    """Load an artifact, a checkpoint or any sentence-transformers model from a folder, or a model from the hub.
 
     Raises: EvaluationError: there is no such folder, it holds no model, or the model cannot be loaded.
     """
@@ -74,10 +74,9 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
 class TextEncoder:
     """Encodes texts with a `SentenceEncoder` in training.
 
-    Texts are batched by length, in float32: a text's vector is the same whatever is encoded with it, but for the last
-    bits of a sum.
+    Texts are batched by length. In float32 a vector does not depend on its batch, except for rounding.
 
-    Args: bf16: multiply in bf16 where the hardware can, for speed; a vector then differs a little from batch to batch.
+    Args: bf16: use bf16 where the hardware has it; faster, but a vector then varies slightly between batches.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class TextEncoder:
 
     def __call__(self, texts: list[str]) -> NDArray[np.float32]:
         """(N, D) float32, in the order of `texts`."""
-        order = sorted(range(len(texts)), key=lambda index: (len(texts[index]), texts[index]))  # less padding
+        order = sorted(range(len(texts)), key=lambda index: (len(texts[index]), texts[index]))  # for less padding
         device = next(self.model.parameters()).device
         vectors = []
         for start in range(0, len(order), BATCH):
@@ -107,7 +106,7 @@ class TextEncoder:
 
 
 def _load_artifact(folder: Path) -> Model:
-    """The service's own encoder, texts as they are served; as many threads as there are CPUs."""
+    """Load an artifact with the service's encoder; one thread a CPU."""
     try:
         encoder = load_artifact_encoder(folder)
     except ArtifactError as exc:
@@ -136,7 +135,7 @@ def _load_artifact(folder: Path) -> Model:
 
 
 def _load_sentence_transformer(name: str, trust_remote_code: bool) -> Model:
-    """In float32 on the first GPU, else the CPU. A plain transformers model is mean-pooled."""
+    """Load a model in float32 on the first GPU, or the CPU. A plain transformers model is mean-pooled."""
     path = packaged_folder(name) or Path(name)
     try:
         model = load_teacher(name, device=pick_device(), trust_remote_code=trust_remote_code).float()
@@ -162,7 +161,7 @@ def _load_sentence_transformer(name: str, trust_remote_code: bool) -> Model:
 def _behind_prompts(
     encode: Callable[[str, list[str]], NDArray[np.float32]], prompts: Prompts
 ) -> tuple[Encode, Encode, Encode]:
-    """For texts, queries and documents; one encoder where prompts are the same, so that no text is encoded twice."""
+    """Encoders for texts, queries and documents; equal prompts share an encoder, so no text is encoded twice."""
     of_prompt = {prompt: partial(encode, prompt) for prompt in (prompts.default, prompts.query, prompts.document)}
     return of_prompt[prompts.default], of_prompt[prompts.query], of_prompt[prompts.document]
 
@@ -176,7 +175,7 @@ def _revision(model: SentenceTransformer, folder: Path) -> str:
 
 
 def _languages(folder: Path) -> list[str] | None:
-    """What the summary beside a finished crosslet checkpoint names."""
+    """The languages named in `crosslet.json` beside a finished checkpoint."""
     summary = folder / "crosslet.json"
     if not summary.is_file():
         return None

@@ -1,4 +1,4 @@
-"""Shows where a model is wrong: sentences whose nearest neighbour is not their translation. Knows bitext; no model.
+"""Lists a model's bitext errors: sentences whose nearest neighbour is not their translation.
 
 Shapes: N aligned sentences, D dims.
 """
@@ -19,18 +19,18 @@ LONGEST_SHOWN = 90  # characters
 
 @dataclass(frozen=True)
 class Failure:
-    """A sentence, the translation it should have found, and what it found."""
+    """A sentence, its translation, and the sentence that was nearer."""
 
     label: str
     text: str
     translation: str
     found: str
-    cosine: float  # of text and translation
+    cosine: float  # between text and translation
     found_cosine: float
 
 
 def worst_failures(encode: Encode, found: Mapping[str, Bitext], count: int) -> list[Failure]:
-    """The `count` worst of each set: where the translation's cosine is furthest below that of what was found."""
+    """The `count` worst errors of each set: those with the largest gap in cosine to the sentence found."""
     encode = each_text_once(encode)
     failures = []
     for label, bitext in found.items():
@@ -63,7 +63,7 @@ def _worst(
 
 
 def failures_markdown(failures: list[Failure]) -> str:
-    """One row a failure."""
+    """A table with one row a failure."""
     lines = ["| | sentence | its translation | cosine | what was nearer | cosine |", "|---|---|---|---:|---|---:|"]
     lines += [
         f"| {one.label} | {_cell(one.text)} | {_cell(one.translation)} | {one.cosine:.2f} | {_cell(one.found)} "

@@ -1,6 +1,6 @@
-"""What words alone find: BM25 over words, and cosines of character n-grams. Knows texts; knows no model.
+"""Keyword baselines for search: BM25 over words, and TF-IDF over character n-grams.
 
-Shapes: Q queries, N documents, T terms
+Shapes: Q queries, N documents, T terms.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-K1, B = 1.2, 0.75  # BM25's, as Lucene has them
-UNSPACED = r"\u3040-\u30ff\u4e00-\u9fff"  # kana and Han: words run together
+K1, B = 1.2, 0.75  # BM25 parameters, as in Lucene
+UNSPACED = r"\u3040-\u30ff\u4e00-\u9fff"  # kana and Han: no spaces between words
 RUN = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
 
 
 def bm25_scores(queries: list[str], documents: list[str]) -> NDArray[np.float32]:
-    """Okapi BM25 (Robertson & Zaragoza 2009), words in lower case: (Q, N)."""
+    """Okapi BM25 (Robertson & Zaragoza 2009) over lower-case words: (Q, N)."""
     counter = CountVectorizer(analyzer=_words)
     count_NT = counter.fit_transform(documents).astype(np.float64)
     documents_T = np.bincount(count_NT.indices, minlength=count_NT.shape[1])
@@ -39,7 +39,7 @@ def character_scores(queries: list[str], documents: list[str]) -> NDArray[np.flo
 
 
 def _words(text: str) -> list[str]:
-    """Words; of scripts that run them together, pairs of characters, as Lucene's CJK analyser cuts them."""
+    """Split into words; scripts without spaces into character bigrams, like Lucene's CJK analyser."""
     words: list[str] = []
     for run in RUN.findall(text.lower()):
         is_unspaced = re.match(f"[{UNSPACED}]", run) and len(run) > 1

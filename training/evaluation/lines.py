@@ -1,4 +1,4 @@
-"""Reads the files of evaluation sets, plain or gzip, UTF-8. Knows lines and columns; knows no metric."""
+"""Reads and checks the files of evaluation sets: UTF-8, plain or gzip."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PAIR = rf"{LANGUAGE}-{LANGUAGE}"
 
 
 def find_file(path: Path) -> Path | None:
-    """The file, or the same with `.gz` behind its name."""
+    """The file, or its `.gz`; None if neither exists."""
     return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()), None)
 
 
 def folders_under(root: Path) -> list[Path]:
-    """A folder and all below it, links followed, hidden ones left out; sorted."""
+    """A folder and all folders below it, sorted; follows links, skips hidden folders."""
     folders = []
     for folder, below, _ in os.walk(root, followlinks=True):
         below[:] = (name for name in below if not name.startswith("."))
@@ -33,9 +33,9 @@ def folders_under(root: Path) -> list[Path]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """All lines without their ends. Only a line feed ends one: U+2028 and the like are text.
+    """All lines, without line ends. Only a line feed ends a line: U+2028 and the like are text.
 
-    Raises: EvaluationError: the file is empty or a damaged gzip, or a line is not UTF-8: names it.
+    Raises: EvaluationError: the file is empty or a damaged gzip, or a line is not UTF-8.
     """
     lines = [line.rstrip("\r") for _, line in text_lines(path, error=EvaluationError)]
     if not lines:
@@ -44,7 +44,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_rows(path: Path, layout: str) -> list[list[str]]:
-    """The columns of each line, as many as the layout has and none of them blank.
+    """The columns of each line; their number must match the layout, and none may be blank.
 
     Args:    layout: the columns' names, e.g. "id<TAB>text".
     Raises:  EvaluationError: names the file, the line and the layout.
@@ -53,7 +53,7 @@ def read_rows(path: Path, layout: str) -> list[list[str]]:
 
 
 def read_json_lines(path: Path, keys: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The object of each line, which must have `keys`.
+    """The JSON object of each line; it must have `keys`.
 
     Raises: EvaluationError: names the file, the line and the keys.
     """
@@ -61,17 +61,17 @@ def read_json_lines(path: Path, keys: tuple[str, ...]) -> list[dict[str, Any]]:
     def parse(line: str) -> dict[str, Any]:
         value = json.loads(line)
         if not isinstance(value, dict) or not all(isinstance(value.get(key), str) for key in keys):
-            raise ValueError("lacks one of them")
+            raise ValueError("lacks a key")
         return value
 
     return parse_lines(path, parse, f"a JSON object with the strings {', '.join(keys)}")
 
 
 def parse_lines(path: Path, parse: Callable[[str], T], layout: str) -> list[T]:
-    """Each line through `parse`.
+    """Parse each line.
 
-    Args:    parse: raises ValueError with what is wrong with a line.
-    Raises:  EvaluationError: names the file, the line, what is wrong and the layout; never the text itself.
+    Args:    parse: raises ValueError, saying what is wrong with the line.
+    Raises:  EvaluationError: names the file, the line, the fault and the layout; never the text itself.
     """
     values = []
     for number, line in enumerate(read_lines(path), start=1):
@@ -83,21 +83,21 @@ def parse_lines(path: Path, parse: Callable[[str], T], layout: str) -> list[T]:
 
 
 def check_unique(path: Path, ids: Sequence[object], what: str) -> None:
-    """Every line has an id of its own.
+    """Check that no id occurs twice.
 
-    Args:   ids: of each line of the file, None: the line has none.
+    Args:   ids: one a line; None: the line has no id.
     Raises: EvaluationError: names the file, the id and both lines.
     """
     lines: dict[object, int] = {}
     for number, id_ in enumerate(ids, start=1):
         if id_ is not None and (first := lines.setdefault(id_, number)) != number:
-            raise EvaluationError(f"{path} line {number} has the {what} {id_} of line {first}; each may be there once")
+            raise EvaluationError(f"{path} line {number} repeats the {what} {id_} of line {first}; each must be unique")
 
 
 def split_columns(line: str, layout: str) -> list[str]:
-    """The columns of a line.
+    """Split a line into columns.
 
-    Raises: ValueError: there are more or fewer than in the layout, or one is blank.
+    Raises: ValueError: their number differs from the layout's, or one is blank.
     """
     columns, wanted = line.split("\t"), layout.count("<TAB>") + 1
     if len(columns) != wanted:
@@ -108,9 +108,9 @@ def split_columns(line: str, layout: str) -> list[str]:
 
 
 def parse_score(text: str) -> float:
-    """A finite number.
+    """Parse a finite number.
 
-    Raises: ValueError: it is none.
+    Raises: ValueError: the text is not one.
     """
     try:
         score = float(text)

@@ -41,16 +41,16 @@ class MiningFiles:
     gold_path: Path
 
     def read(self) -> MiningRows:
-        """Left texts, right texts, gold pairs of their rows.
+        """Read left texts, right texts, and gold pairs of their rows.
 
-        Raises: EvaluationError: a malformed line, an id twice, or a gold id that is in neither text.
+        Raises: EvaluationError: a malformed line, a repeated id, or a gold id missing from its text.
         """
         left, right = _read_texts(self.left_path), _read_texts(self.right_path)
         rows = [{identity: row for row, identity in enumerate(side)} for side in (left, right)]
         gold = set()
         for number, ids in enumerate(read_rows(self.gold_path, "left id<TAB>right id"), start=1):
             if any(identity not in known for identity, known in zip(ids, rows, strict=True)):
-                raise EvaluationError(f"{self.gold_path} line {number} names an id that is not in its text")
+                raise EvaluationError(f"{self.gold_path} line {number} names an id that the text files do not have")
             gold.add((rows[0][ids[0]], rows[1][ids[1]]))
         return list(left.values()), list(right.values()), gold
 
@@ -62,14 +62,14 @@ def aligned_rows(bitext: Bitext) -> MiningRows:
 
 
 def find_mining(folder: Path) -> dict[str, MiningFiles]:
-    """What a folder holds in BUCC's layout: `de-en.training` -> files."""
+    """The mining tasks of a folder in BUCC's layout: `de-en.training` -> files."""
     found = {}
     for gold_path in sorted(folder.iterdir()):
         if match := GOLD.fullmatch(gold_path.name):
             sides = [find_file(folder / f"{match['stem']}.{match[side]}") for side in ("left", "right")]
             if sides[0] is None or sides[1] is None:
                 raise EvaluationError(
-                    f"{gold_path} has no text beside it: {match['stem']}.{match['left']} and its other side"
+                    f"{gold_path} needs its text files beside it: {match['stem']}.{match['left']} and the other side"
                 )
             found[match["stem"]] = MiningFiles((match["left"], match["right"]), sides[0], sides[1], gold_path)
     return found
@@ -84,14 +84,16 @@ def best_margins(left_ND: NDArray[np.float32], right_MD: NDArray[np.float32], k:
 
 
 def xsim_error(margins: Margins, gold: Pairs) -> float:
-    """Share x 100 of gold pairs whose left sentence has another best partner by margin (LASER's xsim)."""
+    """Percentage of gold pairs whose left sentence has a wrong best partner by margin (LASER's xsim)."""
     return 100 * sum(int(margins.right_of_left_N[left]) != right for left, right in gold) / max(1, len(gold))
 
 
 def best_threshold(mined: list[Mined], gold: Pairs) -> float:
-    """The margin from which keeping pairs gives the best F1; infinite where no mined pair is right.
+    """The margin threshold with the best F1; infinite if no mined pair is correct.
 
-    Args: mined: best first. The threshold lies half-way to the next lower margin.
+    It lies half-way between the last kept margin and the next lower one.
+
+    Args: mined: best first.
     """
     best_f1, threshold, right = 0.0, float("inf"), 0
     for count, (margin, *pair) in enumerate(mined, start=1):
@@ -104,7 +106,7 @@ def best_threshold(mined: list[Mined], gold: Pairs) -> float:
 
 
 def precision_recall_f1(kept: Pairs, gold: Pairs) -> dict[str, float]:
-    """x 100; 0 where there is nothing to divide by."""
+    """Precision, recall and F1 x 100; 0 if the denominator is 0."""
     right = len(kept & gold)
     return {
         "precision": 100 * right / max(1, len(kept)),
@@ -116,8 +118,8 @@ def precision_recall_f1(kept: Pairs, gold: Pairs) -> dict[str, float]:
 def score_mining(mined: list[Mined], gold: Pairs, *, threshold: float | None = None) -> dict[str, float]:
     """Precision, recall and F1 x 100, and the threshold.
 
-    Args: threshold: keep pairs from this margin on, and score them all. None: choose it on the left sentences of even
-        rows, and score those of odd rows.
+    Args: threshold: the lowest margin to keep; all pairs are scored. None: it is chosen on the left sentences of even
+        rows, and those of odd rows are scored.
     """
     if threshold is None:
         even = [pair for pair in mined if pair[1] % 2 == 0]
@@ -130,7 +132,7 @@ def score_mining(mined: list[Mined], gold: Pairs, *, threshold: float | None = N
 def evaluate_mining(
     encode: Encode, found: Mapping[str, Callable[[], MiningRows]], *, threshold: float | None
 ) -> dict[str, dict[str, float]]:
-    """Metric -> label -> score. A threshold is left out where no mined pair was right to choose one by."""
+    """Metric -> label -> score, without a threshold if no mined pair was correct."""
     scores: dict[str, dict[str, float]] = {}
     for label, read in found.items():
         left, right, gold = read()

@@ -1,4 +1,4 @@
-"""Any model of ours as one that `mteb.evaluate` scores: an artifact as it is served, a checkpoint, or another folder.
+"""Adapts a model to `mteb.evaluate`: an artifact as it is served, a checkpoint, or any other model folder.
 
 mteb.evaluate(MtebModel("models/default"), mteb.get_tasks(tasks=["STS17"]))
 """
@@ -22,11 +22,11 @@ except ModuleNotFoundError as exc:
 
 
 class MtebModel:
-    """mteb's `EncoderProtocol`. Texts are compared by cosine, behind the model's own prompts.
+    """Implements mteb's `EncoderProtocol`: applies the model's own prompts and compares by cosine.
 
     Args:
-        model_name: a folder or hub name, as `crosslet evaluate` takes it.
-        revision, device: mteb passes them; a folder has one revision, and the device is the first GPU, else the CPU.
+        model_name: a folder or hub name, as for `crosslet evaluate`.
+        revision, device: passed by mteb and ignored: a folder has one revision; the first GPU or else the CPU is used.
     Raises: EvaluationError: there is no such model.
     """
 
@@ -37,7 +37,7 @@ class MtebModel:
         self.mteb_model_meta = ModelMeta(
             loader=None,
             name=model.name if "/" in model.name else f"local/{model.name}",
-            revision=model.revision,  # a hash of the contents: mteb caches results by name and revision
+            revision=model.revision,  # a hash of the contents, since mteb caches results by name and revision
             release_date=None,
             languages=None,
             n_parameters=model.parameters,
@@ -57,18 +57,18 @@ class MtebModel:
     def encode(
         self, inputs: Iterable[dict[str, list[str]]], *, prompt_type: PromptType | None = None, **_: Any
     ) -> NDArray[np.float32]:
-        """(N, D) float32 of the texts of all batches, in order. prompt_type: what they are in a search."""
+        """Encode the texts of all batches, in order: (N, D) float32. prompt_type: query or document."""
         encode = self._encode if prompt_type is None else self._of_search[prompt_type]
         return encode([text for batch in inputs for text in batch["text"]])
 
     def similarity(self, embeddings1: NDArray[np.float32], embeddings2: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Cosines of all rows of one with all rows of the other."""
+        """Cosines between all rows of one and all rows of the other."""
         scores: NDArray[np.float32] = unit_rows(np.atleast_2d(embeddings1)) @ unit_rows(np.atleast_2d(embeddings2)).T
         return scores
 
     def similarity_pairwise(
         self, embeddings1: NDArray[np.float32], embeddings2: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Cosines of row i of one with row i of the other."""
+        """Cosines between row i of one and row i of the other."""
         scores: NDArray[np.float32] = (unit_rows(embeddings1) * unit_rows(embeddings2)).sum(axis=1)
         return scores

@@ -1,9 +1,9 @@
-"""Paraphrase detection: does the cosine tell pairs that say the same from pairs of the same words? (PAWS-X)
+"""Paraphrase detection: does the cosine tell paraphrases from other pairs with the same words? (PAWS-X)
 
-    <part>.<aa>.tsv   label<TAB>sentence1<TAB>sentence2, the label 0 or 1; plain or .gz; train is left out
+    <part>.<aa>.tsv   label<TAB>sentence1<TAB>sentence2, the label 0 or 1; plain or .gz; train is skipped
 
-Rows with an empty side are left out. The score is the area under the ROC curve x 100: 50 is chance. Where `en` has as
-many rows, row i of each language is taken to be row i of English, and an English sentence1 is compared with sentence2.
+Rows with an empty side are skipped. The score is the area under the ROC curve x 100: 50 is chance. If `en` has as
+many rows, row i is assumed to translate row i of English, and sentence2 is also compared with the English sentence1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Row = tuple[str, str, str]  # label, sentence1, sentence2
 
 
 def find_paraphrases(folder: Path) -> dict[str, list[Row]]:
-    """Language -> rows, empty sides and all, of the files whose first column is 0 or 1."""
+    """Language -> rows, including those with an empty side, of the files whose first column is 0 or 1."""
     found = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         match = FILE.fullmatch(path.name)
@@ -36,7 +36,7 @@ def find_paraphrases(folder: Path) -> dict[str, list[Row]]:
 def evaluate_paraphrases(
     encode: Encode, found: dict[str, list[Row]], languages: Iterable[str]
 ) -> dict[str, dict[str, float]]:
-    """Metric -> language -> score: both sides in it, and its sentence2 against the English sentence1."""
+    """Metric -> language -> score: within the language, and its sentence2 against the English sentence1."""
     own, crosslingual = {}, {}
     english = found.get("en", [])
     for language in languages:
@@ -49,7 +49,7 @@ def evaluate_paraphrases(
 
 
 def area_under_curve(score_N: NDArray[np.float32], is_positive_N: NDArray[np.bool_]) -> float:
-    """How often a positive has the higher score of a positive and a negative, x 100; equal ones count half."""
+    """Probability x 100 that a positive scores above a negative; ties count half."""
     positives = int(is_positive_N.sum())
     negatives = len(is_positive_N) - positives
     if not positives or not negatives:
@@ -65,7 +65,7 @@ def _score(encode: Encode, rows: list[Row]) -> float:
 
 
 def _rows(path: Path) -> list[Row]:
-    """All rows; none where a line is of another layout."""
+    """All rows; empty if any line has another layout."""
     rows = [tuple(line.split("\t")) for line in read_lines(path)]
     is_of_layout = all(len(row) == 3 and row[0] in ("0", "1") for row in rows)
     return rows if is_of_layout else []  # type: ignore[return-value]

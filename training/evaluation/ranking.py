@@ -1,7 +1,7 @@
-"""Metrics of a ranked list, as trec_eval defines them. Pure: knows grades and ranks, no text and no vector.
+"""Metrics of a ranked list, as trec_eval defines them: pure functions of relevance grades.
 
-`grades` are the relevance grades of the documents in the order they were ranked; above 0 is relevant. `judged` are the
-grades of all documents that have one, in any order: what a perfect ranking could have found.
+`grades` are the grades of the ranked documents, best rank first; above 0 is relevant. `judged` are the grades of all
+judged documents, in any order.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 
 
 def accuracy_at(k: int, grades: Sequence[float]) -> float:
-    """1 where one of the first k is relevant, else 0 (trec_eval's success)."""
+    """1 if one of the first k is relevant, else 0 (trec_eval's success)."""
     return float(any(grade > 0 for grade in grades[:k]))
 
 
 def reciprocal_rank_at(k: int, grades: Sequence[float]) -> float:
-    """1 / rank of the first relevant document, 0 where none is among the first k. Its mean is MRR@k."""
+    """1 / rank of the first relevant document; 0 if none is among the first k. Its mean is MRR@k."""
     return next((1 / rank for rank, grade in enumerate(grades[:k], start=1) if grade > 0), 0.0)
 
 
 def average_precision_at(k: int, grades: Sequence[float], judged: Sequence[float]) -> float:
-    """Mean over all relevant documents of the precision at their rank, 0 beyond k. Its mean is MAP@k."""
+    """Mean precision at the rank of each relevant document, 0 beyond k. Its mean over queries is MAP@k."""
     found, total = 0, 0.0
     for rank, grade in enumerate(grades[:k], start=1):
         if grade > 0:
@@ -31,7 +31,7 @@ def average_precision_at(k: int, grades: Sequence[float], judged: Sequence[float
 
 
 def ndcg_at(k: int, grades: Sequence[float], judged: Sequence[float]) -> float:
-    """Discounted gain of the first k over that of the best possible k (Järvelin & Kekäläinen 2002; gain: the grade)."""
+    """Discounted gain of the first k over that of an ideal ranking (Järvelin & Kekäläinen 2002; gain = grade)."""
     ideal = discounted_gain(sorted(judged, reverse=True)[:k])
     return discounted_gain(grades[:k]) / ideal if ideal else 0.0
 

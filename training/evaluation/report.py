@@ -1,4 +1,4 @@
-"""What a training run measures of its own models, and tables of scores for people. Scores are x 100."""
+"""Scores the models of a training run, and formats scores as tables. Scores are x 100."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def evaluate(
     sts_rows: int | None = None,
     tatoeba_rows: int | None = None,
 ) -> Scores:
-    """STSb dev and test (monolingual and against English), STS2017 and Tatoeba P@1 where there, each with its average.
+    """Score STSb dev and test, STS2017 and Tatoeba P@1, whichever exist, each with its average.
 
-    Args: sts_rows: at most so many of each file, evenly spaced.  tatoeba_rows: the first so many.  None: all.
+    Args: sts_rows: at most this many rows a file, evenly spaced.  tatoeba_rows: at most the first N rows.  None: all.
     """
     encode = each_text_once(encode)
     crosslingual = [f"en-{language}" for language in languages]
     monolingual = [f"{language}-{language}" for language in ["en", *languages]]
     dev, test, sts2017 = (data / "eval" / folder for folder in ("stsb/dev", "stsb/test", "STS2017-extended"))
-    reversed_ = [f"{language}-en" for language in languages]  # STS2017 has some pairs the other way round
+    reversed_ = [f"{language}-en" for language in languages]  # STS2017 names some pairs en-xx, others xx-en
     scores = {
         "stsb_dev": evaluate_sts(encode, dev, crosslingual, rows=sts_rows),
         "stsb_test": evaluate_sts(encode, test, crosslingual, rows=sts_rows),
@@ -44,7 +44,7 @@ def evaluate(
 
 
 def check_sets(data: Path, languages: list[str]) -> None:
-    """Read all that `evaluate` scores, so that a malformed line is found before a model is trained and not after.
+    """Read everything that `evaluate` scores, to find malformed lines before training.
 
     Raises: EvaluationError: names the file and the line.
     """
@@ -52,12 +52,12 @@ def check_sets(data: Path, languages: list[str]) -> None:
 
 
 def with_average(values: dict[str, float]) -> dict[str, float]:
-    """The scores and their mean; nothing where there is nothing."""
+    """The scores and their mean; empty if there are none."""
     return {**values, AVERAGE: round(sum(values.values()) / len(values), 2)} if values else {}
 
 
 def markdown(scores: Scores) -> str:
-    """Tables: metrics that have the same columns stand in one, the average last."""
+    """Format scores as tables: metrics with the same columns share a table; the average is last."""
     tables = []
     for columns, metrics in groupby(scores, key=lambda metric: [name for name in scores[metric] if name != AVERAGE]):
         rows = list(metrics)

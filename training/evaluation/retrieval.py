@@ -1,4 +1,4 @@
-"""Passage retrieval: ranks a folder's passages for its queries by cosine and scores the ranking.
+"""Passage retrieval: ranks passages for queries by cosine and scores the rankings.
 
 Two layouts, each plain or .gz:
     BiPaR: queries.tsv and passages.tsv with id<TAB>text or id<TAB>language<TAB>text; qrels.tsv with
@@ -27,7 +27,7 @@ Qrels = dict[str, dict[str, float]]  # query id -> passage id -> relevance grade
 
 @dataclass(frozen=True)
 class RetrievalSet:
-    """Texts by id, and which passages answer which query."""
+    """Queries and passages by id, and the relevance judgements."""
 
     queries: Mapping[str, str]
     passages: Mapping[str, str]
@@ -35,9 +35,9 @@ class RetrievalSet:
 
 
 def read_retrieval(folder: Path) -> RetrievalSet | None:
-    """The set in a folder of either layout, or None where there is none.
+    """Read the set in a folder, in either layout; None if there is none.
 
-    Raises: EvaluationError: a malformed line, a judged query without a text, or no judged passage among the passages.
+    Raises: EvaluationError: a line is malformed, a judged query has no text, or no judged passage exists.
     """
     bipar = [find_file(folder / name) for name in ("queries.tsv", "passages.tsv", "qrels.tsv")]
     beir = [find_file(folder / name) for name in ("queries.jsonl", "corpus.jsonl", "qrels/test.tsv")]
@@ -48,7 +48,7 @@ def read_retrieval(folder: Path) -> RetrievalSet | None:
     else:
         return None
     if unknown := found.qrels.keys() - found.queries.keys():
-        raise EvaluationError(f"{paths[2]} judges {len(unknown)} queries that {paths[0]} does not have")
+        raise EvaluationError(f"{paths[2]} judges {len(unknown)} queries that {paths[0]} lacks")
     if not any(grades.keys() & found.passages.keys() for grades in found.qrels.values()):
         raise EvaluationError(f"{paths[2]} judges no passage of {paths[1]}")
     return found
@@ -57,7 +57,7 @@ def read_retrieval(folder: Path) -> RetrievalSet | None:
 def rank_passages(
     encode: Encode, found: RetrievalSet, depth: int = DEPTH, *, encode_passages: Encode | None = None
 ) -> dict[str, list[str]]:
-    """Passage ids for each judged query, best first; of equals, the earlier in the file."""
+    """Passage ids for each judged query, best first; ties in the order of the file."""
     query_ids, passage_ids = list(found.qrels), list(found.passages)
     query_QD = encode([found.queries[query] for query in query_ids])
     passage_ND = (encode_passages or encode)(list(found.passages.values()))
@@ -66,7 +66,7 @@ def rank_passages(
 
 
 def score_rankings(rankings: Mapping[str, list[str]], qrels: Qrels) -> dict[str, float]:
-    """Means x 100 over the queries that have a relevant passage.
+    """Mean of each metric x 100, over the queries that have a relevant passage.
 
     Raises: EvaluationError: no query has one.
     """
@@ -91,7 +91,7 @@ def score_rankings(rankings: Mapping[str, list[str]], qrels: Qrels) -> dict[str,
 
 
 def evaluate_retrieval(encode: Encode, folder: Path, *, encode_passages: Encode | None = None) -> dict[str, float]:
-    """Metric -> score of the set in a folder; empty where there is none. encode_passages: None: as queries."""
+    """Metric -> score of a folder's set; empty if there is none. encode_passages: None: passages use `encode`."""
     found = read_retrieval(folder)
     if not found:
         return {}
@@ -99,7 +99,7 @@ def evaluate_retrieval(encode: Encode, folder: Path, *, encode_passages: Encode 
 
 
 def _read_tsv(path: Path) -> dict[str, str]:
-    """id -> text; a column between them names the language, which we need not know."""
+    """id -> text; an optional language column between them is ignored."""
 
     def parse(line: str) -> tuple[str, str]:
         columns = split_columns(line, "id<TAB>language<TAB>text" if line.count("\t") == 2 else "id<TAB>text")
@@ -130,7 +130,7 @@ def _read_qrels(path: Path) -> Qrels:
 
 
 def _judgement(line: str) -> tuple[str, str, float] | None:
-    """Query, passage and grade; nothing of BEIR's header."""
+    """Query, passage and grade; None for BEIR's header."""
     if line.startswith("query-id\t"):
         return None
     if line.count("\t") == 1:

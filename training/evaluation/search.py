@@ -1,7 +1,7 @@
-"""Search as a shop or a help desk has it: documents and queries in many languages, one document answers a query.
+"""Cross-lingual search with known answers: documents and queries in many languages; one document answers a query.
 
     documents.jsonl   id, language, text
-    queries.jsonl     id, language, kind, split (dev or test), text; document: the id of its answer, null: it has none
+    queries.jsonl     id, language, kind, split (dev or test), text, document (the answer's id; null: no answer)
 
 Each plain or .gz. Thresholds are chosen on dev; everything else is measured on test.
 """
@@ -20,7 +20,7 @@ from training.evaluation.keywords import bm25_scores, character_scores
 from training.evaluation.lines import check_unique, find_file, read_json_lines
 from training.evaluation.vectors import Encode, unit_rows
 
-BUNDLED = Path(__file__).parent / "bundled"  # this project's own, written for it
+BUNDLED = Path(__file__).parent / "bundled"  # written for this project
 RESAMPLES = 2_000  # of the bootstrap
 WORST_HUBS = 10
 Values = dict[str, float]
@@ -28,7 +28,7 @@ Values = dict[str, float]
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked. `document`: the index of its answer; None: nothing answers it."""
+    """A query. `document`: the index of its answer; None: no document answers it."""
 
     text: str
     language: str
@@ -39,16 +39,16 @@ class Query:
 
 @dataclass(frozen=True)
 class SearchSet:
-    """Documents and what is asked of them."""
+    """Documents, and queries over them."""
 
     documents: list[str]
     queries: list[Query]
 
 
 def read_search(folder: Path) -> SearchSet | None:
-    """The set in a folder, or None where there is none.
+    """Read the set in a folder; None if there is none.
 
-    Raises: EvaluationError: a malformed line, an id given twice, or a query whose document is not there.
+    Raises: EvaluationError: a line is malformed, an id is repeated, or a query's document does not exist.
     """
     paths = [find_file(folder / name) for name in ("documents.jsonl", "queries.jsonl")]
     if None in paths:
@@ -70,7 +70,7 @@ def read_search(folder: Path) -> SearchSet | None:
 
 
 def evaluate_search(encode_query: Encode, encode_document: Encode, found: SearchSet) -> dict[str, Values]:
-    """Metric -> language, kind or detail -> score x 100 (cosines and counts as they are)."""
+    """Metric -> language, kind or detail -> score x 100; cosines and counts are unscaled."""
     texts = [query.text for query in found.queries]
     query_QD, document_ND = unit_rows(encode_query(texts)), unit_rows(encode_document(found.documents))
     cosine_QN = query_QD @ document_ND.T
@@ -88,7 +88,7 @@ def evaluate_search(encode_query: Encode, encode_document: Encode, found: Search
 
 
 def _ranking(score_QN: NDArray[np.float32], found: SearchSet) -> dict[str, Values]:
-    """Top-1, top-3 and MRR by language, and top-1 by kind; 95 % intervals of the first."""
+    """Top-1, top-3 and MRR by language, and top-1 by kind; top-1 with 95 % intervals."""
     rank_Q, answered = _ranks(score_QN, found)
     by_language, by_kind = _groups(answered, "language"), _groups(answered, "kind")
     return {
@@ -103,7 +103,7 @@ def _ranking(score_QN: NDArray[np.float32], found: SearchSet) -> dict[str, Value
 
 
 def _first(score_QN: NDArray[np.float32], found: SearchSet, name: str) -> dict[str, Values]:
-    """Top-1 of another way to rank."""
+    """Top-1 of another ranking, by language and by kind."""
     rank_Q, answered = _ranks(score_QN, found)
     return {
         f"_top1{name}": _means(rank_Q == 1, _groups(answered, "language")),
@@ -112,7 +112,7 @@ def _first(score_QN: NDArray[np.float32], found: SearchSet, name: str) -> dict[s
 
 
 def _ranks(score_QN: NDArray[np.float32], found: SearchSet) -> tuple[NDArray[np.int64], list[Query]]:
-    """The rank of the answer of each test query that has one; an equal score counts as before it."""
+    """The rank of the answer, for each test query that has one; a tied document ranks above the answer."""
     rows = [row for row, query in enumerate(found.queries) if query.document is not None and not query.is_dev]
     if not rows:
         raise EvaluationError("no test query of the search set has an answer")
@@ -132,7 +132,7 @@ def _means(value_Q: NDArray[np.generic], groups: Mapping[str, NDArray[np.int64]]
 
 
 def _intervals(value_Q: NDArray[np.bool_], groups: Mapping[str, NDArray[np.int64]], name: str) -> dict[str, Values]:
-    """Where the mean of 95 of 100 resamples of the queries lies."""
+    """The 95 % bootstrap interval of each mean, from resamples of the queries."""
     generator = np.random.default_rng(0)
     low, high = {}, {}
     for group, rows in groups.items():
@@ -142,7 +142,7 @@ def _intervals(value_Q: NDArray[np.bool_], groups: Mapping[str, NDArray[np.int64
 
 
 def _hubs(score_QN: NDArray[np.float32], found: SearchSet) -> Values:
-    """How the wrong first places are spread: the share of the ten documents that take most of them, and the most."""
+    """Hubness: how many wrong first places the ten worst documents take, and the skewness of 10-occurrence."""
     wrong = [
         int(score_QN[row].argmax())
         for row, query in enumerate(found.queries)
@@ -159,7 +159,7 @@ def _hubs(score_QN: NDArray[np.float32], found: SearchSet) -> Values:
 
 
 def _mean_of_nouns(query_QD: NDArray[np.float32], found: SearchSet) -> float:
-    """The mean cosine of single words that ask for different things."""
+    """The mean cosine between single-word queries with different answers."""
     rows = [row for row, query in enumerate(found.queries) if query.kind == "noun"]
     documents = np.array([found.queries[row].document for row in rows])
     cosine_WW = query_QD[rows] @ query_QD[rows].T
@@ -167,8 +167,9 @@ def _mean_of_nouns(query_QD: NDArray[np.float32], found: SearchSet) -> float:
 
 
 def _thresholds(score_QN: NDArray[np.float32], found: SearchSet) -> dict[str, Values]:
-    """`min_score`: the best score from which an answer is believed, by language, chosen on dev where answered and
-    unanswerable queries weigh alike; how well it tells them apart on test, and the area under the curve without it.
+    """Score thresholds that tell answerable queries from unanswerable ones, by language.
+
+    `min_score` is chosen on dev, where both kinds weigh alike. `kept` and `refused` apply it on test; `auc` needs none.
     """
     best_Q = score_QN.max(axis=1)
     chosen: Values = {}
@@ -190,7 +191,7 @@ def _thresholds(score_QN: NDArray[np.float32], found: SearchSet) -> dict[str, Va
         if not len(positive) or not len(negative):
             continue
         own = _best_threshold(best_Q[own_dev], has_answer_Q[own_dev])
-        # few queries of a language are for its threshold: half its own, half that of all
+        # a language has few dev queries: average its threshold with that of all languages
         chosen[language] = round(everywhere if own is None else (own + everywhere) / 2, 3)
         kept[language] = round(100 * float((positive >= chosen[language]).mean()), 1)
         refused[language] = round(100 * float((negative < chosen[language]).mean()), 1)

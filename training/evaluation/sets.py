@@ -1,4 +1,4 @@
-"""Finds the evaluation sets in a folder by the layouts of their files, and scores an encoder on each."""
+"""Finds the evaluation sets in a folder by their file layouts, and scores an encoder on each."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """What is to be scored.
+    """What to score.
 
     Args:
-        kinds: of `KINDS`, in that order.
-        languages: only files in these, of whatever region or script (`pt`: `pt_BR`, too), and English; None: all.
-            Passages have no language in their files' names.
-        threshold: the margin from which mining keeps a pair; None: chosen on the half that is not scored.
-        queries: of each re-ranking set at most so many, evenly spaced; None: all.
+        kinds: keys of `KINDS`, in that order.
+        languages: score only files in these and English, in any region or script (`pt` includes `pt_BR`); None: all.
+            Does not apply to retrieval sets, whose file names have no language.
+        threshold: the lowest margin of a mined pair; None: chosen on the half that is not scored.
+        queries: at most this many of each re-ranking set, evenly spaced; None: all.
     """
 
     kinds: tuple[str, ...]
@@ -44,7 +44,7 @@ class Choice:
     queries: int | None = None
 
     def allows(self, languages: Iterable[str]) -> bool:
-        """Whether a file in these languages is to be scored."""
+        """Whether to score a file in these languages."""
         if self.languages is None:
             return True
         allowed = {"en", *self.languages}
@@ -53,7 +53,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Encoders:
-    """Of a model: for texts of no kind, and for the two of retrieval."""
+    """A model's encoders: for plain texts, for queries and for documents."""
 
     text: Encode
     query: Encode
@@ -63,10 +63,10 @@ class Encoders:
 def evaluate_folder(
     encode: Encode, data: Path, choice: Choice, *, query: Encode | None = None, document: Encode | None = None
 ) -> Scores:
-    """Every chosen set below `data`/eval, or below `data` where it has no such folder; named by its path there.
+    """Score every chosen set below `data`/eval, or below `data` if it has no `eval`. A set is named by its path.
 
-    Args:   query, document: encode those of retrieval; None: as all texts.
-    Raises: EvaluationError: there is no such folder, no set in it, or a malformed line in one.
+    Args:   query, document: encoders for retrieval and search; None: `encode`.
+    Raises: EvaluationError: there is no such folder, no set in it, or a line of a set is malformed.
     """
     root = _root(data)
     once = {one: each_text_once(one) for one in (encode, query or encode, document or encode)}
@@ -84,25 +84,25 @@ def evaluate_folder(
     if not scores:
         among = "" if choice.languages is None else f" in {', '.join(choice.languages)}"
         raise EvaluationError(
-            f"{root} holds no set of {', '.join(choice.kinds)}{among}; docs/guide/evaluate.md has the layouts"
+            f"{root} has no evaluation set for {', '.join(choice.kinds)}{among}; docs/guide/evaluate.md has the layouts"
         )
     return scores
 
 
 def evaluate_reranker(scorers: Mapping[str, Scorer], data: Path, choice: Choice) -> Scores:
-    """The same of a cross-encoder, which scores pairs of texts: its re-ranking sets.
+    """Score a cross-encoder on the re-ranking sets of a folder.
 
-    Raises: EvaluationError: another kind is asked for, there is no such folder, or no set in it.
+    Raises: EvaluationError: another kind is requested, there is no such folder, or no set in it.
     """
     if choice.kinds != ("rerank",):
-        raise EvaluationError("a cross-encoder gives no vectors; it is scored by --sets rerank")
+        raise EvaluationError("a cross-encoder has no embeddings; score it with --sets rerank")
     root = _root(data)
     scores: Scores = {}
     for folder in folders_under(root):
         name = "_".join(folder.relative_to(root).parts) or root.resolve().name
         scores |= {f"{name}{metric}": values for metric, values in rerank_scores(scorers, folder, choice).items()}
     if not scores:
-        raise EvaluationError(f"{root} holds no set of rerank; docs/guide/rerank-training.md has the layouts")
+        raise EvaluationError(f"{root} has no evaluation set for rerank; docs/guide/rerank-training.md has the layouts")
     return scores
 
 
@@ -157,7 +157,7 @@ def _mining(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
     }
     found |= {label: files.read for label, files in find_mining(folder).items() if choice.allows(files.languages)}
     scores = evaluate_mining(encoders.text, found, threshold=choice.threshold)
-    thresholds = scores.pop("mining_threshold", {})  # which have no meaningful average
+    thresholds = scores.pop("mining_threshold", {})  # an average of thresholds means nothing
     return {
         **{f"_{metric}": with_average(values) for metric, values in scores.items()},
         "_mining_threshold": thresholds,
@@ -182,9 +182,9 @@ def _rerank(encoders: Encoders, folder: Path, choice: Choice) -> Scores:
 
 
 def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -> Scores:
-    """Metrics of each scorer on the questions and passages of a folder: mixed, and by couple of languages.
+    """Metrics of each scorer on a folder's questions and passages: all languages mixed, and by language pair.
 
-    Args: scorers: by what stands behind a metric's name.
+    Args: scorers: suffix of the metric's name -> scorer.
     """
     found = find_collection(folder)
     if found is None:
@@ -206,4 +206,4 @@ KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
     "search": _search,
     "rerank": _rerank,
 }
-DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "rerank")  # which scores every couple of languages: minutes
+DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "rerank")  # rerank takes minutes: it scores every language pair

@@ -2,7 +2,7 @@
 
 Four layouts, each plain or .gz:
     xx-yy.tsv                                              score<TAB>sentence1<TAB>sentence2
-    <part>.xx-yy.tsv                                       the same; parts named train or trial are left out (JSTS)
+    <part>.xx-yy.tsv                                       the same; parts named train or trial are skipped (JSTS)
     STS.xx-yy.txt                                          sentence1<TAB>sentence2<TAB>score (STS2017-extended)
     STS.input.track1.xx-yy.txt + STS.gs.track1.xx-yy.txt   sentence1<TAB>sentence2, and one score a line (SemEval-2017)
 """
@@ -33,36 +33,37 @@ SEMEVAL = re.compile(rf"STS\.input\.(track(?P<track>\w+)\.)?(?P<pair>{PAIR})\.tx
 def read_sts(path: Path) -> StsRows:
     """Gold scores and both sides of a `score<TAB>sentence1<TAB>sentence2` file.
 
-    Raises: EvaluationError: names the file and the line that is not that.
+    Raises: EvaluationError: names the file and the malformed line.
     """
     return _read(path, "score<TAB>sentence1<TAB>sentence2")
 
 
 def read_sts_extended(path: Path) -> StsRows:
-    """The same of a `sentence1<TAB>sentence2<TAB>score` file."""
+    """Like `read_sts`, for a `sentence1<TAB>sentence2<TAB>score` file."""
     return _read(path, "sentence1<TAB>sentence2<TAB>score")
 
 
 def read_sts_semeval(inputs: Path, gold_name: str) -> StsRows:
-    """The same of a SemEval file whose gold scores stand in a file of their own, in its folder or one beside it.
+    """Like `read_sts`, for a SemEval file with its gold scores in a second file, in its folder or a sibling folder.
 
     Raises: EvaluationError: there is no gold file, or it has another number of lines.
     """
     folders = [inputs.parent, *sorted(path for path in inputs.parent.parent.iterdir() if path.is_dir())]
     gold_path = next((path for folder in folders if (path := find_file(folder / gold_name))), None)
     if gold_path is None:
-        raise EvaluationError(f"{inputs} has no gold file: {gold_name} is neither beside it nor in a folder beside its")
+        raise EvaluationError(f"{inputs} has no gold file: {gold_name} must be in its folder or a sibling folder")
     rows, gold = read_rows(inputs, "sentence1<TAB>sentence2"), parse_lines(gold_path, parse_score, "one score")
     if len(rows) != len(gold):
-        raise EvaluationError(f"{inputs} has {len(rows)} lines, its gold file {gold_path} {len(gold)}")
+        raise EvaluationError(f"{inputs} has {len(rows)} lines, but its gold file {gold_path} has {len(gold)}")
     left, right = zip(*rows, strict=True)
     return gold, list(left), list(right)
 
 
 def find_sts(folder: Path) -> dict[str, Callable[[], StsRows]]:
-    """What a folder, if any, holds: pair -> how to read it. A second file of one pair is `es-en.4b`, by its track.
+    """The STS files of a folder: pair -> a function that reads it. Empty if there is no such folder.
 
-    A file of a part is `ja-ja.valid`; one whose first column is no number is not a set of this kind.
+    A second file of a pair is named by its track (`es-en.4b`), a part by its name (`ja-ja.valid`). A file whose first
+    column is not a number is skipped.
     """
     found: dict[str, Callable[[], StsRows]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -86,13 +87,13 @@ def is_monolingual(pair: str) -> bool:
 
 
 def languages_of(pair: str) -> tuple[str, str]:
-    """Of a pair as `find_sts` names it, track and all."""
+    """Both languages of a pair, as `find_sts` names it."""
     left, _, right = pair.partition(".")[0].partition("-")
     return left, right
 
 
 def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32], gold_N: list[float]) -> float:
-    """Spearman's rho x 100 between row-wise cosine and gold; 0 where either is constant, for it ranks nothing."""
+    """Spearman's rho x 100 between row-wise cosine and gold; 0 if either is constant."""
     cosine_N = (unit_rows(left_ND) * unit_rows(right_ND)).sum(axis=1)
     if np.ptp(cosine_N) == 0 or np.ptp(gold_N) == 0:
         return 0.0
@@ -100,7 +101,7 @@ def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float
 
 
 def evaluate_sts(encode: Encode, folder: Path, pairs: Iterable[str], *, rows: int | None = None) -> dict[str, float]:
-    """Score of each of `pairs` that has a file in `folder`, on `rows` rows of it, evenly spaced; None: all."""
+    """Score each of `pairs` that has a file in `folder`, on at most `rows` evenly spaced rows; None: all."""
     readers = find_sts(folder)
     scores = {}
     for pair in pairs:
@@ -111,7 +112,7 @@ def evaluate_sts(encode: Encode, folder: Path, pairs: Iterable[str], *, rows: in
 
 
 def spread(rows: StsRows, count: int | None) -> StsRows:
-    """At most `count` of the rows, evenly spaced: a file's parts (captions, forums, news) are all among them."""
+    """At most `count` rows, evenly spaced over the file's parts (captions, forums, news)."""
     size = len(rows[0])
     if count is None or count >= size:
         return rows

@@ -1,4 +1,4 @@
 """One training loop for all stages: batches, optimizer, checkpoints, processes.
 
-Imports `config` and `system`; knows no stage.
+Imports `config` and `system`, not the stages.
 """

@@ -1,4 +1,4 @@
-"""The mean of a model's weights at the ends of its last cycles. Knows weights; knows no schedule.
+"""Averages a model's weights over the ends of its last learning-rate cycles.
 
 Stochastic weight averaging (Izmailov et al. 2018, "Averaging Weights Leads to Wider Optima and Better Generalization").
 """
@@ -12,7 +12,7 @@ from torch import nn
 
 
 class WeightAverage:
-    """A running mean of weights, in float32 on the model's device: as much memory again as the model."""
+    """A running mean of weights in float32, on the model's device; it takes as much memory as the model."""
 
     def __init__(self) -> None:
         self._mean: dict[str, torch.Tensor] = {}
@@ -20,7 +20,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def add(self, model: nn.Module) -> None:
-        """Let these weights count as much as all that were added before."""
+        """Add these weights to the mean; all additions weigh alike."""
         self._count += 1
         for name, weights in model.state_dict().items():
             mean = self._mean.setdefault(name, torch.zeros_like(weights, dtype=torch.float32))
@@ -28,15 +28,15 @@ class WeightAverage:
 
     @torch.no_grad()
     def load_into(self, model: nn.Module) -> None:
-        """Give the model the mean; nothing where nothing was added."""
+        """Copy the mean into the model; without additions, leave it unchanged."""
         for name, weights in model.state_dict().items():
             if name in self._mean:
                 weights.copy_(self._mean[name])
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed stage needs."""
+        """The state that a resumed stage needs."""
         return {"mean": self._mean, "count": self._count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Restore from `state_dict`."""
         self._mean, self._count = state["mean"], state["count"]

@@ -1,4 +1,4 @@
-"""Cuts a sampling plan into batches of similar length, round by round. Pure: one plan and seed, one order."""
+"""Cuts a sampling plan into batches of similar length, round by round. Deterministic for a plan and a seed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-MEGA_BATCH = 50  # batches sorted by length together: enough for little padding, few enough to keep the order random
+MEGA_BATCH = 50  # batches sorted by length together: enough to limit padding, few enough to keep the order random
 
 Indices = NDArray[np.int64]
 
 
 class Plan(Protocol):
-    """Which pair is trained on when: rounds of pair indices, each computable without the ones before."""
+    """The training order: rounds of pair indices, each computable without the earlier ones."""
 
     @property
     def rounds(self) -> int:
-        """How many."""
+        """The number of rounds."""
 
     def __len__(self) -> int:
-        """Pairs of all rounds."""
+        """The number of pairs in all rounds."""
 
     def round(self, index: int) -> Indices:
         """The pairs of one round, in order."""
@@ -30,7 +30,7 @@ class Plan(Protocol):
 
 @dataclass(frozen=True)
 class Position:
-    """Where a stream is: the next batch to give."""
+    """A position in a stream: the next batch to yield."""
 
     round: int = 0
     batch: int = 0
@@ -41,11 +41,11 @@ class BatchStream:
     """The batches of a plan, in memory one round at a time.
 
     Args:
-        pair_lengths: tokens of the longer side of each of the given pairs.
+        pair_lengths: tokens of the longer side of each given pair.
         batch_size: pairs in a batch, unless `batch_tokens` is set.
-        batch_tokens: instead, as many pairs as fit when both sides are padded to the longest.
-        epoch_pairs: pairs of the corpus that the plan draws from: what an epoch is.
-        bucketed: batches of similar length; false: of pairs as the plan has them.
+        batch_tokens: tokens in a batch, with both sides padded to the longest; replaces `batch_size`.
+        epoch_pairs: pairs of the corpus that the plan draws from, i.e. the length of an epoch.
+        bucketed: true: batches of similar length; false: pairs in the plan's order.
     """
 
     plan: Plan
@@ -57,11 +57,11 @@ class BatchStream:
     bucketed: bool = True
 
     def __len__(self) -> int:
-        """Pairs, not batches: how many batches these make is known only when the last is cut."""
+        """The number of pairs; the number of batches is known only after the last one is cut."""
         return len(self.plan)
 
     def starting_at(self, position: Position) -> Iterator[tuple[Indices, Position]]:
-        """Batches from a position on, each with the position after it."""
+        """Yield batches from a position on, each with the position after it."""
         for index in range(position.round, self.plan.rounds):
             batches = self.round(index)
             first = position.batch if index == position.round else 0
@@ -84,13 +84,13 @@ def length_bucketed(
     batch_tokens: int | None = None,
     seed: int | tuple[int, ...],
 ) -> list[Indices]:
-    """Batches of pairs of similar length, in random order.
+    """Cut batches of pairs of similar length, in random order.
 
-    A pair left over joins another batch, even over the budget: alone it has no negatives.
+    A single leftover pair joins another batch, even over the budget: alone it would have no negatives.
 
     Args:
         lengths: tokens of the longer side of each pair.
-        batch_tokens: in place of `batch_size`; at least four times the longest length.
+        batch_tokens: replaces `batch_size`; at least four times the longest length.
     """
     if not len(pairs):
         return []
@@ -109,12 +109,12 @@ def length_bucketed(
 
 
 def _by_size(count: int, batch_size: int) -> list[int]:
-    """Where so many sorted pairs are cut."""
+    """Cut points of `count` sorted pairs."""
     return list(range(batch_size, count, batch_size))
 
 
 def _by_tokens(lengths: NDArray[np.int64], batch_tokens: int) -> list[int]:
-    """Where pairs sorted by these lengths are cut, so that pairs x 2 x longest stays within the budget."""
+    """Cut points of pairs sorted by length, such that pairs x 2 x longest stays within the budget."""
     cuts: list[int] = []
     start = 0
     while True:
@@ -128,7 +128,7 @@ def _by_tokens(lengths: NDArray[np.int64], batch_tokens: int) -> list[int]:
 
 @dataclass(frozen=True)
 class FixedPlan:
-    """A plan of one round, given whole."""
+    """A plan of one given round."""
 
     pairs: Indices
     rounds: int = 1

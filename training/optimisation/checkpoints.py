@@ -1,4 +1,4 @@
-"""What a killed stage goes on from: whole states on disk, newest last, each named by its step and its own checksum."""
+"""Saves and loads the states that a killed stage resumes from. A file is named by its step and its checksum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from training.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
-FOLDER = "resume"  # in a stage's folder; gone when the stage is done
+FOLDER = "resume"  # in a stage's folder; removed when the stage is done
 BEST = "best"  # the model that early stopping returns to
 PARTIAL = ".partial"
 
@@ -22,7 +22,7 @@ PARTIAL = ".partial"
 def save_state(state: dict[str, Any], folder: Path, *, name: str, keep: int = 1) -> None:
     """Write `<name>-<checksum>.pt` and remove all but the newest `keep` of the same kind.
 
-    Names sort by age: a number of steps in ten digits, or always the same. A failed write leaves earlier ones alone.
+    Names must sort by age (steps in ten digits) or be constant (`best`). A failed write keeps earlier states.
 
     Raises: OSError: the disk is full, or the folder cannot be written.
     """
@@ -35,29 +35,29 @@ def save_state(state: dict[str, Any], folder: Path, *, name: str, keep: int = 1)
             os.fsync(file.fileno())
         digest = _checksum(temporary)
     except BaseException as exc:
-        temporary.unlink(missing_ok=True)  # half a state is of no use, and a full disk needs the room
-        cause = exc if isinstance(exc, OSError) else exc.__context__  # torch hides it behind one of its own
+        temporary.unlink(missing_ok=True)  # a partial state is useless, and the disk may be full
+        cause = exc if isinstance(exc, OSError) else exc.__context__  # torch wraps the OSError
         if isinstance(cause, OSError):
             raise OSError(cause.errno, cause.strerror, str(folder)) from None
         raise
     path = folder / f"{name}-{digest}.pt"
     temporary.replace(path)
     states = _states(folder, is_best=name == BEST)
-    kept = states[: states.index(path) + 1][-keep:]  # a later one is damaged: this run fell back from it
+    kept = states[: states.index(path) + 1][-keep:]  # later ones are damaged: this run resumed before them
     for undone in set(states) - set(kept):
         undone.unlink()
 
 
 def load_newest(folder: Path, *, device: torch.device, stage: str) -> dict[str, Any] | None:
-    """The newest state that is whole; None where a stage has not saved one yet.
+    """Load the newest intact state; None if none was saved yet.
 
-    Raises: CheckpointError: there are some, and all are damaged.
+    Raises: CheckpointError: every saved state is damaged.
     """
     return _load(_states(folder, is_best=False), device=device, stage=stage)
 
 
 def load_best(folder: Path, *, device: torch.device, stage: str) -> dict[str, Any] | None:
-    """The best model on the dev set so far.
+    """Load the best model so far on the dev set; None if none was saved yet.
 
     Raises: CheckpointError: it is damaged.
     """
@@ -65,12 +65,12 @@ def load_best(folder: Path, *, device: torch.device, stage: str) -> dict[str, An
 
 
 def has_states(stage_folder: Path) -> bool:
-    """Whether a stage that did not end has something to go on from."""
+    """Whether an unfinished stage has states to resume from."""
     return any((stage_folder / FOLDER).glob("*.pt"))
 
 
 def remove_states(stage_folder: Path) -> None:
-    """Free the disk when a stage is done."""
+    """Remove the states of a finished stage."""
     shutil.rmtree(stage_folder / FOLDER, ignore_errors=True)
 
 
@@ -79,16 +79,16 @@ def _load(paths: list[Path], *, device: torch.device, stage: str) -> dict[str, A
         if _checksum(path) == path.stem.rpartition("-")[2]:
             state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
             return state
-        logger.warning("%s is damaged (its checksum differs): going on from the one before", path)
+        logger.warning("%s is damaged (its checksum differs): resuming from the one before", path)
     if paths:
         raise CheckpointError(
-            f"{stage}: no checkpoint under {paths[0].parent} is whole; --restart-from {stage} trains it anew"
+            f"{stage}: every checkpoint under {paths[0].parent} is damaged; --restart-from {stage} trains it again"
         )
     return None
 
 
 def _states(folder: Path, *, is_best: bool) -> list[Path]:
-    """Oldest first: by name, so by step."""
+    """Saved states, oldest first: names sort by step."""
     return sorted(path for path in folder.glob("*.pt") if path.name.startswith(f"{BEST}-") == is_best)
 
 

@@ -1,4 +1,4 @@
-"""The training loop of every stage: steps, a dev score, checkpoints, a log. Knows no loss by name."""
+"""The training loop of every stage: optimiser steps, dev scores, checkpoints, a log. Works with any `Objective`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from training.optimisation.processes import from_main_process, is_main_process, 
 from training.optimisation.training_log import TrainingLog
 from training.system.device import autocast
 
-Validate = Callable[[], float | dict[str, float]]  # a score, or one of each language pair, whose mean counts
+Validate = Callable[[], float | dict[str, float]]  # a score, or scores by language pair, to be averaged
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What a stage minimises: `losses(batch)` names the parts, and their sum is the loss.
+    """What a stage minimises: `losses(batch)` returns the parts by name; their sum is the loss.
 
-    Of several processes each gives the whole batch's losses, and the gradient of its own part of them.
+    Every process computes the losses of the whole batch, and the gradient of its own share.
     """
 
-    model: nn.Module  # whose trainable parameters are optimised and checkpointed
+    model: nn.Module  # its trainable parameters are optimised and checkpointed
     losses: Callable[[Indices], dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stage has come."""
+    """The progress of a stage."""
 
     step: int = 0
     pairs: int = 0
@@ -49,7 +49,7 @@ class Progress:
     stale: int = 0  # dev scores since the best one
 
     def past(self, step: _Step, pairs: int) -> Progress:
-        """A step of so many pairs further."""
+        """The progress after a step of `pairs` pairs."""
         return replace(self, step=self.step + 1, pairs=self.pairs + pairs, position=step.after)
 
 
@@ -64,17 +64,17 @@ def train(
     device: torch.device,
     validate: Validate | None = None,
 ) -> None:
-    """Run one stage to its end, or go on where a killed run left it; the model is then trained.
+    """Train `objective.model` to the end of one stage, resuming if a run was killed.
 
     Writes `log.jsonl` (step, pairs, epoch, mean loss parts, learning rates, pairs a second), `dev.jsonl` (step, pairs,
-    epoch, score, and by language pair) and, until the stage is done, `resume/`. Of several processes only the main one
-    writes and validates.
+    epoch, score, and by language pair) and, until the stage is done, `resume/`. Only the main process writes and
+    validates.
 
     Args:
-        validate: scores the model, higher is better: every `config.validate_pairs` pairs and at the end.
+        validate: scores the model (higher is better) every `config.validate_pairs` pairs and at the end.
     Raises:
-        DivergedError: the loss or its gradient is not finite; nothing of it has reached the weights.
-        CheckpointError: there are checkpoints, and all are damaged.
+        DivergedError: the loss or its gradient is not finite; the weights are unchanged by it.
+        CheckpointError: every checkpoint is damaged.
     """
     stage = _Stage(objective.model, config, len(batches), folder / FOLDER, name, device)
     progress = stage.restore()
@@ -118,14 +118,14 @@ def train(
 
 
 def _switch_dropout_on(model: nn.Module, *, seed: tuple[int, int]) -> None:
-    """Before each step: a dev score switches it off, and a resumed stage must drop what an uninterrupted one does."""
+    """Enable dropout before each step, since validation disables it; the seed makes a resumed stage reproducible."""
     model.train()
     torch.manual_seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
 
 
 @dataclass(frozen=True)
 class _Step:
-    """What one step of the optimiser learns from."""
+    """The batches of one optimiser step, and the position after them."""
 
     micro_batches: tuple[Indices, ...]
     after: Position
@@ -140,9 +140,9 @@ def _steps(batches: BatchStream, position: Position, accumulation: int) -> Itera
 def _accumulate(
     objective: Objective, micro_batches: tuple[Indices, ...], *, device: torch.device, bf16: bool
 ) -> dict[str, Tensor]:
-    """Add up the gradients of the micro-batches, each weighed by its pairs; the losses' means, weighed alike.
+    """Accumulate the gradients of the micro-batches, weighted by their pairs; return the mean losses, weighted alike.
 
-    A contrastive loss compares within a micro-batch: accumulation saves memory, it does not add negatives.
+    A contrastive loss compares within a micro-batch: accumulation saves memory but adds no negatives.
     """
     pairs = sum(map(len, micro_batches))
     means: dict[str, Tensor] = {}
@@ -158,9 +158,12 @@ def _accumulate(
 
 
 def _check_finite(losses: dict[str, Tensor], norm: Tensor, *, name: str, step: int) -> None:
-    """Stop before a number that is none reaches the weights, and with them the next checkpoint."""
+    """Stop before a NaN or infinity reaches the weights and the next checkpoint.
+
+    Raises: DivergedError: the loss or the gradient's norm is not finite.
+    """
     loss = torch.stack(list(losses.values())).sum()
-    if torch.isfinite(loss + norm):  # one wait for the device
+    if torch.isfinite(loss + norm):  # one device synchronisation
         return
     what, value = ("gradient", norm) if torch.isfinite(loss) else ("loss", loss)
     raise DivergedError(
@@ -175,7 +178,7 @@ def _crosses(before: int, now: int, every: int | None) -> bool:
 
 @dataclass
 class _Stage:
-    """The model, its optimisers and what is kept of them on disk."""
+    """The model, its optimisers, and their checkpoints on disk."""
 
     model: nn.Module
     config: StageConfig
@@ -193,7 +196,7 @@ class _Stage:
         state = load_newest(self.folder, device=self.device, stage=self.name)
         if state is None:
             if (self.config.average_cycles or 0) > (self.config.cycles or 1):
-                self.average.add(self.model)  # the start counts as an end
+                self.average.add(self.model)  # average_cycles = cycles + 1 includes the initial weights
             return Progress()
         self.model.load_state_dict(state["model"])
         self.stepper.load_state_dict(state["optimizers"])
@@ -202,7 +205,7 @@ class _Stage:
         return Progress(**{**state["progress"], "position": Position(**state["progress"]["position"])})
 
     def save(self, progress: Progress) -> None:
-        """Leave a checkpoint."""
+        """Write a checkpoint."""
         state: dict[str, Any] = {
             "model": self.model.state_dict(),
             "optimizers": self.stepper.state_dict(),
@@ -212,7 +215,7 @@ class _Stage:
         save_state(state, self.folder, name=f"{progress.step:010d}", keep=self.config.keep_checkpoints)
 
     def average_ends(self, before: int, now: int) -> None:
-        """At the end of one of the last cycles let its weights count; at the stage's end they are the mean."""
+        """Add the weights at the end of each of the last cycles; at the stage's end, load their mean."""
         cycles, wanted = self.config.cycles or 1, self.config.average_cycles or 0
         ended, is_end = cycle_of(before, self.pairs, cycles), now >= self.pairs
         if ended >= cycles - wanted and (is_end or cycle_of(now, self.pairs, cycles) > ended):
@@ -221,7 +224,7 @@ class _Stage:
             self.average.load_into(self.model)
 
     def judge(self, progress: Progress, validate: Validate, log: TrainingLog | None) -> Progress:
-        """Score the model; where it is the best so far and early stopping may return to it, keep it."""
+        """Score the model; with early stopping, save it if it is the best so far."""
         found = validate() if is_main_process() else 0.0
         by_pair = found if isinstance(found, dict) else {}
         score = from_main_process(sum(by_pair.values()) / len(by_pair) if isinstance(found, dict) else found)
@@ -234,7 +237,7 @@ class _Stage:
         return replace(progress, best_score=score, stale=0)
 
     def return_to_best(self) -> None:
-        """The weights of the best dev score."""
+        """Load the weights with the best dev score."""
         state = load_best(self.folder, device=self.device, stage=self.name)
         if state is not None:
             self.model.load_state_dict(state["model"])

@@ -1,6 +1,6 @@
-"""How gradients become steps: parameter groups, learning rates, clipping, and Adam that touches only the rows it must.
+"""Turns gradients into steps: parameter groups, learning rates, clipping, and an AdamW for sparse gradients.
 
-Shapes: V vocabulary, E width of the word table, R rows that a batch touched.
+Shapes: V vocabulary, E width of the word table, R rows touched by a batch.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from training.config.stage import StageConfig
 
 logger = logging.getLogger(__name__)
-BETAS = (0.9, 0.98)  # unless a stage names others
+BETAS = (0.9, 0.98)  # default
 EPSILON = 1e-8
 MAX_GRADIENT_NORM = 1.0
-SPARSE_FROM = 2**24  # numbers in a word table; below, dense steps cost little (docs/results/training.md)
+SPARSE_FROM = 2**24  # parameters of a word table; below, dense steps cost little (docs/results/training.md)
 
 
 class LazyAdamW(torch.optim.Optimizer):
-    """AdamW for sparse gradients: weights, moments and decay of the touched rows alone.
+    """AdamW for sparse gradients: updates weights, moments and decay of touched rows only.
 
-    A row's moments rest while no batch has it, as in torch's SparseAdam, which lacks weight decay. Differs from AdamW,
-    where an untouched row goes on moving by its old momentum.
+    An untouched row keeps its moments, as in torch's SparseAdam, which lacks weight decay. Differs from AdamW, where
+    momentum moves untouched rows, too.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LazyAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Move the rows that the gradients name."""
+        """Update the rows that have gradients."""
         for group in self.param_groups:
             for table_VE in group["params"]:
                 if table_VE.grad is not None:
@@ -62,7 +62,7 @@ class LazyAdamW(torch.optim.Optimizer):
 
 
 class Stepper:
-    """The optimisers of a stage and their learning rates, as one."""
+    """The optimisers of a stage behind one interface."""
 
     def __init__(self, model: nn.Module, config: StageConfig) -> None:
         tables = use_sparse_gradients(model, config.sparse_embeddings)
@@ -86,7 +86,7 @@ class Stepper:
         self._peaks = [group["lr"] for group in self._groups()]
 
     def step(self, factor: float) -> None:
-        """Move the weights at `factor` times the peak learning rates, and forget the gradients."""
+        """Update the weights at `factor` times the peak learning rates, then clear the gradients."""
         for group, peak in zip(self._groups(), self._peaks, strict=True):
             group["lr"] = peak * factor
         for optimizer in self.optimizers:
@@ -94,15 +94,15 @@ class Stepper:
             optimizer.zero_grad(set_to_none=True)
 
     def learning_rates(self) -> list[float]:
-        """Of the last step, by group."""
+        """Learning rates of the last step, one a parameter group."""
         return [group["lr"] for group in self._groups()]
 
     def state_dict(self) -> list[dict[str, Any]]:
-        """What a resumed stage needs."""
+        """The state that a resumed stage needs."""
         return [optimizer.state_dict() for optimizer in self.optimizers]
 
     def load_state_dict(self, states: list[dict[str, Any]]) -> None:
-        """Go on from `state_dict`."""
+        """Restore from `state_dict`."""
         for optimizer, state in zip(self.optimizers, states, strict=True):
             optimizer.load_state_dict(state)
 
@@ -111,9 +111,9 @@ class Stepper:
 
 
 def use_sparse_gradients(model: nn.Module, wanted: bool | None) -> set[Tensor]:
-    """Let trainable word tables give sparse gradients, and return them.
+    """Switch trainable word tables to sparse gradients, and return them.
 
-    Args: wanted: None: those above `SPARSE_FROM` numbers.
+    Args: wanted: all or none of them; None: those with more than `SPARSE_FROM` parameters.
     """
     found: set[Tensor] = set()
     for name, module in model.named_modules():
@@ -126,7 +126,7 @@ def use_sparse_gradients(model: nn.Module, wanted: bool | None) -> set[Tensor]:
 
 
 def clip_gradients(parameters: Iterable[Tensor], limit: float = MAX_GRADIENT_NORM) -> Tensor:
-    """Scale all gradients, dense and sparse together, so that their norm is at most `limit`; the norm before."""
+    """Scale all gradients, dense and sparse, to a joint norm of at most `limit`. Returns the norm before."""
     values = []
     for parameter in parameters:
         if parameter.grad is not None and parameter.grad.is_sparse:
@@ -140,13 +140,16 @@ def clip_gradients(parameters: Iterable[Tensor], limit: float = MAX_GRADIENT_NOR
 
 
 def warmup_then_linear(seen: int, batch: int, total: int, *, warmup: float, cycles: int = 1) -> float:
-    """Factor on the learning rates of a step: up from 0 over `warmup` of the pairs, then down to 0 at the last.
+    """Learning-rate factor of a step: rises from 0 over the first `warmup` of the pairs, then falls to 0 at the last.
+
+    Counts pairs, since steps differ in size.
 
     Args:
         seen: pairs before the step.
-        batch: pairs of it; steps may differ in size, so pairs count.
-        total: pairs in all.
-        cycles: how often, each over as many pairs: warm restarts (Loshchilov & Hutter 2017).
+        batch: pairs in the step.
+        total: pairs in the stage.
+        warmup: share of a cycle's pairs.
+        cycles: cycles of equal length: warm restarts (Loshchilov & Hutter 2017).
     """
     seen -= math.ceil(total / cycles) * cycle_of(seen, total, cycles)
     total = math.ceil(total / cycles)
@@ -157,5 +160,5 @@ def warmup_then_linear(seen: int, batch: int, total: int, *, warmup: float, cycl
 
 
 def cycle_of(seen: int, total: int, cycles: int) -> int:
-    """The cycle, counted from 0, of the pair after the first `seen`; of a stage that is over, its last one."""
+    """The cycle, from 0, that is current after `seen` pairs; at the stage's end, the last one."""
     return min(seen // math.ceil(total / cycles), cycles - 1)

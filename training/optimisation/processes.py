@@ -1,7 +1,7 @@
-"""Several processes training one model: who writes, and how tensors meet. Knows no loss; alone, all of it does nothing.
+"""Data parallelism: which process writes, and how tensors are exchanged. One process exchanges nothing.
 
 Every process sees the same batches, encodes its share of the texts, and computes the whole batch's loss from all
-embeddings: so losses are equal everywhere, a gradient is a process's own part of the whole, and parts are summed.
+embeddings. So losses are equal everywhere; each process has the gradient of its own share, and gradients are summed.
 
 Shapes: U texts, D dims, P processes, R touched rows of a word table, E its width.
 """
@@ -21,22 +21,22 @@ from torch import distributed as dist
 from training.errors import PeerError, TrainingError
 from training.system.device import pick_device
 
-PATIENCE = timedelta(days=14)  # others wait while one builds a corpus or embeds texts; a dead peer is noticed at once
+PATIENCE = timedelta(days=14)  # building a corpus or embedding texts takes long; a dead peer is noticed at once
 
 
 def join_processes() -> None:
-    """Meet the processes that `accelerate launch` or torchrun started beside this one, if any."""
+    """Join the process group if `accelerate launch` or torchrun started several processes."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         PartialState(timeout=PATIENCE)
 
 
 def process_count() -> int:
-    """How many train together."""
+    """The number of processes training together."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def process_index() -> int:
-    """Which of them this is."""
+    """This process's rank."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
@@ -46,9 +46,9 @@ def is_main_process() -> bool:
 
 
 def on_main_process(work: Callable[[], None]) -> None:
-    """Let the main process work while the others wait.
+    """Run `work` in the main process while the others wait.
 
-    Raises: whatever `work` does, in the main process; PeerError: in the others, when it failed there.
+    Raises: in the main process, what `work` raises; in the others, PeerError if it failed.
     """
     failure: Exception | None = None
     if is_main_process():
@@ -57,11 +57,11 @@ def on_main_process(work: Callable[[], None]) -> None:
         except (TrainingError, OSError) as exc:
             failure = exc
     if from_main_process(float(failure is not None)):
-        raise failure or PeerError("the main process stopped; its message says why")
+        raise failure or PeerError("the main process failed; see its error message")
 
 
 def from_main_process(number: float) -> float:
-    """The main process's number, in every process; none goes on before all are here."""
+    """Broadcast the main process's number to every process; also a barrier."""
     if process_count() == 1:
         return number
     box = torch.tensor([number if is_main_process() else 0.0], dtype=torch.float64, device=_meeting_device())
@@ -70,14 +70,14 @@ def from_main_process(number: float) -> float:
 
 
 def own_share(count: int) -> slice:
-    """Which of `count` items, in order, are this process's: every P-th, so that sorted texts are shared evenly."""
+    """This process's share of `count` ordered items: every P-th, so that texts sorted by length are shared evenly."""
     return slice(process_index(), count, process_count())
 
 
 def gather_shares(own_UD: Tensor, count: int) -> Tensor:
-    """All processes' rows in order, each process having given those of `own_share`; gradients flow to its own.
+    """Gather the rows of all processes, in order; gradients flow to a process's own rows.
 
-    Args:    count: rows in all; shares may differ by one, or be empty.
+    Args:    own_UD: the rows of `own_share`; shares may differ by one row, or be empty.  count: rows in all.
     Returns: (count, D).
     """
     if process_count() == 1:
@@ -87,7 +87,7 @@ def gather_shares(own_UD: Tensor, count: int) -> Tensor:
 
 
 def sum_over_processes(value: Tensor) -> Tensor:
-    """The sum of every process's value; each keeps the gradient of its own."""
+    """Sum a value over all processes; gradients flow to a process's own value."""
     if process_count() == 1:
         return value
     total: Tensor = _Sum.apply(value)  # type: ignore[no-untyped-call]
@@ -95,7 +95,7 @@ def sum_over_processes(value: Tensor) -> Tensor:
 
 
 def sum_gradients(parameters: Iterable[Tensor]) -> None:
-    """Replace each gradient by the sum of all processes': one exchange for all dense ones, one for each sparse one."""
+    """Sum gradients over all processes, in place: one exchange for all dense ones, one for each sparse one."""
     if process_count() == 1:
         return
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -111,7 +111,7 @@ def sum_gradients(parameters: Iterable[Tensor]) -> None:
 
 
 def _sum_sparse(gradient: Tensor) -> Tensor:
-    """The sum of all processes' gradients of a table: the rows that any of them touched."""
+    """Sum a sparse gradient over all processes; the result has the rows touched by any of them."""
     gradient = gradient.coalesce()
     rows_R, values_RE = gradient.indices()[0], gradient.values()
     counts = _gather(torch.tensor([len(rows_R)], device=rows_R.device))
@@ -148,7 +148,7 @@ class _Sum(torch.autograd.Function):
 
 
 def _padded(rows: Tensor, length: int) -> Tensor:
-    """`rows` with zero rows after them, so that every process sends as many."""
+    """Pad with zero rows, so that every process sends the same number."""
     padded = rows.new_zeros(length, *rows.shape[1:])
     padded[: len(rows)] = rows
     return padded
@@ -161,5 +161,5 @@ def _gather(own: Tensor) -> list[Tensor]:
 
 
 def _meeting_device() -> torch.device:
-    """Where the backend exchanges tensors."""
+    """The device on which the backend exchanges tensors."""
     return pick_device() if dist.get_backend() == "nccl" else torch.device("cpu")

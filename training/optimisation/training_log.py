@@ -1,4 +1,4 @@
-"""Writes what a stage reports as it goes: `log.jsonl` and `dev.jsonl`, one JSON object a line. Knows no model."""
+"""Writes a stage's `log.jsonl` (losses) and `dev.jsonl` (dev scores), one JSON object a line."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
-LOG_STEPS = 25  # steps averaged into one line
+LOG_STEPS = 25  # averaged into one line
 
 
 class TrainingLog:
-    """Appends to the two files of a stage; lines of steps that a kill undid are dropped first.
+    """Appends to the two files of a stage, after dropping lines of steps that a kill undid.
 
     Args:
-        epoch_pairs: what an epoch is.
-        step, pairs: where the stage goes on from.
+        epoch_pairs: pairs in an epoch.
+        step, pairs: where the stage starts or resumes.
     """
 
     def __init__(self, folder: Path, epoch_pairs: int, *, step: int, pairs: int) -> None:
@@ -30,7 +30,7 @@ class TrainingLog:
     def add(
         self, losses: dict[str, Tensor], step: int, pairs: int, learning_rates: list[float], *, is_end: bool
     ) -> None:
-        """Count a step's losses in, and write a line where one is due."""
+        """Add the losses of a step, and write a line if it is due."""
         for part, value in losses.items():
             self._sums[part] = self._sums[part] + value if part in self._sums else value  # on the device: no waiting
         self._steps += 1
@@ -38,7 +38,7 @@ class TrainingLog:
             self.write_line(step, pairs, learning_rates)
 
     def write_line(self, step: int, pairs: int, learning_rates: list[float]) -> None:
-        """The line of the steps that none has yet, if there are such."""
+        """Write a line for the steps since the last one, if any."""
         if not self._steps:
             return
         means = {part: round(total.item() / self._steps, 5) for part, total in self._sums.items()}
@@ -48,7 +48,7 @@ class TrainingLog:
         self._start_line(pairs)
 
     def write_score(self, score: float, step: int, pairs: int, by_pair: dict[str, float]) -> None:
-        """A line of `dev.jsonl`; without scores by language pair it has none."""
+        """Write a line of `dev.jsonl`, with scores by language pair if given."""
         own = {"by_pair": {pair: round(value, 4) for pair, value in by_pair.items()}} if by_pair else {}
         _append(self._scores_path, {**self._at(step, pairs), "score": round(score, 4), **own})
 
@@ -61,7 +61,7 @@ class TrainingLog:
 
 
 def forget_lines_after(path: Path, step: int) -> None:
-    """Drop lines of later steps, and a last line that a kill cut short."""
+    """Drop lines of later steps, and a last line that a kill truncated."""
     if path.exists():
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
         kept = [line for line in lines if json.loads(line)["step"] <= step]

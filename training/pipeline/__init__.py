@@ -1,4 +1,4 @@
-"""A run: its steps in order, each in its folder, resumed where it stopped.
+"""Training runs: ordered steps, one folder a step, resumable after a kill.
 
 May import all of training.
 """

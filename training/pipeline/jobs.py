@@ -1,4 +1,7 @@
-"""The work of each step: reads what earlier steps left, fills the folder it is given. Knows no order."""
+"""The work of each step: reads earlier steps' results and writes into its own folder.
+
+`steps` sets the order.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +41,19 @@ from training.vocabulary.pruning import count_pieces, prune_tokenizer
 from training.vocabulary.tokenizer import balanced_sentences, train_tokenizer, wrap_tokenizer
 from training.vocabulary.tokens import build_token_store
 
-KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: the base's id of each piece
+KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: each piece's token id in the base
 FITTED_PAIRS = 6_000
 HEAD_RIDGE = 0.01
-ALIGNMENT_PAIRS = 4_096  # on which stage 2's error is measured before and after
+ALIGNMENT_PAIRS = 4_096  # sample on which the error of stage 2 is measured before and after training
 
 
 def make_corpus(run: Run, folder: Path) -> None:
-    """Clean, deduplicate, cap, and keep evaluation sentences out."""
+    """Clean, deduplicate and cap the corpus; remove evaluation sentences."""
     build_corpus(run.config.corpus, run.config.languages, run.data, folder, seed=run.config.seed)
 
 
 def make_tokenizer(run: Run, folder: Path) -> None:
-    """The vocabulary: new for these languages, the base's own, or what of it the corpus uses."""
+    """Make the vocabulary: trained for these languages, taken from the base, or the base's pruned to the corpus."""
     config = run.config.tokenizer
     if config.kind == "new":
         train_tokenizer(run.corpus, config, seed=run.config.seed).save(str(folder / "tokenizer.json"))
@@ -70,14 +73,17 @@ def make_tokenizer(run: Run, folder: Path) -> None:
 
 
 def tokenize(run: Run, folder: Path) -> None:
-    """Token ids of every text."""
+    """Store the token ids of every text."""
     tokenizer = Tokenizer.from_file(str(run.out / "tokenizer" / "tokenizer.json"))
     pad_id = int(run.tokenizer.pad_token_id)
     build_token_store(run.corpus.texts, tokenizer, folder, max_length=run.config.student.max_length, pad_id=pad_id)
 
 
 def start(run: Run, folder: Path) -> None:
-    """The assistant before training: the base's body and head; for a new vocabulary, word embeddings by regression."""
+    """Build the assistant before training, from the base's body and head.
+
+    A new vocabulary gets its word embeddings by regression.
+    """
     base, (dim, normalized) = run.load_base(), run.label_shape
     check_shrinkable(base[0].auto_model.config, run.config)
     check_left_out(base, dim, run.config.stages)
@@ -104,21 +110,21 @@ def start(run: Run, folder: Path) -> None:
 
 
 def sample_pairs(run: Run) -> NDArray[np.int64]:
-    """The first pairs that the teacher teaches: what labels and heads are fitted on."""
+    """The first pairs that are trained on the teacher's labels; labels and heads are fitted on them."""
     stage: Stage = "assistant" if "assistant" in run.config.stages else "contrastive"
     return run.stage_plan(stage).round(0)[:FITTED_PAIRS]
 
 
 def encoded(run: Run, model: SentenceEncoder, texts: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Embeddings of texts of the corpus: (N, D)."""
+    """Embed texts of the corpus, given by index: (N, D)."""
     encode = TextEncoder(model, run.tokenizer, max_length=run.config.student.max_length, bf16=True)
     return encode([run.corpus.texts[int(index)] for index in texts])
 
 
 def fit_head(run: Run, model: SentenceEncoder) -> None:
-    """Give a model the linear map by which its pooled states are nearest to the labels: ridge regression, both sides.
+    """Fit the model's linear head to the labels by ridge regression on the pooled states of both sides.
 
-    Not in the paper, whose head is a random one where the widths differ, and none where they agree.
+    Differs from the paper, where the head is random if the widths differ, and absent otherwise.
     """
     pairs = sample_pairs(run)
     labels = run.teacher_labels(FixedPlan(pairs))
@@ -131,7 +137,7 @@ def fit_head(run: Run, model: SentenceEncoder) -> None:
 
 
 def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
-    """Word embeddings of the new vocabulary, (V, H), by regression on the base's."""
+    """Word embeddings of the new vocabulary, (V, H), by ridge regression on the base's."""
     config, corpus = run.config.lexical, run.corpus
     plan = run.plan(config.pairs, purpose="lexical").whole()
     english = np.unique(corpus.english[plan])
@@ -149,7 +155,7 @@ def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_
 
 
 def teach_assistant(run: Run, folder: Path) -> None:
-    """Stage 1."""
+    """Stage 1: the assistant learns from the teacher."""
     config = run.config.assistant
     assistant, plan = run.load("start"), run.stage_plan("assistant")
     labels, pairs = run.teacher_labels(plan), run.pair_encoder(config)
@@ -158,7 +164,7 @@ def teach_assistant(run: Run, folder: Path) -> None:
 
 
 def shrink(run: Run, folder: Path) -> None:
-    """The student before training."""
+    """Build the student before training, from the assistant."""
     assistant = run.load(run.assistant)
     frequency_V = run.tokens.counts(assistant.encoder.config.vocab_size)
     student = student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed)
@@ -168,7 +174,7 @@ def shrink(run: Run, folder: Path) -> None:
 
 
 def align_bottleneck(run: Run, folder: Path) -> None:
-    """Stage 2; `alignment.json` has the error of Eq. (3) before and after."""
+    """Stage 2: align the bottleneck; `alignment.json` holds the error of Eq. (3) before and after."""
     assistant, student = run.load(run.assistant), run.load("shrunk")
     config = run.config.bottleneck
     pairs = run.pair_encoder(config)
@@ -183,7 +189,7 @@ def align_bottleneck(run: Run, folder: Path) -> None:
 
 
 def teach_student(run: Run, folder: Path) -> None:
-    """Stage 3."""
+    """Stage 3: the student learns from the assistant."""
     config = run.config.student_stage
     assistant, student = run.load(run.assistant).requires_grad_(False), run.load(run.before("student"))
     if config.compile:
@@ -193,7 +199,7 @@ def teach_student(run: Run, folder: Path) -> None:
 
 
 def contrast(run: Run, folder: Path) -> None:
-    """Stage 4, or a single stage where it is the only one."""
+    """Stage 4, contrastive learning; also used alone, as single-stage training."""
     config = run.config.contrastive
     student, plan = run.load(run.before("contrastive")), run.stage_plan("contrastive")
     objective = contrastive_objective(student, run.teacher_labels(plan), run.pair_encoder(config), config)
@@ -201,7 +207,7 @@ def contrast(run: Run, folder: Path) -> None:
 
 
 def score(run: Run, step: str, folder: Path) -> None:
-    """Measure what a step left."""
+    """Score the model of a step."""
     encode = TextEncoder(run.load(step), run.tokenizer, max_length=run.config.student.max_length, bf16=True)
     config = run.config.evaluation
     scores = evaluate(
@@ -215,13 +221,13 @@ def score(run: Run, step: str, folder: Path) -> None:
 
 
 def finish(run: Run, folder: Path) -> None:
-    """The checkpoint to export: the last model, with what its model card needs."""
+    """Write the checkpoint to export: the last model and the data for its model card."""
     run.save(run.load(run.models[-1]), folder)
     write_summary(run, folder / CHECKPOINT)
 
 
 def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, folder: Path) -> None:
-    """Train on a plan to its end and leave the model."""
+    """Train on a whole plan, then save the model."""
     config, model = run.config.stage(name), objective.model
     assert isinstance(model, SentenceEncoder)  # noqa: S101  (for the type checker)
     if config.compile:
@@ -251,7 +257,7 @@ def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, fold
 
 
 def mean_loss(objective: Objective, batches: list[NDArray[np.int64]]) -> float:
-    """The objective without training, over some batches."""
+    """Mean objective over some batches, without gradients."""
     with torch.no_grad():
         totals = [sum(value.item() for value in objective.losses(batch).values()) for batch in batches]
     return round(sum(totals) / len(totals), 5)

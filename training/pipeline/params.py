@@ -1,4 +1,4 @@
-"""`crosslet params CONFIG`: how many parameters assistant and student will have. Loads no weights."""
+"""`crosslet params CONFIG`: counts the parameters of the assistant and the student. Loads no weights."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from training.models.start import check_shrinkable
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table. Returns: 0, 2 after one sentence, or 130 on Ctrl-C."""
+    """Print the table. Returns the exit status: 0, 2 after an error, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
-        prog="crosslet params", description="Parameters of a configuration's assistant and student."
+        prog="crosslet params", description="Count the parameters of a configuration's assistant and student."
     )
     parser.add_argument("config", type=Path, help="YAML configuration, e.g. training/configs/default.yaml")
-    parser.add_argument(
-        "--base", help="folder or hub name to take the base encoder's shape from, in place of the configured one"
-    )
+    parser.add_argument("--base", help="folder or hub name of the base encoder; default: the configured one")
     options = parser.parse_args(arguments)
     try:
         config = load_config(options.config)
@@ -42,9 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def base_shape(name: str, *, trust_remote_code: bool = False) -> PretrainedConfig:
-    """The configuration of an encoder in a folder, an installed package or on the hub; no weights are read.
+    """Read the configuration of an encoder from a folder, an installed package or the hub. Loads no weights.
 
-    Raises: ConfigError: none of the three has it.  LoadError: it is of a class that only its own code knows.
+    Raises: ConfigError: none of the three has it.  LoadError: its class is defined only by code in its own folder.
     """
     path, revision = str(packaged_folder(name) or name), None
     try:
@@ -52,11 +50,11 @@ def base_shape(name: str, *, trust_remote_code: bool = False) -> PretrainedConfi
             path, revision = checked_source(path)
         return AutoConfig.from_pretrained(path, revision=revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as exc:
-        raise ConfigError(f"base {name!r} is neither a folder nor a model that the hub gave: {exc}") from exc
+        raise ConfigError(f"base {name!r} is neither a folder nor a model the hub could provide: {exc}") from exc
 
 
 def sizes(config: RunConfig, base: PretrainedConfig) -> dict[str, ParameterCounts]:
-    """Parameters of the assistant and of the student; a pruned vocabulary counts as full as it may become."""
+    """Parameters of the assistant and of the student; a pruned vocabulary counts at its maximum size."""
     check_shrinkable(base, config)
     vocab_size = {
         "new": config.tokenizer.vocab_size,
@@ -76,7 +74,7 @@ def sizes(config: RunConfig, base: PretrainedConfig) -> dict[str, ParameterCount
 
 
 def table(counts: dict[str, ParameterCounts]) -> str:
-    """One line a model, in millions: embedding and encoder as the paper has them, and what the first is made of."""
+    """One line a model, in millions: embedding and encoder as in the paper, then words and positions."""
     lines = [f"{'millions':<10} {'embedding':>10} {'encoder':>8} {'sum':>8}   words + positions"]
     for name, count in counts.items():
         numbers = (count.embedding, count.layers, count.embedding + count.layers, count.words, count.positions)

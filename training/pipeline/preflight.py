@@ -1,4 +1,4 @@
-"""What a run needs of its machine and its evaluation sets, looked at before its first step. Makes nothing."""
+"""Checks the machine and the evaluation sets before the first step of a run. Writes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.system.device import check_compiler
 
 
 def check_machine(config: RunConfig) -> None:
-    """A stage that is compiled needs a compiler.
+    """Check that there is a C++ compiler if a stage has `compile: true`.
 
     Raises: ConfigError: there is none.
     """
@@ -21,9 +21,9 @@ def check_machine(config: RunConfig) -> None:
 
 
 def check_evaluation(config: RunConfig, data: Path) -> None:
-    """What is scored at the end, and on the way, is there and well-formed.
+    """Check that the sets scored during and after training exist and are well-formed.
 
-    Raises: EvaluationError: names the file and the line, or says what is missing.
+    Raises: EvaluationError: names the file and the line, or what is missing.
     """
     check_sets(data, config.scored_languages)
     if config.validates:

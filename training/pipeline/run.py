@@ -1,4 +1,4 @@
-"""What the steps of a run share: its configuration, its folders, and what several of them read. Trains nothing."""
+"""What the steps of a run share: configuration, folders, and inputs that several steps read."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from training.system.device import pick_device
 from training.system.files import files_under, fingerprint_files
 from training.vocabulary.tokens import TokenStore
 
-CHECKPOINT = "checkpoint"  # subfolder of a step that holds a sentence-transformers model
-LABEL_SPACE = "labels.npz"  # beside the start's: what labels are made by, where they are not the teacher's embeddings
+CHECKPOINT = "checkpoint"  # subfolder of a step: a sentence-transformers model
+LABEL_SPACE = "labels.npz"  # in the start's folder: maps the teachers' embeddings to labels, if labels differ from them
 PURPOSES = {"lexical": 0, "assistant": 1, "bottleneck": 2, "student": 3, "contrastive": 4, "alignment": 20}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A configuration, where its text is, and where its results go. What several steps read is loaded once."""
+    """A configuration, its data folder and its output folder. Shared inputs are loaded once."""
 
     config: RunConfig
     data: Path
@@ -49,27 +49,27 @@ class Run:
 
     @cached_property
     def models(self) -> list[str]:
-        """The steps that leave a model, in order; each but the first starts from the one before."""
+        """The steps that save a model, in order; each but the first starts from the one before."""
         later = [stage for stage in self.config.stages if stage != "assistant"]
         return ["start", *(["assistant"] if "assistant" in self.config.stages else []), "shrunk", *later]
 
     def before(self, step: str) -> str:
-        """The model that a step starts from."""
+        """The step whose model this step starts from."""
         return self.models[self.models.index(step) - 1]
 
     @property
     def assistant(self) -> str:
-        """The step that leaves the assistant: stage 1, or the start where that is not trained."""
+        """The step that saves the assistant: stage 1, or the start if stage 1 is not trained."""
         return self.before("shrunk")
 
     @cached_property
     def device(self) -> torch.device:
-        """Where tensors live."""
+        """The device that tensors live on."""
         return pick_device()
 
     @cached_property
     def corpus(self) -> Corpus:
-        """All pairs."""
+        """All pairs of the corpus."""
         return Corpus.load(self.out / "corpus")
 
     @cached_property
@@ -79,7 +79,7 @@ class Run:
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerFast:
-        """The assistant's and student's."""
+        """The tokenizer that assistant and student share."""
         max_length = self.config.student.max_length
         tokenizer: PreTrainedTokenizerFast = AutoTokenizer.from_pretrained(
             str(self.out / "tokenizer"), model_max_length=max_length
@@ -89,7 +89,7 @@ class Run:
     def load_base(self) -> SentenceTransformer:
         """The encoder that the assistant starts from, on the CPU.
 
-        Raises: ConfigError: it has no transformer, or no tokenizer of which new ones can be made.
+        Raises: ConfigError: it has no transformer, or its tokenizer cannot be rebuilt or pruned.
         """
         name = self.config.base or self.config.teacher
         base = self._load(name, torch.device("cpu"))
@@ -102,12 +102,12 @@ class Run:
         return base
 
     def load_teacher(self, device: torch.device) -> SentenceTransformer:
-        """The frozen teacher, the first of several."""
+        """The frozen teacher; of several teachers, the first."""
         return self._load(self.config.teacher, device)
 
     @cached_property
     def label_shape(self) -> tuple[int, bool]:
-        """Numbers of a label, and whether it has unit length."""
+        """Dimensions of a label, and whether it has unit length."""
         teacher = self.load_teacher(torch.device("cpu"))
         dim = int(teacher.get_embedding_dimension() or 0)
         if not self.config.has_label_space:
@@ -116,25 +116,25 @@ class Run:
         whole = dim + sum(int(other.get_embedding_dimension() or 0) for other in others)
         wanted = self.config.labels.dim
         if wanted is not None and wanted > whole:
-            raise ConfigError(f"labels.dim is {wanted}; the teachers have {whole} numbers together")
+            raise ConfigError(f"labels.dim is {wanted}; the teachers have {whole} dimensions together")
         return wanted or whole, True
 
     def _load(self, name: str, device: torch.device) -> SentenceTransformer:
         return load_teacher(name, device=device, trust_remote_code=self.config.trust_remote_code)
 
     def load(self, step: str) -> SentenceEncoder:
-        """The encoder that a step left, dropout off: a stage that wants it switches it on."""
-        # On a CPU the fused attention has a slow backward: eager trains 1.6 times as fast on short sentences
+        """Load the encoder that a step saved, with dropout off; a stage switches it on if configured."""
+        # On a CPU the backward pass of fused attention is slow: eager trains 1.6 times as fast on short sentences
         attention = "eager" if self.device.type == "cpu" else "sdpa"
         return load_sentence_encoder(self.out / step / CHECKPOINT, attention=attention).to(self.device).eval()
 
     def save(self, model: SentenceEncoder, folder: Path) -> None:
-        """Leave an encoder for later steps."""
+        """Save an encoder for later steps."""
         max_length = self.config.student.max_length
         save_sentence_encoder(model.cpu(), self.tokenizer, folder / CHECKPOINT, max_length=max_length)
 
     def plan(self, pairs: int, *, purpose: str, stage: StageConfig | None = None) -> SamplingPlan:
-        """Which pairs, in training order; another `purpose` gives another order."""
+        """Sample pairs, in training order; each `purpose` has its own random order."""
         stage = stage or StageConfig()
         return SamplingPlan(
             self.corpus,
@@ -146,22 +146,22 @@ class Run:
         )
 
     def stage_pairs(self, name: Stage) -> int:
-        """How many pairs a stage draws, repeats counted."""
+        """How many pairs a stage draws, repeats included."""
         stage = self.config.stage(name)
         if stage.epochs is None:
             return stage.pairs or 0
         return max(2, round(stage.epochs * self.corpus.count(stage.sources)))
 
     def stage_plan(self, name: Stage) -> SamplingPlan:
-        """The pairs of a stage."""
+        """The pairs of a stage, in training order."""
         return self.plan(self.stage_pairs(name), purpose=name, stage=self.config.stage(name))
 
     def pair_encoder(self, config: StageConfig) -> PairEncoder:
-        """Tensors for pairs, at a stage's length."""
+        """The encoder of pairs, at the stage's maximum length."""
         return PairEncoder(self.corpus, self.tokens, config.max_length, self.device)
 
     def teacher_labels(self, plan: Plan) -> TeacherLabels:
-        """h_T(s) of every pair of a plan, computed now by the main process where no earlier stage or run has."""
+        """h_T(s) of every pair of a plan, from the cache, or computed now by the main process."""
         is_drawn = np.zeros(self.corpus.english_count, dtype=np.bool_)
         for index in range(plan.rounds):
             is_drawn[self.corpus.english[plan.round(index)]] = True
@@ -177,14 +177,14 @@ class Run:
         return TeacherLabels(map_array(path).reshape(len(english), -1), row_of_text)
 
     def sample_embeddings(self, english: NDArray[np.int64]) -> list[NDArray[np.float32]]:
-        """What each teacher says of a few English texts: (N, D_i) each."""
+        """Each teacher's embeddings of a few English texts: (N, D_i) each."""
         found = (self._teacher_embeddings(name, english) for name in self.config.teachers)
         return [vectors[rows] for vectors, rows in found]
 
     def _teacher_embeddings(
         self, name: str, english: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """A teacher's embeddings, (N, D), and the row in them of each of these texts."""
+        """A teacher's embeddings, (N, D), and each text's row in them."""
         folder = self.out / "teacher" / hashlib.sha256(teacher_identity(name).encode()).hexdigest()[:16]
 
         def texts() -> Iterator[str]:
@@ -197,13 +197,13 @@ class Run:
         return store.vectors(), store.rows(texts())
 
     def validation(self, model: SentenceEncoder) -> Callable[[], dict[str, float]]:
-        """Scores a model in training on the dev set, by language pair."""
+        """A function that scores a model in training on the dev set, by language pair."""
         encode = TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
         score = DevScore(self.data, self.config.scored_languages, dev=self.config.dev_folder)
         return lambda: score.by_pair(encode)
 
     def data_fingerprint(self) -> str:
-        """Identity of the text that the run reads: its own sources and languages, and all evaluation sets."""
+        """Fingerprint of the text that the run reads: its sources in its languages, and all evaluation sets."""
         pairs = (
             find_pair_file(self.data / "parallel", source, language)
             for source in self.config.corpus.sources

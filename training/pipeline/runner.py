@@ -1,4 +1,4 @@
-"""The batch job: steps in order, each in its own folder, finished ones skipped, half-done ones resumed.
+"""The batch job: runs steps in order, each in its own folder; skips finished ones and resumes interrupted ones.
 
 corpus -> tokenizer -> tokens (-> links) -> start -> assistant -> shrunk -> bottleneck -> student -> contrastive
 -> final
@@ -43,7 +43,7 @@ STARTED = "started.json"
 
 
 class Configuration(Protocol):
-    """Any dataclass: what `asdict` turns into settings."""
+    """Any dataclass; `asdict` turns it into settings."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -53,10 +53,10 @@ class Step:
     """One unit of work.
 
     Args:
-        settings: what of the configuration changes this step's result; with `after`, its fingerprint.
+        settings: the part of the configuration that changes this step's result; fingerprinted together with `after`.
         after: steps whose results it reads.
-        work: fills the folder it is given; is called again on the same folder after a kill.
-        together: all processes of a run do it; else the main one does, and the others wait.
+        work: fills the folder it is given; after a kill it is called again on the same folder.
+        together: all processes of a run take part; otherwise only the main one works, and the others wait.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Mark:
-    """What a step's folder says of how it was made."""
+    """How a step's folder was made."""
 
     fingerprint: str
     settings: Any
@@ -76,11 +76,11 @@ class Mark:
 
 @contextmanager
 def run_alone(out: Path) -> Iterator[None]:
-    """Have an output folder to oneself; the system frees it however the run ends.
+    """Lock an output folder; the system releases the lock however the run ends.
 
-    Raises: TrainingError: another run has it.
+    Raises: TrainingError: another run holds the lock.
     """
-    if not is_main_process():  # its main process asks for all of them
+    if not is_main_process():  # the main process locks for all of them
         yield
         return
     out.mkdir(parents=True, exist_ok=True)
@@ -101,9 +101,9 @@ def run_steps(
     restart_from: str | None = None,
     until: str | None = None,
 ) -> None:
-    """Run what is not done yet, up to `until`; first throw away `restart_from` and all that depends on it.
+    """Run unfinished steps up to `until`; first discard `restart_from` and every step that depends on it.
 
-    Nothing is discarded or written before every step that stays was found to be of this configuration.
+    Nothing is discarded or written until every remaining step is found to match this configuration.
 
     Raises: StepMismatchError: a step's folder was made with other settings or other data, or there is no such step.
     """
@@ -124,19 +124,19 @@ def run_steps(
 def _prepare(
     steps: list[Step], config: Configuration, out: Path, marks: dict[str, Mark], restart_from: str | None
 ) -> None:
-    """Check every step that stays, then discard those that do not."""
+    """Check every step that stays, then discard the others."""
     discarded = _dependents(restart_from, steps) if restart_from else set()
     for step in steps:
         if step.name not in discarded:
             _check_same_step(out / step.name, step.name, marks[step.name])
-    for step in reversed(steps):  # a kill in between must leave no step that is done though one before it is not
+    for step in reversed(steps):  # last first: a kill must not leave a finished step after a discarded one
         folder = out / step.name
         if step.name not in discarded:
             continue
         if folder.exists():
             (folder / DONE).unlink(missing_ok=True)
             shutil.rmtree(folder.resolve())
-        if folder.is_symlink():  # a step that cells of an ablation share
+        if folder.is_symlink():  # a step shared by cells of an ablation
             folder.resolve().mkdir()
     out.mkdir(parents=True, exist_ok=True)
     resolved = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
@@ -144,14 +144,14 @@ def _prepare(
 
 
 def fingerprints(steps: list[Step], config: Configuration, *, data_fingerprint: str) -> dict[str, str]:
-    """The identity of each step's result, by name: runs that agree in it make the same thing."""
+    """The fingerprint of each step's result, by name: equal fingerprints mean equal results."""
     return {name: mark.fingerprint for name, mark in _marks(steps, config, data_fingerprint).items()}
 
 
 def share_steps(steps: list[Step], config: Configuration, out: Path, store: Path, *, data_fingerprint: str) -> None:
-    """Make each step's folder a link to `store`/<step>-<fingerprint>, so that runs do once what they have in common.
+    """Link each step's folder to `store`/<step>-<fingerprint>, so that runs share common steps.
 
-    A step whose settings changed is linked anew; what it was before stays in the store. `run_steps` then does the work.
+    A step whose settings changed gets a new link; its earlier result stays in the store. `run_steps` does the work.
     """
     out.mkdir(parents=True, exist_ok=True)
     for name, fingerprint in fingerprints(steps, config, data_fingerprint=data_fingerprint).items():
@@ -178,7 +178,7 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
     try:
         step.work(folder)
     except (ConfigError, CorpusError, EvaluationError, LeakageError):
-        if not has_states(folder):  # nothing to resume: the message asks for another setting or another file
+        if not has_states(folder):  # nothing to resume: let the user fix a setting or a file and run again
             (folder / STARTED).unlink()
         raise
     write_json_atomically(folder / DONE, {**record, "last_run_s": round(time.monotonic() - started, 1)})
@@ -187,7 +187,7 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
 
 
 def _marks(steps: list[Step], config: Configuration, data_fingerprint: str) -> dict[str, Mark]:
-    """The mark of each step, by name; a fingerprint covers the settings and every earlier step it reads."""
+    """The mark of each step, by name; its fingerprint covers its settings and the steps it reads."""
     marks = {"data": Mark(data_fingerprint, None)}
     for step in steps:
         settings = _plain(step.settings(config))
@@ -199,7 +199,7 @@ def _marks(steps: list[Step], config: Configuration, data_fingerprint: str) -> d
 
 
 def _dependents(name: str, steps: list[Step]) -> set[str]:
-    """A step and all that depends on it."""
+    """A step and every step that depends on it."""
     if name not in {step.name for step in steps}:
         raise StepMismatchError(f"there is no step {name!r}; steps: {', '.join(step.name for step in steps)}")
     found = {name}
@@ -210,9 +210,9 @@ def _dependents(name: str, steps: list[Step]) -> set[str]:
 
 
 def git_commit() -> str:
-    """The commit of the code that runs, `-dirty` when it was changed since; `unknown` where nothing tells.
+    """The commit of the running code, with `-dirty` if it has uncommitted changes; `unknown` outside a checkout.
 
-    An image has no checkout: there CROSSLET_REVISION names the commit it was built from.
+    CROSSLET_REVISION goes first: in an image it names the commit that was built.
     """
     if revision := os.environ.get("CROSSLET_REVISION"):
         return revision
@@ -236,12 +236,12 @@ def _check_same_step(folder: Path, name: str, mark: Mark) -> None:
     changed = [key for key in keys if mark.settings.get(key) != record["settings"].get(key)]
     what = f"other settings ({', '.join(changed)})" if changed else "other data or other earlier steps"
     raise StepMismatchError(
-        f"{folder} was made with {what}; choose another --out, or --restart-from {name} to discard it and what follows"
+        f"{folder} was made with {what}; choose another --out, or discard it and its dependents: --restart-from {name}"
     )
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as dictionaries, all the way down."""
+    """Turn dataclasses into dictionaries, recursively."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _plain(dataclasses.asdict(value))
     if isinstance(value, dict):

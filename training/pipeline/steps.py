@@ -1,4 +1,7 @@
-"""The steps of a run in order: what each reads, and which settings its result depends on."""
+"""The steps of a run in order: what each one reads, and which settings its result depends on.
+
+Settings are fingerprinted. Options left at their first default are omitted, so finished runs stay valid.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
 
 
 def steps_of(run: Run) -> list[Step]:
-    """Corpus to final; a stage that is not trained has no step, a model that is measured has one more."""
+    """Corpus to final; an untrained stage has no step, and a scored model has an extra one."""
     names = ["corpus", "tokenizer", "tokens", *run.models]
     last = run.models[-1]
     chain: list[Step] = []
@@ -46,30 +49,30 @@ def steps_of(run: Run) -> list[Step]:
 
 
 def stage_settings(config: RunConfig, name: Stage) -> Settings:
-    """What a stage's result depends on. Options left unset do not count: a new one leaves finished runs valid."""
+    """The settings that a stage's result depends on, without unset options."""
     settings = {key: value for key, value in asdict(config.stage(name)).items() if value is not None}
     del settings["keep_checkpoints"]
-    if "patience" in settings:  # the dev score then chooses the weights
+    if "patience" in settings:  # early stopping: the dev score chooses the weights
         settings["scored_languages"] = config.scored_languages
         settings |= {} if config.evaluation.dev is None else {"dev": config.evaluation.dev}
     return settings
 
 
 def _corpus(config: RunConfig) -> Settings:
-    """Whether what is missing may be fetched does not count, and is written as it was when it did."""
+    """`fetch` does not change the result: it is written with a fixed value."""
     settings = {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
-    if config.corpus.keep_repeats is None:  # a new option leaves finished runs valid
+    if config.corpus.keep_repeats is None:
         del settings["keep_repeats"]
     return settings
 
 
 def _tokenizer(config: RunConfig) -> Settings:
-    """What is empty does not count: a new option leaves finished runs valid."""
+    """Without empty options."""
     return {key: value for key, value in asdict(config.tokenizer).items() if value not in ({}, [])}
 
 
 def _labels(config: RunConfig) -> Settings:
-    """What is as it was before there was a choice does not count."""
+    """Labels and head, unless they are the default."""
     labels = {**asdict(config.labels), "beside": [teacher_identity(name) for name in config.labels.beside]}
     return {
         **({"labels": labels} if config.has_label_space else {}),
@@ -92,7 +95,7 @@ def _base(config: RunConfig) -> Settings:
 
 
 def _lexical(config: RunConfig) -> Settings:
-    """The target counts where it is not the first that there was: a new option leaves finished runs valid."""
+    """Without the target if it is the default."""
     settings = asdict(config.lexical) if config.tokenizer.kind == "new" else {}
     return {key: value for key, value in settings.items() if (key, value) != ("target", "english")}
 

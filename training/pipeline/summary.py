@@ -1,4 +1,4 @@
-"""Writes `crosslet.json` beside a finished checkpoint: what the exporter and the model card need to know of the run."""
+"""Writes `crosslet.json` beside a finished checkpoint: facts of the run for the exporter and the model card."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from training.evaluation.sts import find_sts, spread
 from training.pipeline.run import Run
 from training.system.files import write_json_atomically
 
-GATE_ROWS = 150  # of STSb dev for each language: what the exporter's quality gate is measured on
-PARITY_TEXTS = 2  # for each language
-CALIBRATION_TEXTS = 100  # for each language: what the exporter fixes the steps of activations by
+GATE_ROWS = 150  # rows of STSb dev a language, for the exporter's quality gate
+PARITY_TEXTS = 2  # a language
+CALIBRATION_TEXTS = 100  # a language, for the exporter's activation scales
 WORST_PAIRS = 3  # named in the model card
 
 Scores = dict[str, dict[str, float]]  # metric -> language or pair -> score x 100
@@ -56,16 +56,16 @@ def training_commit(step: Path) -> str:
 
 
 def pairs_seen(stage: Path) -> int:
-    """How many pairs a finished stage has trained on: fewer than its plan had where it was stopped early."""
+    """How many pairs a finished stage trained on; early stopping makes it fewer than planned."""
     *_, last = (stage / "log.jsonl").read_text(encoding="utf-8").splitlines()
     pairs: int = json.loads(last)["pairs"]
     return pairs
 
 
 def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
-    """What a user should know before choosing the model: its worst pairs, and where training made it worse.
+    """Sentences for the model card: the weakest pairs, and those that training made worse.
 
-    Args: start: scores of the untrained start, where it was scored.
+    Args: start: scores of the untrained start; None: it was not scored.
     """
     found = []
     if "stsb_test" in scores:
@@ -86,7 +86,7 @@ def weaknesses(scores: Scores, start: Scores | None) -> list[str]:
 
 
 def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
-    """Each source with its licence and how many of its pairs are in the corpus, the largest first."""
+    """Each source with its licence and its number of pairs in the corpus, largest first."""
     known = load_catalog()
     titles = {source: (entry.title, entry.licence, entry.url) for source, entry in known.items()}
     counts = sorted(((corpus.count([source]), source) for source in corpus.sources), key=lambda item: -item[0])
@@ -95,7 +95,7 @@ def data_sources(corpus: Corpus) -> list[dict[str, Any]]:
 
 
 def parity_texts(corpus: Corpus) -> dict[str, list[str]]:
-    """A few texts in every language, from sources that may be passed on freely where there are any."""
+    """A few texts a language, from freely redistributable sources if there are any."""
     known = load_catalog()
     is_free = np.array([source in known and known[source].permissive for source in corpus.sources])
     texts: dict[str, list[str]] = {"en": []}
@@ -109,7 +109,7 @@ def parity_texts(corpus: Corpus) -> dict[str, list[str]]:
 
 
 def calibration_texts(corpus: Corpus) -> list[str]:
-    """Texts of every language, spread evenly over what there is of it, and as many English ones."""
+    """Evenly spaced texts of every language, English included."""
     chosen: list[str] = []
     for code in range(len(corpus.languages)):
         pairs = np.flatnonzero(corpus.language_code == code)
@@ -121,7 +121,7 @@ def calibration_texts(corpus: Corpus) -> list[str]:
 
 
 def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
-    """Rows of STSb dev, English and cross-lingual; captions, forums and news are all among them."""
+    """Rows of STSb dev, English and cross-lingual, evenly spaced over captions, forums and news."""
     rows: list[tuple[float, str, str]] = []
     readers = find_sts(data / "eval/stsb/dev")
     for pair in ["en-en", *(f"en-{language}" for language in languages)]:

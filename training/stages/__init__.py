@@ -1,4 +1,4 @@
-"""The four stages of the paper, an objective each.
+"""The four training stages of Ding et al. 2022, one objective each.
 
 Imports `losses`, `models`, `optimisation`, `corpora`, `vocabulary`.
 """

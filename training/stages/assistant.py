@@ -18,8 +18,8 @@ def assistant_objective(
 ) -> Objective:
     """||h_T(s) - h_A(s)||^2 + ||h_T(s) - h_A(t)||^2: the teacher is monolingual, so both targets are h_T(s).
 
-    With `source_share`, a part of a batch's English sides stands for all: an assistant that starts from the teacher is
-    close to it on English, so time is better spent on targets. Not in the paper.
+    `source_share` trains on only a sample of a batch's English sides (not in the paper). An assistant initialised from
+    the teacher already matches it on English, so time is better spent on targets.
     """
     config = config or StageConfig()
     reduction = config.squared_errors

@@ -18,9 +18,9 @@ from training.stages.pairs import PairEncoder
 def bottleneck_objective(
     assistant: SentenceEncoder, student: SentenceEncoder, pairs: PairEncoder, config: BottleneckConfig | None = None
 ) -> Objective:
-    """Eq. (3): only the student's embedding layer trains; the loss is over its output at real tokens.
+    """Eq. (3): trains only the student's embedding layer, on its output at real tokens.
 
-    Token by token, or `pooled`: the mean over a sentence's tokens, then the sum of the mean over s and that over t.
+    The loss compares token by token or, if `pooled`, each sentence's mean over tokens, summed over s and t.
     """
     config = config or BottleneckConfig()
     student.requires_grad_(False)
@@ -38,7 +38,7 @@ def bottleneck_objective(
         )
         share = counted / sum_over_processes(counted)
         own_loss = loss(student_BLH, target_BLH, attention_mask_BL, config.squared_errors)
-        mean = sum_over_processes(share * own_loss)  # over all processes' tokens or sentences
+        mean = sum_over_processes(share * own_loss)  # over the tokens or sentences of all processes
         return {"sentences": 2 * mean} if config.pooled else {"tokens": mean}
 
     return Objective(student, losses)

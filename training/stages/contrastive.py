@@ -1,4 +1,4 @@
-"""Stage 4: multilingual contrastive learning beside distillation (Eqs. (5) to (9), Ding et al. 2022)."""
+"""Stage 4: multilingual contrastive learning with distillation (Eqs. (5) to (9), Ding et al. 2022)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ def contrastive_objective(
     pairs: PairEncoder,
     config: ContrastiveConfig,
 ) -> Objective:
-    """Eq. (7): a contrastive loss, Eq. (5), (8) or (9), beside Eq. (6).
+    """Eq. (7): a contrastive loss, Eq. (5), (8) or (9), plus the distillation loss, Eq. (6).
 
-    The teacher's labels are its own, monolingual, source-side embeddings.
-
-    With `source_share`, the former compares the English sides that are taught with every target of the batch.
+    The labels are the monolingual teacher's embeddings of the source sides.
+    With `source_share`, the contrastive loss compares the sampled English sides with every target of the batch.
     """
 
     def contrast(label_BD: Tensor, source_SD: Tensor, target_BD: Tensor, rows_S: NDArray[np.int64]) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every stage does with a batch of pairs: look up token ids and labels, encode each distinct text once."""
+"""Looks up the token ids and labels of a batch of pairs, and encodes each distinct text once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from training.models.sentence_encoder import SentenceEncoder
 from training.optimisation.processes import gather_shares, own_share
 from training.vocabulary.tokens import TokenStore
 
-GROUP_TEXTS = 64  # encoded together on a CPU, where padding costs more than a call; a GPU takes all at once
+GROUP_TEXTS = 64  # texts of a forward pass on a CPU, where padding costs more than a call; a GPU takes all at once
 
 
 @dataclass(frozen=True)
 class TeacherLabels:
-    """h_T of English texts: text i of the corpus is row `row_of_text[i]` of `vectors`, (N, D); -1: not embedded."""
+    """h_T of English texts. Text i of the corpus has row `row_of_text[i]` of `vectors`, (N, D); -1: no embedding."""
 
     vectors: NDArray[np.float32]
     row_of_text: NDArray[np.int64]
@@ -28,9 +28,9 @@ class TeacherLabels:
 
 @dataclass(frozen=True)
 class TokenEmbeddings:
-    """Of texts, different ones, in groups that were padded and encoded together.
+    """Token embeddings of distinct texts, in groups that were padded and encoded together.
 
-    Args: texts: (U,).  groups: (B, L, H) of as many texts, one group after the other.  masks: theirs, (B, L).
+    Args: texts: (U,), indices.  groups: (B, L, H) each, in the order of `texts`.  masks: (B, L), one a group.
     """
 
     texts: NDArray[Any]
@@ -40,7 +40,7 @@ class TokenEmbeddings:
 
 @dataclass(frozen=True)
 class PairEncoder:
-    """Turns pair indices into tensors. `max_length`: tokens, while training."""
+    """Turns pair indices into tensors. `max_length`: tokens of a text during training."""
 
     corpus: Corpus
     tokens: TokenStore
@@ -50,9 +50,9 @@ class PairEncoder:
     def encode(
         self, model: SentenceEncoder, pairs_B: NDArray[np.int64], *, sources_S: NDArray[np.int64] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """h(s) of `sources_S` (None: of each pair) and h(t) of each: (S, D) and (B, D), the same in every process.
+        """h(s) of `sources_S` (None: of every pair) and h(t) of every pair: (S, D) and (B, D), equal in all processes.
 
-        A text that several pairs share is encoded once, by one process, beside others of its length.
+        A text shared by several pairs is encoded once, by one process, together with texts of similar length.
         """
         source_SD, target_BD, _ = self.encode_tokens(model, pairs_B, sources_S=sources_S)
         return source_SD, target_BD
@@ -60,22 +60,22 @@ class PairEncoder:
     def encode_tokens(
         self, model: SentenceEncoder, pairs_B: NDArray[np.int64], *, sources_S: NDArray[np.int64] | None = None
     ) -> tuple[Tensor, Tensor, TokenEmbeddings]:
-        """`encode`, and the token embeddings of the texts that this process encoded."""
+        """Like `encode`, and also returns the token embeddings of the texts that this process encoded."""
         english = pairs_B if sources_S is None else sources_S
         texts = np.concatenate([self.corpus.english[english], self.corpus.other[pairs_B]])
         texts_U, place_N = np.unique(texts, return_inverse=True)
         by_length_U = np.argsort(self._lengths(texts_U), kind="stable")
         own = texts_U[by_length_U][own_share(len(texts_U))]
         own_UD, groups, masks = self._encode_texts(model, own if len(own) else texts_U[:1])
-        embedding_UD = gather_shares(own_UD[: len(own)], len(texts_U))  # no text left for this process: zero gradients
+        embedding_UD = gather_shares(own_UD[: len(own)], len(texts_U))  # a process without texts: zero gradients
         row_N = torch.from_numpy(np.argsort(by_length_U)[place_N]).to(self.device)
         tokens = TokenEmbeddings(own, *((groups, masks) if len(own) else ([], [])))
         return embedding_UD[row_N[: len(english)]], embedding_UD[row_N[len(english) :]], tokens
 
     def own_token_ids(self, pairs_B: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Ids and mask of this process's share of the 2B sentences: two (2B / P, L) tensors.
+        """Token ids and mask of this process's share of the 2B sentences: two (2B / P, L) tensors.
 
-        Where there are fewer sentences than processes, a share may be a sentence that is all padding.
+        With fewer sentences than processes, a share may be one sentence of padding only.
         """
         texts = self._texts(pairs_B)
         own = texts[own_share(len(texts))]
@@ -85,7 +85,7 @@ class PairEncoder:
         return input_ids_BL.to(self.device), attention_mask_BL.to(self.device)
 
     def token_count(self, pairs_B: NDArray[np.int64], sources_S: NDArray[np.int64]) -> int:
-        """Tokens of the different texts that `encode` encodes, of all processes."""
+        """Tokens of the distinct texts of `encode`, over all processes."""
         texts = np.unique(np.concatenate([self.corpus.english[sources_S], self.corpus.other[pairs_B]]))
         return int(self._lengths(texts).sum())
 
@@ -97,7 +97,7 @@ class PairEncoder:
         """h_T(s) of each pair: (B, D)."""
         rows_B = teacher.row_of_text[self.corpus.english[pairs_B]]
         if rows_B.min() < 0:
-            raise IndexError("a pair of this batch has no teacher embedding: its plan is not the one that was embedded")
+            raise IndexError("a pair of this batch has no teacher embedding: it comes from another sampling plan")
         return torch.from_numpy(teacher.vectors[rows_B]).to(self.device)
 
     def _texts(self, pairs_B: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -109,7 +109,7 @@ class PairEncoder:
     def _encode_texts(
         self, model: SentenceEncoder, texts_U: NDArray[np.int32]
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Texts sorted by length: their embeddings, (U, D), and the groups and masks of `TokenEmbeddings`."""
+        """Encode texts sorted by length: embeddings, (U, D), and the groups and masks of `TokenEmbeddings`."""
         embeddings, groups, masks = [], [], []
         for group in groups_of(texts_U, self.device):
             batch = self.tokens.batch(group, max_length=self.max_length)
@@ -122,9 +122,9 @@ class PairEncoder:
 
 
 def drawn_rows(pairs_B: NDArray[np.int64], share: float | None) -> NDArray[np.int64]:
-    """Which pairs of a batch something is taught of, (S,): all, or a share, at least one, drawn anew for each batch.
+    """Sample rows of a batch, (S,): a share of them, at least one; all if `share` is None.
 
-    The same batch and share give the same rows, whatever is taught.
+    The batch seeds the draw: the same batch and share always give the same rows.
     """
     if share is None:
         return np.arange(len(pairs_B))
@@ -133,5 +133,5 @@ def drawn_rows(pairs_B: NDArray[np.int64], share: float | None) -> NDArray[np.in
 
 
 def groups_of(texts: NDArray[Any], device: torch.device) -> list[NDArray[Any]]:
-    """What is encoded together of texts sorted by length: on a CPU few, so that none is padded to the longest."""
+    """Split texts, sorted by length, into forward passes: small ones on a CPU, to limit padding."""
     return np.array_split(texts, -(-len(texts) // GROUP_TEXTS) if device.type == "cpu" else 1)

@@ -19,10 +19,10 @@ from training.models.svd import weighted_svd
 def student_from_assistant(
     assistant: SentenceEncoder, config: StudentConfig, token_frequency_V: NDArray[np.int64], *, seed: int
 ) -> SentenceEncoder:
-    """M of the assistant's layers applied K times; its word embeddings whole, by weighted SVD, or random.
+    """A student of M of the assistant's layers, applied K times; its word embeddings are whole, an SVD, or random.
 
-    Args:   token_frequency_V: what the SVD weighs tokens by.  seed: of a random bottleneck.
-    Raises: ConfigError: M, or the number of a layer, is more than the assistant has.
+    Args:   token_frequency_V: token weights of the SVD.  seed: of a random bottleneck.
+    Raises: ConfigError: the assistant has fewer than M layers, or lacks a configured layer.
     """
     base = assistant.encoder.config.base_config()
     if config.unit_layers > base.num_hidden_layers:

@@ -23,9 +23,9 @@ def student_objective(
 ) -> Objective:
     """||h_A(s) - h_S(s)||^2 + ||h_A(t) - h_S(t)||^2.
 
-    `token_weight` adds the squared distance of assistant and student in every token's last embedding, mean over the
-    batch's tokens. Not in the paper: what a student without some of the assistant's layers lacks, it learns from a
-    tenth of the text, since a sentence then has as many targets as tokens.
+    `token_weight` adds the squared distance between the last hidden states of assistant and student, mean over the
+    batch's tokens (not in the paper). A sentence then gives one target a token, so a student with fewer layers than
+    the assistant recovers on a tenth of the text.
     """
     config = config or StudentStageConfig()
     reduction = config.squared_errors
@@ -48,9 +48,9 @@ def student_objective(
 
 
 def token_distance(tokens: TokenEmbeddings, labels: TokenEmbeddings, *, count: int) -> Tensor:
-    """Squared distance of two models' embeddings of the same texts' tokens, summed over H, mean over `count` tokens.
+    """Squared distance between two models' token embeddings of the same texts, summed over H, mean over `count` tokens.
 
-    Args: tokens, labels: of the texts that this process encoded.  count: of all processes.
+    Args: tokens, labels: of the texts that this process encoded.  count: tokens over all processes.
     """
     own = [
         squared_distance(student_BLH, label_BLH, mask_BL)

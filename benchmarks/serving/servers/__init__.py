@@ -1,1 +1,1 @@
-"""What is served of peers that are libraries. Each file runs in its peer's environment, without ours."""
+"""Servers for peers that are libraries. Each file runs in its peer's environment and cannot import this project."""

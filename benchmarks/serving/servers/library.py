@@ -1,6 +1,6 @@
-"""The thinnest server around a library: POST /embed calls its `encode`, one request at a time, on all its threads.
+"""A minimal server around a library: POST /embed calls its `encode`, one request at a time.
 
-One at a time, because both libraries use every core for one call; calls side by side would only wait for each other.
+Both libraries use every core for one call, so concurrent calls would only wait for each other.
 LIBRARY names the encoder below, MODEL the folder it loads.
 """
 

@@ -19,7 +19,7 @@ CALIBRATION = [[101, *range(2000 + 7 * number, 2006 + 7 * number), 102] for numb
 
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A two-layer unit applied twice: in fp32, and in int8 with fixed steps."""
+    """A two-layer unit applied twice: in fp32, and in int8 with static steps."""
     folder = tmp_path_factory.mktemp("static")
     save_student(folder / "checkpoint", layers=2, recurrences=2)
     eager = {"attn_implementation": "eager"}
@@ -95,7 +95,7 @@ def result(model: onnx.ModelProto) -> np.ndarray:
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_an_outlying_channel_does_not_take_the_steps_of_the_others(bias: bool) -> None:
+def test_an_outlier_channel_does_not_coarsen_the_others(bias: bool) -> None:
     generator = np.random.default_rng(1)
     matrices = [generator.standard_normal((WIDTH, 32)).astype(np.float32) for _ in range(2)]
     for matrix in matrices:
@@ -115,7 +115,7 @@ def test_a_graph_without_products_stays_as_it_is() -> None:
     assert [node.op_type for node in model.graph.node] == nodes
 
 
-def test_zero_has_a_code_and_the_range_leaves_outlying_texts_out() -> None:
+def test_zero_has_a_code_and_outlier_texts_are_clipped() -> None:
     low, high = np.full((2000, 3), 1, np.float32), np.full((2000, 3), 2, np.float32)
     high[7] = 1000
     step, zero = Seen(low, high).step_and_zero(np.ones(3, np.float32))

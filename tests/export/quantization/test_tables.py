@@ -91,5 +91,5 @@ def test_onnx_runtime_reads_what_was_stored(tmp_path: Path) -> None:
 
 
 def test_a_width_without_whole_blocks_is_refused() -> None:
-    with pytest.raises(Refused, match="a table of width 100 has no whole blocks of 32: keep it in 8 bits"):
+    with pytest.raises(Refused, match="the table's width 100 is not a multiple of 32: use --word-bits 8"):
         quantise_tables(lookups(random_table(50, 100), random_table(5, 100)), word_bits=4)

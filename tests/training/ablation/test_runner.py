@@ -44,7 +44,7 @@ def write_by_name(trials, ran: list[str], *, broken: str = "") -> list:
     return trials
 
 
-def test_what_cells_share_is_done_once(data: Path, tmp_path: Path) -> None:
+def test_shared_steps_run_once(data: Path, tmp_path: Path) -> None:
     _, trials = plan(write_spec(tmp_path), data, tmp_path / "out")
     ran: list[str] = []
     assert train_trials(write_by_name(trials, ran), tmp_path / "out") == {}
@@ -75,7 +75,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_trained(data: Path, tmp_p
     assert not (trials[0].folders["contrastive"] / DONE).exists()
 
 
-def test_a_shared_step_that_failed_is_not_tried_for_every_cell(data: Path, tmp_path: Path) -> None:
+def test_a_failed_shared_step_is_not_retried_for_every_cell(data: Path, tmp_path: Path) -> None:
     _, trials = plan(write_spec(tmp_path), data, tmp_path / "out")
     ran: list[str] = []
     failures = train_trials(write_by_name(trials, ran, broken="assistant"), tmp_path / "out")

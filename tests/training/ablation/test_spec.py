@@ -77,7 +77,7 @@ def test_a_repeat_differs_from_its_cell_in_the_seed_alone(tmp_path: Path) -> Non
         ({"runs": {"a": {"student": {"bottelneck": 1}}}}, r"spec.yaml: a: student: unknown key 'bottelneck'"),
         ({"runs": {"a": {"student.unit_layers": 0}}}, "student.unit_layers is 0; it must be at least 1"),
         ({"runs": {"a": {"stages": ["contrastive", "student"]}}}, "each at most once, in order"),
-        ({"runs": {}}, "names no cell"),
+        ({"runs": {}}, "defines no cell"),
         ({"grid": {"seed": []}}, "grid.seed has no value"),
         ({"sedes": {}}, "unknown key 'sedes'"),
         ({"tables": {"T": ["full", "fool"]}}, "tables.T names 'fool'; the cells are: M=6, full"),
@@ -90,7 +90,7 @@ def test_a_repeat_differs_from_its_cell_in_the_seed_alone(tmp_path: Path) -> Non
         ({"seeds": {"full": [1]}}, "seeds.full has 1, the seed of 'full' itself"),
         ({"runs": {"w/o X": {}, "w o X": {}}}, "'w/o X' and 'w o X' would share the folder 'w-o-X'"),
         ({"base": "none.yaml"}, "there is no configuration file"),
-        ({"runs": {"a": {"tokenizer": {"language_weights": {False: 2.0}}}}}, "False is no text.*put it in quotes"),
+        ({"runs": {"a": {"tokenizer": {"language_weights": {False: 2.0}}}}}, "False is not a string: put it in quotes"),
         ({"margin": -1.0}, "margin is -1.0; it must be at least 0"),
     ],
 )

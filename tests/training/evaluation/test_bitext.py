@@ -79,7 +79,7 @@ def test_a_tatoeba_file_is_found_under_the_code_of_our_pairs(tmp_path: Path, the
 def test_sides_of_different_length_are_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "t.deu-eng.deu", ["eins", "zwei"])
     write_lines(tmp_path / "t.deu-eng.eng", ["one"])
-    with pytest.raises(EvaluationError, match=r"t\.deu-eng\.deu has 2 lines, .*t\.deu-eng\.eng 1"):
+    with pytest.raises(EvaluationError, match=r"t\.deu-eng\.deu has 2 lines, .*t\.deu-eng\.eng has 1"):
         find_bitext(tmp_path)["de"].read()
 
 

@@ -51,9 +51,9 @@ def test_a_given_threshold_is_used(artifact: str, data: str, capsys: pytest.Capt
         (["./none", "--data", "{data}"], "there is no folder ./none"),
         (["{data}", "--data", "{data}"], "is not a model: it has no manifest.json (an artifact), no modules.json"),
         (["{artifact}", "--data", "none"], "there is no folder none"),
-        (["{artifact}", "--data", "{artifact}"], "holds no set of sts, paraphrase, bitext, mining, retrieval"),
-        (["{artifact}", "--data", "{data}", "--languages", "th", "--sets", "sts"], "holds no set of sts in th"),
-        (["{artifact}", "--data", "{data}", "--out", "none/scores.json"], "there is no folder none for --out"),
+        (["{artifact}", "--data", "{artifact}"], "has no evaluation set for sts, paraphrase, bitext, mining"),
+        (["{artifact}", "--data", "{data}", "--languages", "th", "--sets", "sts"], "no evaluation set for sts in th"),
+        (["{artifact}", "--data", "{data}", "--out", "none/scores.json"], "the folder of --out does not exist: none"),
     ],
 )
 def test_what_cannot_be_scored_is_one_sentence(
@@ -96,4 +96,4 @@ def test_an_unknown_kind_is_refused_with_the_known_ones(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([artifact, "--data", data, "--sets", "sts,glue"])
-    assert "glue is not among sts, paraphrase, bitext, mining, retrieval, search" in capsys.readouterr().err
+    assert "glue is not one of sts, paraphrase, bitext, mining, retrieval, search" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_each_text_is_encoded_once_and_in_its_place() -> None:
 
 
 def test_a_model_that_gives_no_numbers_cannot_be_scored() -> None:
-    with pytest.raises(EvaluationError, match="vectors that are not finite numbers"):
+    with pytest.raises(EvaluationError, match="vectors with NaN or infinity"):
         each_text_once(lambda texts: np.full((len(texts), 2), np.nan, dtype=np.float32))(["a"])
 
 
@@ -94,7 +94,7 @@ def test_a_checkpoint_gives_the_vectors_it_had_in_training(
     assert (model.languages, model.dim, model.max_length) == (["de", "en"], 16, 24)
 
 
-def test_texts_queries_and_documents_go_behind_the_prompts_of_the_model(
+def test_texts_queries_and_documents_get_the_prompts_of_the_model(
     tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
 ) -> None:
     prompts = {"query": "ein mann ", "document": "der hund ", "sts": "a man "}

@@ -27,7 +27,7 @@ def random_vectors(left: int, right: int, *, seed: int = 0) -> tuple[np.ndarray,
     )
 
 
-def test_margins_are_those_of_a_plain_reading_of_the_paper() -> None:
+def test_margins_agree_with_a_direct_implementation_of_the_paper() -> None:
     left, right = random_vectors(12, 9)
     cosine = unit_rows(left) @ unit_rows(right).T
     best_of = lambda values: sorted(values, reverse=True)[:4]  # noqa: E731
@@ -130,9 +130,9 @@ def test_buccs_layout_is_read_by_id_and_mined(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "lines", "complaint"),
     [
-        ("gold", ["de-1\ten-9"], "line 1 names an id that is not in its text"),
+        ("gold", ["de-1\ten-9"], "line 1 names an id that the text files do not have"),
         ("gold", ["de-1"], "line 1 has 1 columns; the layout is left id<TAB>right id"),
-        ("de", ["de-1\ta", "de-1\tb"], "line 2 has the id de-1 of line 1"),
+        ("de", ["de-1\ta", "de-1\tb"], "line 2 repeats the id de-1 of line 1"),
     ],
 )
 def test_a_malformed_mining_task_is_one_sentence(tmp_path: Path, file: str, lines: list[str], complaint: str) -> None:
@@ -145,5 +145,5 @@ def test_a_malformed_mining_task_is_one_sentence(tmp_path: Path, file: str, line
 def test_gold_pairs_without_a_text_are_refused(tmp_path: Path) -> None:
     write_bucc(tmp_path)
     (tmp_path / "de-en.training.en").unlink()
-    with pytest.raises(EvaluationError, match=r"de-en\.training\.gold has no text beside it"):
+    with pytest.raises(EvaluationError, match=r"de-en\.training\.gold needs its text files beside it"):
         find_mining(tmp_path)

@@ -64,7 +64,7 @@ def test_mteb_scores_an_artifact_as_the_service_would_answer(tmp_path: Path, mon
     assert scored["TinyBitext"]["accuracy"] == pytest.approx((nearest == np.arange(5)).mean())
 
 
-def test_queries_and_documents_go_behind_the_prompts_of_the_model(tmp_path: Path) -> None:
+def test_queries_and_documents_get_the_prompts_of_the_model(tmp_path: Path) -> None:
     prompts = {"query": "gitarre ", "document": "stock ", "sts": "market "}
     build_artifact(tmp_path, prompts=prompts, default_prompt_name="sts")
     model, service = MtebModel(str(tmp_path)), load_encoder(tmp_path)

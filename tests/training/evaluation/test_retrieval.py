@@ -119,10 +119,10 @@ def test_a_folder_of_neither_layout_holds_no_set(tmp_path: Path) -> None:
             "line 1 has 1 columns; the layout is id<TAB>text or id<TAB>language<TAB>text",
         ),
         (write_bipar, "qrels.tsv", "q1\tp1\thigh", "line 1 has a score that is not a number"),
-        (write_bipar, "qrels.tsv", "q1\tp1\t1\nq2\tp1\nq1\tp1\t0", "line 3 has the query and passage q1, p1 of line 1"),
-        (write_bipar, "qrels.tsv", "q9\tp1", "judges 1 queries that .*queries.tsv does not have"),
+        (write_bipar, "qrels.tsv", "q1\tp1\t1\nq2\tp1\nq1\tp1\t0", "line 3 repeats the query and passage q1, p1"),
+        (write_bipar, "qrels.tsv", "q9\tp1", "judges 1 queries that .*queries.tsv lacks"),
         (write_bipar, "qrels.tsv", "q1\tp9", "judges no passage of .*passages.tsv"),
-        (write_beir, "queries.jsonl", '{"_id": 1}', "line 1 lacks one of them; the layout is a JSON object with"),
+        (write_beir, "queries.jsonl", '{"_id": 1}', "line 1 lacks a key; the layout is a JSON object with"),
         (write_beir, "queries.jsonl", "{", "line 1 .*; the layout is a JSON object with the strings _id, text"),
     ],
 )
@@ -145,5 +145,5 @@ def test_an_id_given_twice_is_refused_with_its_lines(tmp_path: Path, name: str) 
     for file in ("queries.tsv", "passages.tsv"):
         write_lines(tmp_path / file, ["1\ta", "2\tbbbb", *(["1\tccc"] if file == name else [])])
     write_lines(tmp_path / "qrels.tsv", ["1\t1", "2\t2"])
-    with pytest.raises(EvaluationError, match=rf"{name} line 3 has the id 1 of line 1"):
+    with pytest.raises(EvaluationError, match=rf"{name} line 3 repeats the id 1 of line 1"):
         evaluate_retrieval(encode_by_length, tmp_path)

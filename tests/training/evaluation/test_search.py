@@ -62,7 +62,7 @@ def test_ranks_thresholds_and_hubs_of_a_set_small_enough_to_count(tmp_path: Path
     assert scores["_auc"]["all"] == 100
 
 
-def test_the_same_through_the_command_s_folders(tmp_path: Path) -> None:
+def test_a_folder_of_sets_gives_the_same_scores(tmp_path: Path) -> None:
     write(tmp_path / "eval" / "shop", DOCUMENTS, QUERIES)
     scores = evaluate_folder(encode, tmp_path, Choice(("search",), ("de",)))
     assert scores["shop_top1"] == {"de": 50.0, "all": 50.0}
@@ -72,7 +72,7 @@ def test_the_same_through_the_command_s_folders(tmp_path: Path) -> None:
     ("documents", "queries", "complaint"),
     [
         (DOCUMENTS, [{**QUERIES[0], "document": "z"}], "query 1 names a document"),
-        ([*DOCUMENTS, DOCUMENTS[0]], QUERIES, "line 4 has the id a of line 1"),
+        ([*DOCUMENTS, DOCUMENTS[0]], QUERIES, "line 4 repeats the id a of line 1"),
         (DOCUMENTS, [{"id": "1", "text": "x"}], "line 1"),
     ],
 )

@@ -99,7 +99,7 @@ def test_input_without_gold_or_with_fewer_scores_is_refused(tmp_path: Path) -> N
     with pytest.raises(EvaluationError, match=r"has no gold file: STS\.gs\.en-en\.txt"):
         read()
     write_lines(tmp_path / "data/STS.gs.en-en.txt", ["1"])
-    with pytest.raises(EvaluationError, match=r"has 2 lines, its gold file .* 1$"):
+    with pytest.raises(EvaluationError, match=r"has 2 lines, but its gold file .* has 1$"):
         read()
 
 
@@ -154,7 +154,7 @@ def test_a_part_of_a_set_is_named_and_training_parts_are_left_out(tmp_path: Path
 
 def test_any_similarity_set_may_be_the_dev_set_and_is_scored_by_pair(tmp_path: Path) -> None:
     rows = [("x" * left, "y" * right, abs(left - right)) for left, right in ((3, 9), (2, 2), (8, 4), (5, 7))]
-    for pair in ("en-ar", "es-en"):  # STS2017 has some pairs the other way round
+    for pair in ("en-ar", "es-en"):  # STS2017 names some pairs en-xx, others xx-en
         falling = pair == "en-ar"
         lines = [f"{left}\t{right}\t{5 - gap / 2 if falling else gap / 2}" for left, right, gap in rows]
         write_lines(tmp_path / f"eval/STS2017-extended/STS.{pair}.txt", lines)

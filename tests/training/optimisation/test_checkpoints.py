@@ -27,7 +27,7 @@ def damage(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_stage_that_has_saved_nothing_starts_anew(tmp_path: Path) -> None:
+def test_a_stage_without_states_starts_from_scratch(tmp_path: Path) -> None:
     assert newest(tmp_path / "none") is None
 
 
@@ -50,26 +50,26 @@ def test_a_damaged_newest_state_falls_back_to_the_one_before(tmp_path: Path, cap
     damage(max(tmp_path.iterdir()))
     with caplog.at_level(logging.WARNING):
         assert newest(tmp_path) == 10
-    assert "is damaged (its checksum differs): going on from the one before" in caplog.text
-    save(tmp_path, 15, keep=2)  # the run went on: the damaged one is of a future that no longer is
+    assert "is damaged (its checksum differs): resuming from the one before" in caplog.text
+    save(tmp_path, 15, keep=2)  # the run resumed from before the damaged state
     assert sorted(path.name[:10] for path in tmp_path.iterdir()) == ["0000000010", "0000000015"]
 
 
-def test_a_state_cut_short_is_damaged(tmp_path: Path) -> None:
+def test_a_truncated_state_is_damaged(tmp_path: Path) -> None:
     save(tmp_path, 10)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match=r"student: no checkpoint under .* is whole; --restart-from student"):
+    with pytest.raises(CheckpointError, match=r"student: every checkpoint under .* is damaged; --restart-from student"):
         newest(tmp_path)
 
 
-def test_a_write_that_a_kill_cut_short_is_not_seen(tmp_path: Path) -> None:
+def test_a_partial_write_is_ignored(tmp_path: Path) -> None:
     save(tmp_path, 10)
     (tmp_path / ".partial").write_bytes(b"half")
     assert newest(tmp_path) == 10
 
 
-def test_a_full_disk_leaves_the_state_before_and_no_half_one(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_previous_state_and_no_partial_one(tmp_path: Path) -> None:
     save(tmp_path, 10)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))  # what a full disk does to a write

@@ -44,7 +44,7 @@ def test_sparse_steps_are_dense_ones_where_every_row_is_used() -> None:
         torch.testing.assert_close(actual, expected)
 
 
-def test_a_row_that_no_batch_uses_rests() -> None:
+def test_a_row_without_gradients_does_not_change() -> None:
     before = Words().word_embeddings.weight
     dense, sparse = train_both([[0, 1], [1, 2]])
     assert torch.equal(sparse.word_embeddings.weight[3:], before[3:])
@@ -119,7 +119,7 @@ def test_word_embeddings_have_a_learning_rate_of_their_own() -> None:
         assert sorted(stepper.learning_rates()) == pytest.approx([5e-4, 5e-3])
 
 
-def test_word_embeddings_of_rate_0_rest() -> None:
+def test_word_embeddings_with_rate_0_do_not_change() -> None:
     stepper = Stepper(Words(), config(embedding_learning_rate=0.0))
     stepper.step(0.5)
     assert sorted(stepper.learning_rates()) == pytest.approx([0.0, 5e-3])

@@ -44,7 +44,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.T
     return torch.load(folder / "weights.pt", weights_only=True)
 
 
-def test_ctrl_c_then_a_damaged_checkpoint_and_the_run_still_ends_where_one_left_alone_does(
+def test_a_run_stopped_by_ctrl_c_and_a_damaged_checkpoint_ends_like_an_uninterrupted_one(
     tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
 ) -> None:
     process = start(tmp_path, "--checkpoint-minutes=0")
@@ -57,7 +57,7 @@ def test_ctrl_c_then_a_damaged_checkpoint_and_the_run_still_ends_where_one_left_
     states(tmp_path)[-1].write_bytes(b"damaged")
     code, errors = finish(start(tmp_path))
     assert code == 0
-    assert "is damaged (its checksum differs): going on from the one before" in errors
+    assert "is damaged (its checksum differs): resuming from the one before" in errors
     assert {path.name for path in (tmp_path / "assistant").iterdir()} == {
         "started.json", "done.json", "log.jsonl", "weights.pt",
     }  # fmt: skip

@@ -106,14 +106,14 @@ def test_an_unknown_base_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureF
         yaml.safe_dump({"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, "stages": []})
     )
     assert main([str(path), "--base", str(tmp_path / "none")]) == 2
-    assert "is neither a folder nor a model that the hub gave" in capsys.readouterr().err
+    assert "is neither a folder nor a model the hub could provide" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("fault", "status", "said"),
     [(OSError("the disk is gone"), 2, "error: the disk is gone\n"), (KeyboardInterrupt(), 130, "stopped\n")],
 )
-def test_what_the_system_or_the_user_ends_is_one_sentence(
+def test_system_errors_and_ctrl_c_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fault: BaseException, status: int, said: str
 ) -> None:
     monkeypatch.setattr("training.pipeline.params.load_config", Mock(side_effect=fault))

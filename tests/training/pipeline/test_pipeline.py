@@ -56,7 +56,7 @@ class Work:
         return run
 
 
-def test_options_of_the_vocabulary_that_are_left_empty_leave_finished_runs_valid() -> None:
+def test_empty_vocabulary_options_keep_finished_runs_valid() -> None:
     _, settings = JOBS["tokenizer"]
     before_there_were_any = {
         "kind", "vocab_size", "alphabet", "sentences", "language_exponent", "english_share", "lowercase",
@@ -66,13 +66,13 @@ def test_options_of_the_vocabulary_that_are_left_empty_leave_finished_runs_valid
     assert settings(weighed).keys() == before_there_were_any | {"language_weights"}
 
 
-def test_the_lexical_start_that_there_was_before_it_had_a_target_stays_valid() -> None:
+def test_the_default_lexical_target_keeps_finished_runs_valid() -> None:
     _, settings = JOBS["start"]
     assert "target" not in settings(config())
     assert settings(config(lexical={"target": "own"}))["target"] == "own"
 
 
-def test_options_of_stages_and_text_that_are_left_unset_leave_finished_runs_valid() -> None:
+def test_unset_stage_and_corpus_options_keep_finished_runs_valid() -> None:
     later = {"reduction", "betas", "dropout", "bucketed", "pooled"}
     for name in config().stages:
         assert not later & stage_settings(config(), name).keys()
@@ -127,8 +127,8 @@ def test_a_change_of_a_late_step_keeps_the_early_ones(tmp_path: Path) -> None:
     assert work.ran == ["first", "second", "third", "second", "third"]
 
 
-def test_a_step_that_is_shared_is_made_anew_where_it_is(tmp_path: Path) -> None:
-    """In the store that a cell of an ablation links to: other cells have it too."""
+def test_restarting_a_shared_step_remakes_it_in_the_store(tmp_path: Path) -> None:
+    """The store is what cells of an ablation link to, so other cells get the new result, too."""
     work = Work()
     share_steps(work.steps(), config(), tmp_path / "cell", tmp_path / "store", data_fingerprint="d")
     run_steps(work.steps(), config(), tmp_path / "cell", data_fingerprint="d")
@@ -138,7 +138,7 @@ def test_a_step_that_is_shared_is_made_anew_where_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "cell/third/result").exists()
 
 
-def test_a_restart_discards_what_follows_also_beyond_the_step_it_stops_after(tmp_path: Path) -> None:
+def test_a_restart_discards_all_dependents_even_beyond_until(tmp_path: Path) -> None:
     work = Work()
     run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
     run_steps(work.steps(), config(), tmp_path, data_fingerprint="d", restart_from="first", until="first")
@@ -147,7 +147,7 @@ def test_a_restart_discards_what_follows_also_beyond_the_step_it_stops_after(tmp
     assert work.ran == ["first", "second", "third", "first", "second", "third"]
 
 
-def test_a_restart_that_is_cut_off_leaves_no_step_that_follows_a_discarded_one(
+def test_an_interrupted_restart_leaves_no_step_after_a_discarded_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = Work()
@@ -190,7 +190,7 @@ def share_and_run(work: Work, settings: RunConfig, folder: Path) -> None:
     run_steps(work.steps(), settings, folder, data_fingerprint="d")
 
 
-def test_two_runs_do_once_what_they_have_in_common(tmp_path: Path) -> None:
+def test_two_runs_share_common_steps(tmp_path: Path) -> None:
     work = Work()
     share_and_run(work, config(), tmp_path / "one")
     share_and_run(work, config(name="y"), tmp_path / "two")  # `second` reads the name
@@ -229,7 +229,7 @@ def test_a_step_refused_for_its_corpus_can_run_again_with_another(tmp_path: Path
     assert (tmp_path / "corpus" / "done.json").exists()
 
 
-def test_a_step_that_is_refused_while_it_resumes_still_knows_what_it_was_made_with(tmp_path: Path) -> None:
+def test_a_step_refused_while_resuming_keeps_its_record(tmp_path: Path) -> None:
     def steps(rate: float, stop: type[BaseException] | None) -> list[Step]:
         def work(folder: Path) -> None:
             (folder / "resume").mkdir(exist_ok=True)
@@ -248,7 +248,7 @@ def test_a_step_that_is_refused_while_it_resumes_still_knows_what_it_was_made_wi
     assert json.loads((tmp_path / "stage" / "done.json").read_text())["resumed"] is True
 
 
-def test_what_a_finished_stage_would_resume_from_is_removed_last(tmp_path: Path) -> None:
+def test_checkpoints_of_a_finished_stage_are_removed_last(tmp_path: Path) -> None:
     def work(folder: Path) -> None:
         (folder / "resume").mkdir()
         (folder / "resume" / "0000000100-abcd.pt").write_text("state")
@@ -324,9 +324,7 @@ def test_a_malformed_evaluation_line_is_found_before_any_step(
     assert not (tmp_path / "out/corpus").exists()
 
 
-def test_a_dev_set_that_is_not_there_is_missed_before_any_step(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_dev_set_is_found_before_any_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
     settings = yaml.safe_load(shipped.read_text())
     settings["contrastive"]["validate_pairs"] = 10
@@ -339,7 +337,7 @@ def test_a_dev_set_that_is_not_there_is_missed_before_any_step(
     assert not (tmp_path / "out/corpus").exists()
 
 
-def test_a_restart_that_was_stopped_says_how_to_go_on_without_losing_it(
+def test_a_stopped_restart_says_how_to_resume(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("training.__main__.run_job", Mock(side_effect=KeyboardInterrupt))

@@ -70,7 +70,7 @@ def test_the_gate_takes_english_and_cross_lingual_rows(data: Path) -> None:
     assert all(0 <= score <= 5 for score, _, _ in rows)
 
 
-def test_the_gate_s_rows_may_be_packed(data: Path, tmp_path: Path) -> None:
+def test_the_rows_of_the_gate_may_be_gzipped(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "eval/stsb/dev"
     folder.mkdir(parents=True)
     for path in (data / "eval/stsb/dev").iterdir():
@@ -97,7 +97,7 @@ def test_weaknesses_name_the_worst_pairs_and_what_training_made_worse() -> None:
     assert weaknesses(scores, None) == [worst]
 
 
-def test_pairs_seen_are_those_that_the_stage_came_to(tmp_path: Path) -> None:
+def test_pairs_seen_are_those_of_the_last_log_line(tmp_path: Path) -> None:
     write(tmp_path / "log.jsonl", '{"step": 25, "pairs": 800}', '{"step": 30, "pairs": 960}')
     assert pairs_seen(tmp_path) == 960
 

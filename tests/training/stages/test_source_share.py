@@ -32,7 +32,7 @@ def test_all_english_sides_give_the_papers_loss(parts) -> None:
         torch.testing.assert_close(losses["target"], embedding_mse(target_BD, label_BD))
 
 
-def test_a_share_stands_for_all_english_sides_and_leaves_targets_whole(parts) -> None:
+def test_a_share_samples_english_sides_and_keeps_all_targets(parts) -> None:
     model, teacher, pairs = parts
     whole = assistant_objective(model, teacher, pairs)
     part = assistant_objective(model, teacher, pairs, StageConfig(source_share=0.25))
@@ -52,7 +52,7 @@ def test_the_same_batch_teaches_the_same_english_sides(parts) -> None:
 
 
 @pytest.mark.parametrize("objective", ["soft", "bool", "bool_equal", "ce", "ce_sum", "ce_hard"])
-def test_contrast_of_a_share_is_the_whole_ones_rows_of_what_is_taught(parts, objective: str) -> None:
+def test_the_contrastive_loss_of_a_share_has_only_the_sampled_rows(parts, objective: str) -> None:
     model, teacher, pairs = parts
     part = ContrastiveConfig(pairs=1, objective=objective, source_share=0.5)
     taught_S = drawn_rows(BATCH, 0.5)

@@ -1,7 +1,7 @@
-"""Gives ONNX Runtime as many threads as this process has cores. Read by Python itself, at its start.
+"""Gives ONNX Runtime one thread for each core of this process. Python imports this module at startup.
 
-By default ONNX Runtime counts the machine's cores, not those that `taskset` leaves: on one core of two, its two threads
-would wait for each other, as they never do on a machine of one core. With all of the machine's cores nothing changes.
+ONNX Runtime counts the machine's cores, not those that `taskset` allows. Pinned to one core of two, its two threads
+would wait for each other, unlike on a single-core machine. With all cores of the machine, this module changes nothing.
 """
 
 import os
