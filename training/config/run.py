@@ -27,9 +27,6 @@ class TokenizerConfig:
     alphabet: int = 5_000  # new: single characters kept, most frequent first; rarer ones become [UNK]
     sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
     language_exponent: float = 0.3  # a language of n pairs gives sentences in proportion to n ** exponent
-    english_share: float | None = None  # of the sentences; None: English as any other language
-    # new, pruned: how many times its share of the sentences a language has, repeated where it has too few
-    language_weights: dict[str, float] = field(default_factory=dict)
     lowercase: bool = True  # new: texts are lowercased
     mono: list[str] = field(default_factory=list)  # pruned: folders of `mono`/ whose text counts beside the corpus's
 
@@ -185,13 +182,6 @@ def check(config: RunConfig, *, where: str) -> None:
             f"{where}: student.layers is {layers}; it must be {config.student.unit_layers} (student.unit_layers) "
             "numbers, each above the one before"
         )
-    english = config.tokenizer.english_share
-    if english is not None and not 0 <= english < 1:
-        raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")
-    for language, weight in config.tokenizer.language_weights.items():
-        if language not in config.languages:
-            raise ConfigError(f"{where}: tokenizer.language_weights has {language!r}, which languages lacks")
-        _check_above_0(f"tokenizer.language_weights.{language}", weight, where=where)
     repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
     if repeated:
         raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")

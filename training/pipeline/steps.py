@@ -64,8 +64,9 @@ def _corpus(config: RunConfig) -> Settings:
 
 
 def _tokenizer(config: RunConfig) -> Settings:
-    """What is empty does not count: a new option leaves finished runs valid."""
-    return {key: value for key, value in asdict(config.tokenizer).items() if value not in ({}, [])}
+    """Empty options do not count, and `english_share`, a key of earlier releases, does: finished runs stay valid."""
+    settings = {key: value for key, value in asdict(config.tokenizer).items() if value != []}
+    return {**settings, "english_share": None}
 
 
 def _labels(config: RunConfig) -> Settings:

@@ -79,24 +79,13 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
 
 
 def balanced_sentences(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> list[str]:
-    """About `config.sentences` texts, English included, spread over languages by temperature.
-
-    More English (`english_share`) keeps more of its words whole, so that they start from the teacher's own embeddings;
-    more of a language with little text (`language_weights`) gives it words of its own. What has a weight is repeated
-    where it has fewer texts than that makes; nothing else is.
-    """
+    """Up to `config.sentences` texts, English included; `config.language_exponent` sets each language's share."""
     generator = np.random.default_rng(seed)
     members = {language: corpus.texts_in(language) for language in ("en", *corpus.languages)}
     shares = language_shares({name: len(index) for name, index in members.items()}, config.language_exponent)
-    if config.english_share is not None:
-        rest = (1 - config.english_share) / (1 - shares["en"])
-        shares = {name: config.english_share if name == "en" else share * rest for name, share in shares.items()}
     chosen: list[str] = []
     for name, index in members.items():
-        weight = config.language_weights.get(name)
-        quota = round(config.sentences * shares[name] * (1.0 if weight is None else weight))
-        copies = 1 if weight is None else max(1, -(-quota // max(1, len(index))))
-        drawn = np.concatenate([generator.permutation(index) for _ in range(copies)])[:quota]
+        drawn = generator.permutation(index)[: round(config.sentences * shares[name])]
         chosen += (corpus.texts[i] for i in np.sort(drawn))
     return chosen
 

@@ -60,12 +60,7 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"labels": {"dim": 0}}, "labels.dim is 0; it must be at least 1"),
         ({"languages": []}, r"languages \(how many\) is 0; it must be at least 1"),
         ({"languages": ["de", "de"]}, "languages lists 'de' more than once"),
-        (
-            {"tokenizer": {"language_weights": {"xx": 2.0}}},
-            "tokenizer.language_weights has 'xx', which languages lacks",
-        ),
-        ({"tokenizer": {"language_weights": {"de": 0.0}}}, "tokenizer.language_weights.de is 0.0; it must be above 0"),
-        ({"tokenizer": {"language_weights": {"de": float("nan")}}}, "language_weights.de is nan; it must be above 0"),
+        ({"lexical": {"ridge": float("nan")}}, "lexical.ridge is nan; it must be above 0"),
         ({"tokenizer": {"alphabet": -1}}, "tokenizer.alphabet is -1; it must be at least 1"),
         ({"tokenizer": {"sentences": 0}}, "tokenizer.sentences is 0; it must be at least 1"),
         ({"lexical": {"ridge": -1.0}}, "lexical.ridge is -1.0; it must be above 0"),

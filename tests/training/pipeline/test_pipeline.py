@@ -62,8 +62,9 @@ def test_options_of_the_vocabulary_that_are_left_empty_leave_finished_runs_valid
         "kind", "vocab_size", "alphabet", "sentences", "language_exponent", "english_share", "lowercase",
     }  # fmt: skip
     assert settings(config()).keys() == before_there_were_any
-    weighed = config(tokenizer={"language_weights": {"de": 2.0}})
-    assert settings(weighed).keys() == before_there_were_any | {"language_weights"}
+    assert settings(config())["english_share"] is None  # a key that is gone: as finished runs have it
+    with_more_text = config(tokenizer={"mono": ["books"]})
+    assert settings(with_more_text).keys() == before_there_were_any | {"mono"}
 
 
 def test_the_lexical_start_that_there_was_before_it_had_a_target_stays_valid() -> None:
