@@ -219,10 +219,6 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
     at_least: dict[str, tuple[float, float]] = {
         "pairs": (stage.pairs if stage.pairs is not None else 2, 2),
         "batch_size": (stage.batch_size, 2),
-        "batch_tokens": (
-            4 * stage.max_length if stage.batch_tokens is None else stage.batch_tokens,
-            4 * stage.max_length,
-        ),
         "accumulation": (stage.accumulation, 1),
         "learning_rate": (stage.learning_rate, 0),
         "embedding_learning_rate": (stage.embedding_learning_rate or 0, 0),
@@ -243,10 +239,6 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
         raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
     if stage.betas is not None and (len(stage.betas) != 2 or max(stage.betas) >= 1):
         raise ConfigError(f"{where}.betas is {stage.betas}; it must be two numbers, at least 0 and below 1")
-    if stage.bucketed is False and stage.batch_tokens is not None:
-        raise ConfigError(
-            f"{where} has batch_tokens and bucketed: false; a budget of tokens needs lengths that are alike"
-        )
     if stage.sources == []:
         raise ConfigError(f"{where}.sources is empty; leave it out for all of the corpus")
     longest = config.student.max_length

@@ -30,7 +30,6 @@ class StageConfig:
     language_exponent: float | None = None  # None: `CorpusConfig.language_exponent`; below 0 favours thin languages
     seed: int | None = None  # of which pairs it draws, and their order; None: the run's
     batch_size: int = 64  # pairs, of all processes together
-    batch_tokens: int | None = None  # instead: as many pairs as fit when both sides are padded to the longest
     accumulation: int = 1  # batches whose gradients make one step; a contrastive loss compares within each
     learning_rate: float = 1e-4  # at its highest
     embedding_learning_rate: float | None = None  # of the word embeddings; None: `learning_rate`

@@ -234,7 +234,6 @@ def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, fold
         config.batch_size,
         seed=run.config.seed,
         epoch_pairs=run.corpus.count(config.sources),
-        batch_tokens=config.batch_tokens,
         bucketed=config.bucketed is not False,
     )
     train(

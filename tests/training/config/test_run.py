@@ -87,7 +87,6 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
             {"assistant": {"pairs": 10, "average_cycles": 1, "validate_pairs": 5, "patience": 1}},
             "average_cycles and patience",
         ),
-        ({"assistant": {"pairs": 10, "batch_tokens": 200}}, "assistant.batch_tokens is 200; it must be at least 256"),
         (
             {"bottleneck": {"pairs": 10, "source_share": 0.5}},
             "bottleneck.source_share is set; stage 2 learns from both sides",
@@ -100,7 +99,6 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"assistant": {"pairs": 10, "betas": [0.9]}}, r"assistant.betas is \[0.9\]; it must be two numbers"),
         ({"assistant": {"pairs": 10, "betas": [0.9, 1.0]}}, "it must be two numbers, at least 0 and below 1"),
         ({"assistant": {"pairs": 10, "betas": [-0.9, 0.9]}}, r"assistant.betas \(the lower\) is -0.9"),
-        ({"assistant": {"pairs": 10, "bucketed": False, "batch_tokens": 900}}, "batch_tokens and bucketed: false"),
         ({"corpus": {"sources": {"news": {}}, "max_pairs": -5}}, "corpus.max_pairs is -5"),
         ({"corpus": {"sources": {"news": {"max_pairs": 0}}}}, "corpus.sources.news.max_pairs is 0"),
         ({"corpus": {"sources": {False: {}}}}, "sources has the key False, which YAML reads as no text"),
