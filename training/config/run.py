@@ -229,7 +229,6 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
         "average_cycles": (1 if stage.average_cycles is None else stage.average_cycles, 1),
         "validate_pairs": (1 if stage.validate_pairs is None else stage.validate_pairs, 1),
         "patience": (1 if stage.patience is None else stage.patience, 1),
-        "keep_checkpoints": (stage.keep_checkpoints, 1),
         "max_length": (stage.max_length, 3),
     }
     for key, (value, least) in at_least.items():

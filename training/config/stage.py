@@ -51,7 +51,6 @@ class StageConfig:
     round_words: bool | None = None  # word embeddings as export's 4 bits hold them, while training; None: as they are
     validate_pairs: int | None = None  # a dev score every so many pairs, and at the end; None: no dev score
     patience: int | None = None  # dev scores without a better one before the stage ends, with its best model
-    keep_checkpoints: int = 1  # of a stage that runs: the newest; more can stand in for a damaged one
 
     @property
     def squared_errors(self) -> Reduction:

@@ -48,7 +48,6 @@ def steps_of(run: Run) -> list[Step]:
 def stage_settings(config: RunConfig, name: Stage) -> Settings:
     """What a stage's result depends on. Options left unset do not count: a new one leaves finished runs valid."""
     settings = {key: value for key, value in asdict(config.stage(name)).items() if value is not None}
-    del settings["keep_checkpoints"]
     if "patience" in settings:  # the dev score then chooses the weights
         settings["scored_languages"] = config.scored_languages
         settings |= {} if config.evaluation.dev is None else {"dev": config.evaluation.dev}

@@ -166,4 +166,4 @@ def _xpr(config: RerankConfig) -> dict[str, Any]:
 
 def _stage(stage: StageConfig) -> dict[str, Any]:
     """Keys of earlier releases keep their defaults: finished runs stay valid."""
-    return asdict(stage) | {"batch_tokens": None}
+    return asdict(stage) | {"batch_tokens": None, "keep_checkpoints": 1}
