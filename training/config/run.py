@@ -36,8 +36,6 @@ class LexicalConfig:
     """The lexical start of a new vocabulary: ridge regression of bags of new tokens on bags of the base's."""
 
     pairs: int = 400_000  # drawn from the mix
-    # whose mean embedding in the base a text is to have: its English side's, or its own, which the base has to read
-    target: Literal["english", "own"] = "english"
     ridge: float = 1.0  # in sentences: how many the prior embedding of a token weighs
     iterations: int = 40  # of conjugate gradients
 

@@ -4,8 +4,7 @@ Shapes: N sentences, V new vocabulary, T the teacher's vocabulary, H hidden.
 
 A sentence, in whatever language, should have as mean input embedding what its English side has in the teacher:
 (A E)_n ~ y_n with A (N x V) the bag of new tokens of sentence n over its length, y_n the mean of the teacher's word
-embeddings over the English tokens; or over the sentence's own, where the base reads its language. Ridge regression
-towards a prior E_0 (tokens that the teacher knows too):
+embeddings over the English tokens. Ridge regression towards a prior E_0 (tokens that the teacher knows too):
 
     min_E  ||A E - Y||^2 + r w ||E - E_0||^2,   w the mean squared weight of a token in a sentence
 

@@ -92,9 +92,7 @@ def _base(config: RunConfig) -> Settings:
 
 
 def _lexical(config: RunConfig) -> Settings:
-    """The target counts where it is not the first that there was: a new option leaves finished runs valid."""
-    settings = asdict(config.lexical) if config.tokenizer.kind == "new" else {}
-    return {key: value for key, value in settings.items() if (key, value) != ("target", "english")}
+    return asdict(config.lexical) if config.tokenizer.kind == "new" else {}
 
 
 def _score_settings(config: RunConfig) -> Settings:

@@ -67,12 +67,6 @@ def test_options_of_the_vocabulary_that_are_left_empty_leave_finished_runs_valid
     assert settings(with_more_text).keys() == before_there_were_any | {"mono"}
 
 
-def test_the_lexical_start_that_there_was_before_it_had_a_target_stays_valid() -> None:
-    _, settings = JOBS["start"]
-    assert "target" not in settings(config())
-    assert settings(config(lexical={"target": "own"}))["target"] == "own"
-
-
 def test_options_of_stages_and_text_that_are_left_unset_leave_finished_runs_valid() -> None:
     later = {"reduction", "betas", "dropout", "bucketed", "pooled"}
     for name in config().stages:
