@@ -115,7 +115,7 @@ def test_a_dropped_connection_is_gone_on_with_where_it_broke(server: ScriptedSer
 
 def test_a_later_call_goes_on_with_what_an_earlier_one_left(server: ScriptedServer, tmp_path: Path) -> None:
     url = server.url(resumable(stop=HALF))
-    with pytest.raises(FetchError, match=r"could not be downloaded: .*; run again to go on"):
+    with pytest.raises(FetchError, match=r"could not be downloaded: .*; run again to resume"):
         download(url, tmp_path / "file.zip", patience=EAGER)
     assert not (tmp_path / "file.zip").exists()
     server.ranges.clear()
@@ -157,7 +157,7 @@ def test_a_length_that_is_too_long_never_makes_a_finished_file(server: ScriptedS
 
 def test_a_length_that_is_too_short_is_found_by_the_checksum(server: ScriptedServer, tmp_path: Path) -> None:
     url = server.url(whole(Content_Length=HALF))
-    with pytest.raises(FetchError, match=r"has the checksum [0-9a-f]{64}; the catalogue says [0-9a-f]{64}"):
+    with pytest.raises(FetchError, match=r"has the checksum [0-9a-f]{64}, the catalogue [0-9a-f]{64}"):
         download(url, tmp_path / "file.zip", sha256=hashlib.sha256(BODY).hexdigest(), patience=EAGER)
     assert not list(tmp_path.iterdir())
     assert fetched(server.url(whole()), tmp_path, sha256=hashlib.sha256(BODY).hexdigest()) == BODY

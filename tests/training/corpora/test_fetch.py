@@ -107,7 +107,7 @@ def test_lines_that_are_no_pairs_are_left_out_by_setting_and_said(
     for folder in ("run", "command"):
         path = tmp_path / folder / "parallel/cards/en-de.tsv.gz"
         assert list(read_pairs(path, "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
-    assert "cards: 2 lines in de are left out: they are no pairs" in caplog.text
+    assert "cards: skipped 2 lines in de that are not pairs" in caplog.text
 
 
 def test_what_is_there_is_not_fetched_again(
@@ -166,8 +166,8 @@ def test_an_archive_without_a_pair_is_refused(
     [
         ("moses", "xx", "moses has no xx; it has de, fr, zh_Hant"),
         ("moses", "fr", r"en-fr\.txt\.zip cannot be downloaded: the server answered 404"),
-        ("made", "de", r"made has no archive to download; it is made from https://example\.org"),
-        ("unknown", "de", "unknown is not in the catalogue; `crosslet corpora list` shows what is"),
+        ("made", "de", r"made cannot be downloaded: it was made from https://example\.org"),
+        ("unknown", "de", "unknown is not in the catalogue; `crosslet corpora list` shows all"),
     ],
 )
 def test_what_cannot_be_fetched_is_one_sentence(
@@ -200,7 +200,7 @@ def test_an_evaluation_set_is_not_fetched_to_train_on(
     catalog: dict[str, CatalogEntry], tmp_path: Path, name: str
 ) -> None:
     config = CorpusConfig(sources={name: SourceConfig()}, fetch=True)
-    with pytest.raises(FetchError, match=f"{name} is an evaluation set; nothing is trained on it"):
+    with pytest.raises(FetchError, match=f"{name} is an evaluation set and cannot be trained on"):
         ensure_sources(config, ["de"], tmp_path)
 
 
@@ -255,7 +255,7 @@ def test_the_command_fetches_and_ends_in_a_sentence(
     assert main(["fetch", "moses", "--data", str(tmp_path)]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert errors == [
-        "error: made has no archive to download; it is made from https://example.org (docs/guide/corpora.md)",
+        "error: made cannot be downloaded: it was made from https://example.org (docs/guide/corpora.md)",
         "error: say what to fetch: names and --languages de,fr, or --config CONFIG",
     ]
 

@@ -68,7 +68,7 @@ def test_every_layout_of_the_evaluation_sets_is_read(tmp_path: Path) -> None:
 def test_a_layout_that_is_not_read_may_hide_a_leak(tmp_path: Path, name: str) -> None:
     write(tmp_path / "b.tsv", "A cat sits\tUn gato")
     write(tmp_path / name, '"A dog","Un perro",5')
-    with pytest.raises(LeakageError, match="has no layout that is read"):
+    with pytest.raises(LeakageError, match="has an unknown layout"):
         EvaluationSentences.from_folder(tmp_path)
 
 
