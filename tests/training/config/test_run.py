@@ -54,8 +54,8 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"student": {"unit_layers": 3, "layers": [0, 2]}}, r"student.layers is \[0, 2\]; it must be 3"),
-        ({"student": {"unit_layers": 2, "layers": [2, 0]}}, "each above the one before"),
+        ({"student": {"unit_layers": 3, "layers": [0, 2]}}, r"student.layers is \[0, 2\]; it must list 3"),
+        ({"student": {"unit_layers": 2, "layers": [2, 0]}}, "in ascending order"),
         ({"student": {"unit_layers": 1, "layers": [-1]}}, r"student.layers \(the lowest\) is -1"),
         ({"labels": {"dim": 0}}, "labels.dim is 0; it must be at least 1"),
         ({"languages": []}, r"languages \(how many\) is 0; it must be at least 1"),
@@ -101,7 +101,7 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"assistant": {"pairs": 10, "betas": [-0.9, 0.9]}}, r"assistant.betas \(the lower\) is -0.9"),
         ({"corpus": {"sources": {"news": {}}, "max_pairs": -5}}, "corpus.max_pairs is -5"),
         ({"corpus": {"sources": {"news": {"max_pairs": 0}}}}, "corpus.sources.news.max_pairs is 0"),
-        ({"corpus": {"sources": {False: {}}}}, "sources has the key False, which YAML reads as no text"),
+        ({"corpus": {"sources": {False: {}}}}, "sources has the key False, which YAML does not read as text"),
         ({"corpus": {"sources": {2020: {}}}}, "sources has the key 2020"),
         ({1: 2, "foo": 3}, "unknown key 1"),
         (
