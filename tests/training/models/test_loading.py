@@ -99,7 +99,7 @@ BROKEN = pytest.mark.parametrize(
         ),
         (
             with_a_short_table,
-            r"tensor embeddings\.word_embeddings\.weight is not of the shape \(30522, 384\)",
+            r"tensor embeddings\.word_embeddings\.weight does not have the shape \(30522, 384\)",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -140,7 +140,7 @@ def test_a_masked_language_model_is_a_whole_base(folder: Path) -> None:
 def test_code_of_a_folder_runs_only_when_it_is_trusted(folder: Path) -> None:
     change(folder / "modules.json", lambda modules: modules[1].update(type="custom_pool.MyPooling"))
     (folder / "custom_pool.py").write_text(pooling_code(folder))
-    named = r"its modules\.json names custom_pool\.MyPooling, which is no class of .*--trust-remote-code"
+    named = r"its modules\.json names custom_pool\.MyPooling, which is not a class of .*--trust-remote-code"
     with pytest.raises(BadCheckpoint, match=named):
         read_checkpoint(folder, name="a", languages=("en",))
     with pytest.raises(EvaluationError, match=named):
@@ -270,7 +270,7 @@ def test_a_folder_cannot_allow_itself_other_shapes(folder: Path) -> None:
     rewrite(folder, with_a_short_table)
     allowed = {"ignore_mismatched_sizes": True}
     change(folder / "sentence_bert_config.json", lambda config: config.update(model_args=allowed))
-    with pytest.raises(LoadError, match=r"tensor embeddings\.word_embeddings\.weight is not of the shape"):
+    with pytest.raises(LoadError, match=r"tensor embeddings\.word_embeddings\.weight does not have the shape"):
         load_sentence_transformer(str(folder), device="cpu")
 
 
