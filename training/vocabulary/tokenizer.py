@@ -1,9 +1,8 @@
-"""Trains the student's vocabulary: BPE over the languages in use. Knows text; knows nothing about encoders.
+"""Trains a new vocabulary: BPE over the run's languages.
 
-BPE, not Unigram: at 32k pieces over 19 languages Unigram spent its mass on a bare word-start mark and cut frequent
-words ("▁mộ t" for Vietnamese "một"); BPE keeps them whole, is shorter in most languages and trains in half a minute
-(docs/experiments). Words and punctuation are cut as BERT cuts them, and each gets the word-start mark: a word after
-a quote or a hyphen is the piece it is anywhere else, and the teacher's own word wherever the teacher knows it.
+BPE, not Unigram: it keeps frequent words whole, is shorter in most languages and trains faster (docs/experiments).
+Words and punctuation are split as in BERT, and each gets the word-start mark. So a word after a quote or a hyphen is
+the same piece as elsewhere, and the teacher's piece where the teacher has it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from training.vocabulary.spellings import SPELLINGS
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_START = "▁"
-# Chinese and Japanese run words together: a mark before a sentence's first character would only split its statistics.
+# Written without spaces: a word-start mark on a sentence's first character would only split its statistics.
 UNSPACED_SCRIPT = r"\p{Han}\p{Hiragana}\p{Katakana}ー"
 
 
@@ -42,7 +41,7 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     steps: list[normalizers.Normalizer] = [*dropping_invisible(), normalizers.NFKC()]
     if config.lowercase:
-        steps += [normalizers.Lowercase(), normalizers.Replace("i\u0307", "i")]  # lower("İ") carries a stray dot
+        steps += [normalizers.Lowercase(), normalizers.Replace("i\u0307", "i")]  # lower("İ") leaves a combining dot
     steps += [normalizers.Replace(Regex(found), written) for found, written in SPELLINGS.items()]
     steps.append(normalizers.Replace(Regex(r"\s+"), " "))
     steps.append(normalizers.Strip())
@@ -91,7 +90,7 @@ def balanced_sentences(corpus: Corpus, config: TokenizerConfig, *, seed: int) ->
 
 
 def wrap_tokenizer(path: Path, *, max_length: int) -> PreTrainedTokenizerFast:
-    """The `tokenizer.json` at `path` as transformers and sentence-transformers use it."""
+    """The `tokenizer.json` at `path` as a transformers tokenizer."""
     return PreTrainedTokenizerFast(
         tokenizer_file=str(path),
         model_max_length=max_length,
