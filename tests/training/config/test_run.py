@@ -123,7 +123,7 @@ def test_a_value_that_no_run_can_use_is_refused(tmp_path: Path, changes: dict[st
         load_config(path)
 
 
-def test_rounding_the_whole_table_asks_nothing_of_the_bottleneck() -> None:
+def test_rounding_the_whole_table_ignores_the_bottleneck() -> None:
     values = {**MINIMAL, "student": {"bottleneck_size": 100}, "assistant": {"pairs": 10, "round_words": True}}
     check(build(RunConfig, values, where="run.yaml"), where="run.yaml")
 
@@ -161,7 +161,7 @@ def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
     assert load_config(resolved) == config
 
 
-def test_squared_errors_are_summed_but_in_the_papers_configurations() -> None:
+def test_squared_errors_are_summed_except_in_the_papers_configurations() -> None:
     for path in CONFIGS:
         config = load_config(path)
         found = {config.stage(name).squared_errors for name in config.stages}

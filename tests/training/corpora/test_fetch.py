@@ -93,7 +93,7 @@ def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, Catalo
     assert list(read_pairs(tmp_path / "parallel/ted/en-fr.tsv.gz", "fr")) == [("Thanks & bye", "Merci")]
 
 
-def test_lines_that_are_no_pairs_are_left_out_by_setting_and_said(
+def test_lines_that_are_not_pairs_are_skipped_by_setting_and_logged(
     catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.url(whole(zipped({"deu.txt": b"Hi\tHallo\tx\nT\xfcr\tx\tx\none\nRun\tLauf\tx\n"})), path="/deu-eng.zip")
@@ -301,7 +301,7 @@ def test_every_entry_of_the_catalogue_has_a_licence_a_home_and_addresses_that_ca
     assert files.addresses("fr") == ["https://object.pouta.csc.fi/OPUS-Europarl/v8/moses/en-fr.txt.zip"]
 
 
-def test_a_download_that_breaks_off_inside_a_fetch_is_gone_on_with(
+def test_a_download_that_breaks_off_inside_a_fetch_is_resumed(
     catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path
 ) -> None:
     body = moses()

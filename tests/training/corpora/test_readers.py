@@ -144,7 +144,7 @@ def test_a_text_in_utf16_is_one_sentence_and_no_bad_line(tmp_path: Path, encodin
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "iso-8859-1"])
-def test_a_memory_in_an_encoding_that_it_names_is_read(tmp_path: Path, encoding: str) -> None:
+def test_a_translation_memory_in_an_encoding_that_it_names_is_read(tmp_path: Path, encoding: str) -> None:
     content = TMX.replace("UTF-8", encoding.upper().removesuffix("-LE")).encode(encoding)
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", content), "de")) == PAIRS
 
@@ -282,7 +282,7 @@ def test_a_translation_memory_gives_the_units_that_have_both_languages(tmp_path:
     assert list(read_pairs(path, "de")) == PAIRS
 
 
-def test_a_memory_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_translation_memory_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.corpora.sources.tmx.CHUNK_BYTES", 7)
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", TMX.encode()), "de")) == PAIRS
 
@@ -301,7 +301,9 @@ OUTSIDE = '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/passwd">]><tmx/>'
         (TMX.replace("lang", "kind"), "has no unit in English and de; its languages: none"),
     ],
 )
-def test_a_memory_that_is_harmful_or_cut_is_one_sentence(tmp_path: Path, content: str, complaint: str) -> None:
+def test_a_translation_memory_that_is_harmful_or_cut_is_one_sentence(
+    tmp_path: Path, content: str, complaint: str
+) -> None:
     path = put(tmp_path / "en-de.tmx", content.encode())
     with pytest.raises(CorpusError, match=complaint):
         list(read_tmx_pairs(path, "de"))
