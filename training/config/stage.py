@@ -33,7 +33,7 @@ class StageConfig:
     embedding_learning_rate: float | None = None  # the peak for word embeddings; None: `learning_rate`
     warmup: float = 0.1  # share of the pairs that rates rise over; then linear decay to zero
     cycles: int | None = None  # warm restarts: how many times rates rise and fall; None: once
-    # average the weights at the last N cycle ends; N = cycles + 1 includes the initial weights; None: no average
+    # average the weights at the last N cycle ends; N = cycles + 1 includes the initial weights; None: off
     average_cycles: int | None = None
     weight_decay: float = 0.0  # of AdamW
     betas: list[float] | None = None  # decay of Adam's two moments; None: 0.9 and 0.98
@@ -45,9 +45,9 @@ class StageConfig:
     bf16: bool = True  # where the hardware supports it; false: train in float32 (labels and scores stay bf16)
     compile: bool = False  # torch.compile the layers: 1.2 times as fast on a CPU, half a minute to start
     source_share: float | None = None  # share of a batch's English sides to train on; not in stage 2; None: all
-    round_words: bool | None = None  # train with word embeddings rounded as 4-bit export rounds them; None: no
+    round_words: bool | None = None  # train with word embeddings rounded as in a 4-bit export; None: not rounded
     validate_pairs: int | None = None  # a dev score every N pairs and at the end; None: no dev score
-    patience: int | None = None  # stop after N dev scores without a better one, with the best model; None: no
+    patience: int | None = None  # stop after N dev scores without a better one, with the best model; None: never
 
     @property
     def squared_errors(self) -> Reduction:

@@ -81,7 +81,7 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
         ({"assistant": {"pairs": 10, "patience": 3}}, "assistant.patience is 3; it needs validate_pairs"),
         (
             {"assistant": {"pairs": 10, "cycles": 2, "average_cycles": 4}},
-            "average_cycles is 4; there are 2 cycles and the",
+            "average_cycles is 4; there are 2 cycle ends and the start",
         ),
         (
             {"assistant": {"pairs": 10, "average_cycles": 1, "validate_pairs": 5, "patience": 1}},

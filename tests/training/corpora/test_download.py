@@ -68,8 +68,8 @@ def resumable(body: bytes = BODY, etag: str = '"1"', stop: int | None = None) ->
     """Honours Range as RFC 9110 says; breaks off at byte `stop` of the file."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
-        asked, mark = handler.headers["Range"], handler.headers["If-Range"]
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and mark == etag else 0
+        asked, validator = handler.headers["Range"], handler.headers["If-Range"]
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and validator == etag else 0
         headers: dict[str, object] = {"ETag": etag, "Content_Length": len(body) - start}
         if start:
             headers["Content_Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"

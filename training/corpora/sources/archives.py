@@ -68,7 +68,7 @@ def unpack(path: Path, folder: Path) -> None:
             for member in text_members(archive):
                 target = temporary / PurePosixPath(member.filename).name
                 if target.exists() or stat.S_ISLNK(member.external_attr >> 16):
-                    raise CorpusError(f"{path} holds a link, or two files with one name: {member.filename}")
+                    raise CorpusError(f"{path} holds a link or two files with one name: {member.filename}")
                 with archive.open(member) as source, target.open("wb") as copy:
                     shutil.copyfileobj(source, copy)
         folder.parent.mkdir(parents=True, exist_ok=True)

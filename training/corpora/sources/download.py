@@ -44,28 +44,28 @@ class _Part:
 
     def __init__(self, path: Path) -> None:
         self.path = partial(path)
-        self._mark = self.path.with_name(f"{self.path.name}.mark")
+        self._validator = self.path.with_name(f"{self.path.name}.mark")
 
     @property
     def size(self) -> int:
         return self.path.stat().st_size if self.path.exists() else 0
 
     @property
-    def mark(self) -> str:
+    def validator(self) -> str:
         """Empty if the server gave none: the part cannot be resumed then."""
-        return self._mark.read_text(encoding="utf-8") if self._mark.exists() else ""
+        return self._validator.read_text(encoding="utf-8") if self._validator.exists() else ""
 
-    def restart(self, mark: str) -> None:
+    def restart(self, validator: str) -> None:
         self.path.write_bytes(b"")
-        self._mark.write_text(mark, encoding="utf-8")
+        self._validator.write_text(validator, encoding="utf-8")
 
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)
-        self._mark.unlink(missing_ok=True)
+        self._validator.unlink(missing_ok=True)
 
     def finish(self, path: Path) -> None:
         write_atomically(path, lambda _: None)  # `partial(path)` is complete already
-        self._mark.unlink(missing_ok=True)
+        self._validator.unlink(missing_ok=True)
 
 
 def download(url: str, path: Path, *, sha256: str | None = None, patience: Patience) -> None:
@@ -118,7 +118,7 @@ def _transfer(client: httpx.Client, url: str, part: _Part, *, description: str) 
 
 @contextmanager
 def _request(client: httpx.Client, url: str, part: _Part) -> Iterator[httpx.Response]:
-    headers = {"Range": f"bytes={part.size}-", "If-Range": part.mark} if part.size and part.mark else {}
+    headers = {"Range": f"bytes={part.size}-", "If-Range": part.validator} if part.size and part.validator else {}
     try:
         with client.stream("GET", url, headers=headers) as response:
             yield response
@@ -143,12 +143,12 @@ def _begin(response: httpx.Response, url: str, part: _Part) -> int | None:
         raise _InterruptedError("the server sent another range than requested")
     if status != httpx.codes.OK:
         raise FetchError(f"{url} cannot be downloaded: the server answered {status} {response.reason_phrase}".rstrip())
-    part.restart(_mark_of(response))
+    part.restart(_validator_of(response))
     length = response.headers.get("Content-Length", "")
     return int(length) if length.isdigit() else None
 
 
-def _mark_of(response: httpx.Response) -> str:
+def _validator_of(response: httpx.Response) -> str:
     etag = response.headers.get("ETag", "")
     return str(etag) if etag and not etag.startswith("W/") else str(response.headers.get("Last-Modified", ""))
 
