@@ -259,7 +259,7 @@ def test_an_archive_that_fails_half_way_leaves_no_folder(tmp_path: Path) -> None
     for bad, complaint in (
         (bytes(content), "is damaged"),
         (buffer.getvalue(), "a link or two"),
-        (twice, "two files of one"),
+        (twice, "two files with one"),
     ):
         with pytest.raises(CorpusError, match=complaint):
             unpack(put(tmp_path / "a.zip", bad), tmp_path / "eval/sts")
