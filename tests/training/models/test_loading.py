@@ -212,7 +212,7 @@ def as_kernel(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("ask", "named"),
     [
-        (as_class_of_ours, r"modules\.json names training\.sentence\.nobody/nothing--custom\.Pool"),
+        (as_class_of_ours, r"modules\.json names training\.models\.sentence_encoder\.nobody/nothing--custom\.Pool"),
         (as_no_module, r"modules\.json names sentence_transformers\.CrossEncoder"),
         (as_route, r"router_config\.json names custom_pool\.MyPooling"),
         (as_nested_route, r"query_0/config\.json names custom_pool\.MyPooling"),
@@ -349,7 +349,7 @@ def test_a_file_under_the_name_of_our_own_module_does_not_run(file: str, folder:
     modules = json.loads((folder / "modules.json").read_text())
     modules[0]["type"] = "training.models.sentence_encoder.CrossletTransformer"
     (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(pooling_code(folder))
     assert type(load_sentence_transformer(str(folder), device="cpu")[0]) is CrossletTransformer
     assert not (folder / "ran").exists()
