@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         run_job(options)
     except PeerError:
-        return 2  # the process that stopped says why
+        return 2  # the process that failed says why
     except TrainingError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_job(options: argparse.Namespace) -> None:
-    """All steps, or those up to `--until`, with the output folder to itself."""
+    """Run all steps, or those up to `--until`, holding the lock of the output folder."""
     if is_reranker(read_yaml(options.config)):
         run_rerank_job(options)
         return
@@ -76,7 +76,7 @@ def run_job(options: argparse.Namespace) -> None:
     run = Run(config, options.data, options.out or Path("runs") / config.name)
     logger.info("device %s: %s", run.device, describe_hardware())
     with run_alone(run.out):
-        # before the data's fingerprint is taken
+        # before the fingerprint of the data is taken
         on_main_process(lambda: ensure_sources(config.corpus, config.languages, run.data))
         on_main_process(lambda: check_evaluation(config, run.data))
         run_steps(

@@ -1,15 +1,15 @@
-"""What can go wrong in a training run, each with one clear sentence.
+"""The errors of a training run; each message says what is wrong and what to change.
 
 TrainingError
 ├── ConfigError        unknown key, wrong type, impossible value
-├── LoadError          a model folder is incomplete, or asks for code of its own
+├── LoadError          a model is incomplete, or needs code from its folder
 ├── CorpusError        missing or empty corpus, a line that is not a pair
-├── FetchError         a corpus that cannot be downloaded
+├── FetchError         a corpus cannot be downloaded
 ├── LeakageError       an evaluation sentence is in the training text
-├── EvaluationError    no model or evaluation set where one should be, or a malformed line in one
+├── EvaluationError    a model or evaluation set is missing or malformed
 ├── StepMismatchError  a finished step was made with another configuration
 ├── DivergedError      the loss is not a finite number
-├── CheckpointError    a stage has nothing sound left to go on from
+├── CheckpointError    every checkpoint of a stage is damaged
 └── PeerError          another process of the same run stopped
 """
 
@@ -23,7 +23,7 @@ class ConfigError(TrainingError):
 
 
 class LoadError(TrainingError):
-    """A model cannot be loaded whole, or not without code from its folder."""
+    """A model is incomplete, or needs code from its folder."""
 
 
 class CorpusError(TrainingError):
@@ -31,7 +31,7 @@ class CorpusError(TrainingError):
 
 
 class FetchError(TrainingError):
-    """A corpus cannot be downloaded, or what came is not what it should be."""
+    """A corpus cannot be downloaded, or its download is unusable."""
 
 
 class LeakageError(TrainingError):
@@ -39,7 +39,7 @@ class LeakageError(TrainingError):
 
 
 class EvaluationError(TrainingError):
-    """There is no such model or evaluation set, or one of its lines is malformed."""
+    """A model or evaluation set is missing or malformed."""
 
 
 class StepMismatchError(TrainingError):
@@ -47,11 +47,11 @@ class StepMismatchError(TrainingError):
 
 
 class DivergedError(TrainingError):
-    """The loss is no longer finite."""
+    """The loss or its gradient is not finite."""
 
 
 class CheckpointError(TrainingError):
-    """Every checkpoint that a stage could go on from is damaged."""
+    """Every checkpoint that a stage could resume from is damaged."""
 
 
 class PeerError(TrainingError):

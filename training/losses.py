@@ -20,8 +20,8 @@ Indices = NDArray[np.int64]
 def embedding_mse(student_BD: Tensor, target_BD: Tensor, reduction: Reduction = "sum") -> Tensor:
     """Mean over the batch of ||target - student||^2: one term of Eqs. (2), (4) and (6).
 
-    Args: reduction: over D. "sum": the norm that the equations print; two opposite unit vectors give 4 whatever D is.
-        "mean": the mean squared error of a caption of the paper and of its authors' code, D times less.
+    Args: reduction: over D. "sum": the squared norm of the equations, 4 for opposite unit vectors.
+        "mean": the mean squared error of a caption in the paper and of the authors' code, D times smaller.
     """
     return (student_BD - target_BD).square().sum(dim=-1).mean() / _divisor(student_BD, reduction)
 
@@ -42,9 +42,9 @@ def token_embedding_mse(
 def pooled_embedding_mse(
     student_BLH: Tensor, target_BLH: Tensor, attention_mask_BL: Tensor, reduction: Reduction = "sum"
 ) -> Tensor:
-    """Eq. (3), of sentences: squared distance of the means over real tokens of the embedding layers' outputs.
+    """Eq. (3) on sentences: squared distance of the embedding layers' outputs, each averaged over its real tokens.
 
-    As the paper's notation and its authors' code have it. Mean over sentences that have a real token.
+    This is the paper's notation and the authors' code. Mean over sentences that have a real token.
 
     Args: reduction: over H, as in `embedding_mse`.
     """
@@ -56,13 +56,13 @@ def pooled_embedding_mse(
 
 
 def squared_distance(left_BLH: Tensor, right_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
-    """Of two models' embeddings of the same tokens, summed over real tokens and H."""
+    """Squared distance of two models' token embeddings, summed over real tokens and H."""
     distance_BL = (left_BLH - right_BLH).square().sum(dim=-1)
     return (distance_BL * attention_mask_BL.to(distance_BL.dtype)).sum()
 
 
 def cosine_matrix(left_BD: Tensor, right_ND: Tensor) -> Tensor:
-    """cos(left_i, right_j): (B, N), in the inputs' own precision: bf16 steps by 0.004 near a cosine of 1."""
+    """cos(left_i, right_j): (B, N), without autocast: bf16 has steps of 0.004 near a cosine of 1."""
     with torch.autocast(left_BD.device.type, enabled=False):
         return F.normalize(left_BD, dim=-1) @ F.normalize(right_ND, dim=-1).T
 
@@ -74,7 +74,7 @@ def multilingual_contrastive(
 
     1/B^2 sum_ij (cos(h_T(s_i), h_T(s_j)) - cos(h_S(s_i), h_S(t_j)))^2; the labels come from the source side only.
 
-    Args: rows_S: the i of `student_source_SD` where it has not all of them; S takes the place of one B.
+    Args: rows_S: the i that `student_source_SD` holds, where it lacks some; the mean is then over S x B.
     """
     label_SB = cosine_matrix(_rows(teacher_source_BD, rows_S), teacher_source_BD)
     score_SB = cosine_matrix(student_source_SD, student_target_BD)
@@ -90,8 +90,8 @@ def bool_contrastive(
 ) -> Tensor:
     """Eq. (8), hard labels: 1/B^2 sum_ij ([h_T(s_i) = h_T(s_j)] - cos(h_S(s_i), h_S(t_j)))^2.
 
-    Args: rows_S: as in `multilingual_contrastive`.  teacher_source_BD: equal ones are positives, as the paper prints.
-        None: [i = j], the diagonal of the authors' code, where a sentence that a batch has twice is its own negative.
+    Args: rows_S: as in `multilingual_contrastive`.  teacher_source_BD: equal ones are positives, as printed.
+        None: [i = j], the diagonal, as in the authors' code; a sentence twice in a batch is its own negative.
     """
     score_SB = cosine_matrix(student_source_SD, student_target_BD)
     if teacher_source_BD is None:
@@ -113,13 +113,12 @@ def cross_entropy_contrastive(
 ) -> Tensor:
     """Eq. (9): -sum_ij cos(h_T(s_i), h_T(s_j)) log softmax_j(cos(h_S(s_i), h_S(t_j)) / tau).
 
-    The teacher's cosines weigh the terms as the paper prints them: not normalised to a distribution, the negative ones
-    kept, so the loss has no floor at 0 and may fall below it. As printed, a sum over i and j, it dwarfs Eq. (6): where
-    all the student's cosines are alike and the teacher's are 0 off the diagonal it is B log B, 266 for B = 64, and more
-    where they are positive; Eq. (6) is at most 8 on unit vectors.
+    The teacher's cosines weight the terms as printed: not normalised, negative ones kept, so the loss can be negative.
+    The printed sum over i and j dwarfs Eq. (6), which is at most 8 on unit vectors: with equal student cosines and
+    teacher cosines of 0 off the diagonal it is B log B, 266 for B = 64.
 
-    Args: rows_S: as in `multilingual_contrastive`.  over_anchors: "sum" over i: as printed, S standing for B. "mean":
-        size and gradient do not grow with B.
+    Args: rows_S: as in `multilingual_contrastive`.  over_anchors: "sum" over i, as printed: B times the mean. "mean":
+        the loss and its gradient do not grow with B.
     """
     weight_SB = cosine_matrix(_rows(teacher_source_BD, rows_S), teacher_source_BD)
     score_SB = cosine_matrix(student_source_SD, student_target_BD)
@@ -130,9 +129,9 @@ def cross_entropy_contrastive(
 def hard_cross_entropy(
     student_source_SD: Tensor, student_target_BD: Tensor, rows_S: Indices | None = None, *, temperature: float
 ) -> Tensor:
-    """Eq. (9) as the authors' code reads it: -log softmax_j(cos(h_S(s_i), h_S(t_j)) / tau) at j = i, mean over i.
+    """Eq. (9) as in the authors' code: -log softmax_j(cos(h_S(s_i), h_S(t_j)) / tau) at j = i, mean over i.
 
-    InfoNCE, without a teacher; they weigh it 0.01 beside Eq. (6), at tau = 1/20.
+    InfoNCE, without a teacher. The authors weight it 0.01 against Eq. (6), with tau = 1/20.
 
     Args: rows_S: as in `multilingual_contrastive`.
     """

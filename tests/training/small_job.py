@@ -45,7 +45,7 @@ def train_tiny(folder: Path, *, checkpoint_minutes: float = 60.0) -> None:
     train(
         assistant_objective(model, TeacherLabels(vectors, np.arange(40)), pairs),
         BatchStream(Rounds(), pairs.pair_lengths, 8, seed=1, epoch_pairs=40),
-        StageConfig(pairs=1, keep_checkpoints=2),
+        StageConfig(pairs=1),
         folder,
         name="assistant",
         checkpoint_minutes=checkpoint_minutes,

@@ -10,9 +10,9 @@ from typing import Literal
 class SourceConfig:
     """One corpus in the mix."""
 
-    weight: float = 1.0  # how often its pairs are drawn, against other sources of the same language
+    weight: float = 1.0  # sampling weight among the sources of a language
     max_pairs: int | None = None  # per language; None: `CorpusConfig.max_pairs`
-    dataset: str | None = None  # where it is fetched from, if not from the catalogue: a hub name of `datasets`
+    dataset: str | None = None  # the Hugging Face dataset to fetch it from; None: the catalogue's address
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class CorpusConfig:
     """All of the parallel text of a run."""
 
     sources: dict[str, SourceConfig] = field(default_factory=dict)  # by name: a folder of `parallel`
-    max_pairs: int | None = 12_000  # per source and language; None: all
+    max_pairs: int | None = 12_000  # per source and language; None: no cap
     language_exponent: float = 0.5  # a language of n pairs is drawn in proportion to n ** exponent
-    on_bad_line: Literal["stop", "skip"] = "stop"  # skip: count the lines that cannot be read, and go on
-    max_chars: int | None = 1_000  # of either side; a longer one is cut by every encoder here
-    max_length_ratio: float | None = 3.0  # of the longer side to the shorter; `length_ratio` says how it is counted
-    keep_repeats: bool | None = None  # pairs that occur again, and those of two equal sides; None: they are dropped
-    check_language: bool = False  # drop a pair of which one side is surely in another language; 0.1 ms a text
-    fetch: bool = False  # download what the data folder lacks of the catalogue's sources before reading it
+    on_bad_line: Literal["stop", "skip"] = "stop"  # what to do with an unreadable line; skip: count it and go on
+    max_chars: int | None = 1_000  # of the longer side, above which a pair is dropped; None: no limit
+    max_length_ratio: float | None = 3.0  # of longer to shorter side, in characters of English; None: no limit
+    keep_repeats: bool | None = None  # keep duplicate pairs and pairs with identical sides; None: drop them
+    check_language: bool = False  # drop pairs with a side that is clearly in another language; 0.1 ms a text
+    fetch: bool = False  # first download the sources that the data folder lacks

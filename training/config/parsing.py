@@ -1,4 +1,4 @@
-"""Plain YAML values into frozen dataclasses, checked key by key and type by type. Knows no setting by name."""
+"""Builds frozen dataclasses from plain YAML values, checked key by key and type by type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_yaml(path: Path) -> Any:
     Raises: ConfigError: the file is missing or not YAML.
     """
     try:
-        return yaml.safe_load(path.read_bytes())  # YAML knows its encodings by their marks
+        return yaml.safe_load(path.read_bytes())  # bytes: yaml detects the encoding by its byte-order mark
     except FileNotFoundError as exc:
         raise ConfigError(f"there is no configuration file {path}") from exc
     except yaml.YAMLError as exc:
@@ -29,7 +29,10 @@ def read_yaml(path: Path) -> Any:
 
 
 def build(cls: type[ConfigT], raw: Any, *, where: str) -> ConfigT:
-    """A dataclass from plain YAML values, checked key by key and type by type."""
+    """A dataclass from plain YAML values.
+
+    Raises: ConfigError: a key is unknown or missing, or a value has the wrong type; the message names it.
+    """
     if not isinstance(raw, dict):
         raise ConfigError(f"{where} must be a mapping of settings, not {type(raw).__name__}")
     hints = typing.get_type_hints(cls)
@@ -54,7 +57,7 @@ def _value(hint: Any, value: Any, *, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
         return build(typing.cast("type[Any]", hint), value if value is not None else {}, where=where)
-    if origin in (types.UnionType, typing.Union):  # a Literal | None is the latter
+    if origin in (types.UnionType, typing.Union):  # Literal | None is a typing.Union
         return None if value is None else _value(arguments[0], value, where=where)
     if origin is Literal:
         if value not in arguments:
@@ -65,7 +68,7 @@ def _value(hint: Any, value: Any, *, where: str) -> Any:
     if origin is dict and isinstance(value, dict):
         wrong = [key for key in value if not isinstance(key, arguments[0])]
         if wrong:
-            raise ConfigError(f"{where} has the key {wrong[0]!r}, which YAML reads as no text: put it in quotes")
+            raise ConfigError(f"{where} has the key {wrong[0]!r}, which YAML does not read as text: put it in quotes")
         return {key: _value(arguments[1], item, where=f"{where}.{key}") for key, item in value.items()}
     expected = origin or hint
     if expected is float and isinstance(value, int) and not isinstance(value, bool):

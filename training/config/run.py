@@ -1,4 +1,4 @@
-"""The training configuration: frozen dataclasses read from YAML. An unknown key is an error, never a silent default."""
+"""The training configuration: frozen dataclasses read from YAML. An unknown key is an error."""
 
 from __future__ import annotations
 
@@ -22,75 +22,70 @@ STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive"
 class TokenizerConfig:
     """The vocabulary of assistant and student."""
 
-    kind: Literal["new", "pruned", "kept"] = "new"  # BPE on the corpus; the base's pieces found in it; the base's
-    vocab_size: int = 32_000  # new: pieces; pruned: at most, the most frequent ones
+    kind: Literal["new", "pruned", "kept"] = "new"  # BPE on the corpus; the base's pieces in use; all of the base's
+    vocab_size: int = 32_000  # pieces, the most frequent ones; pruned: at most
     alphabet: int = 5_000  # new: single characters kept, most frequent first; rarer ones become [UNK]
-    sentences: int = 1_000_000  # sampled from the corpus, spread over languages by `language_exponent`
-    language_exponent: float = 0.3  # a language of n pairs gives sentences in proportion to n ** exponent
-    english_share: float | None = None  # of the sentences; None: English as any other language
-    # new, pruned: how many times its share of the sentences a language has, repeated where it has too few
-    language_weights: dict[str, float] = field(default_factory=dict)
-    lowercase: bool = True  # new: texts are lowercased
-    mono: list[str] = field(default_factory=list)  # pruned: folders of `mono`/ whose text counts beside the corpus's
+    sentences: int = 1_000_000  # sampled from the corpus by `language_exponent`
+    language_exponent: float = 0.3  # a language of n texts is sampled in proportion to n ** exponent
+    lowercase: bool = True  # new: lowercase texts
+    mono: list[str] = field(default_factory=list)  # pruned: folders under `mono/` with more text to count pieces in
 
 
 @dataclass(frozen=True)
 class LexicalConfig:
-    """The lexical start of a new vocabulary: ridge regression of bags of new tokens on bags of the base's."""
+    """The lexical start: word embeddings of a new vocabulary, fitted to the base's (`training.models.lexical`)."""
 
-    pairs: int = 400_000  # drawn from the mix
-    # whose mean embedding in the base a text is to have: its English side's, or its own, which the base has to read
-    target: Literal["english", "own"] = "english"
-    ridge: float = 1.0  # in sentences: how many the prior embedding of a token weighs
+    pairs: int = 400_000  # parallel pairs to fit on
+    ridge: float = 1.0  # weight of a token's prior embedding, in sentences
     iterations: int = 40  # of conjugate gradients
 
 
 @dataclass(frozen=True)
 class LabelConfig:
-    """How the label of a text is made of the embeddings of one or several teachers (`training.models.labels`)."""
+    """How the embeddings of one or several teachers become a text's label (`training.models.labels`)."""
 
-    beside: list[str] = field(default_factory=list)  # more teachers, as `teacher` is named
-    centred: bool = False  # each teacher's embeddings less their mean
-    dim: int | None = None  # kept of all teachers' numbers; None: all of them
+    beside: list[str] = field(default_factory=list)  # further teachers: folders or hub names
+    centred: bool = False  # subtract each teacher's mean embedding
+    dim: int | None = None  # dimensions of a label; None: those of all teachers together
 
 
 @dataclass(frozen=True)
 class StudentConfig:
-    """What is compressed, and how far."""
+    """The student's size."""
 
-    bottleneck_size: int | None = 128  # B; null: the assistant's own V x H table
-    bottleneck_start: Literal["svd", "random"] = "svd"  # weighted SVD of the assistant's table, or the paper's
-    unit_layers: int = 3  # M
-    layers: list[int] | None = None  # which M of the assistant's, from 0 on; null: the first
-    recurrences: int = 2  # K; 1: no recurrence
-    max_length: int = 128  # tokens, specials included
+    bottleneck_size: int | None = 128  # B; None: no bottleneck, a V x H table
+    bottleneck_start: Literal["svd", "random"] = "svd"  # weighted SVD of the assistant's table; random, as in the paper
+    unit_layers: int = 3  # M, layers of the recurrent unit
+    layers: list[int] | None = None  # which M layers of the assistant, counted from 0; None: the first M
+    recurrences: int = 2  # K, how many times the unit is applied; 1: no recurrence
+    max_length: int = 128  # tokens, special tokens included
 
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """What is measured after which steps."""
+    """What is scored, and after which steps."""
 
-    # after which steps: start, the name of a stage, or shrunk, the student before any training
+    # steps that are scored: start, shrunk (the untrained student) or a stage
     steps: list[Model] = field(default_factory=lambda: ["start", "assistant", "contrastive"])
     languages: list[str] | None = None  # None: the run's
-    dev: str | None = None  # folder of DIR/eval that `validate_pairs` scores on; None: stsb/dev
-    sts_rows: int | None = None  # at most so many of each STS file, evenly spaced; None: all
-    tatoeba_rows: int | None = None  # the first so many lines of each Tatoeba file; None: all
+    dev: str | None = None  # dev set of `validate_pairs`: a folder under DIR/eval; None: stsb/dev
+    sts_rows: int | None = None  # rows of each STS file, evenly spaced; None: all
+    tatoeba_rows: int | None = None  # first lines of each Tatoeba file; None: all
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole run."""
+    """One training run."""
 
-    name: str  # of the run, and of the model in its card
+    name: str  # of the run, and of the model in its model card
     languages: list[str]  # besides English, the teacher's language
     corpus: CorpusConfig  # the parallel text
-    teacher: str = "sentence-transformers/all-MiniLM-L6-v2"  # the English model to follow: folder or hub name
-    base: str | None = None  # the encoder that the assistant starts from: folder or hub name; null: the teacher's
-    labels: LabelConfig = LabelConfig()  # what the student is to predict
-    head: Literal["base", "fitted"] = "base"  # the base's own, or random where it has none; by ridge regression
-    trust_remote_code: bool = False  # run the code that the folder of teacher or base brings
-    stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # those trained; the others leave what they get
+    teacher: str = "sentence-transformers/all-MiniLM-L6-v2"  # the English model to distil: folder or hub name
+    base: str | None = None  # the encoder to shrink: folder or hub name; None: the teacher
+    labels: LabelConfig = LabelConfig()  # what the student predicts
+    head: Literal["base", "fitted"] = "base"  # the base's, or random if it has none; fitted by ridge regression
+    trust_remote_code: bool = False  # run code from the folder of teacher or base
+    stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # the stages to train; others are skipped
     assistant: StageConfig = field(default_factory=StageConfig)  # stage 1
     bottleneck: BottleneckConfig = field(default_factory=BottleneckConfig)  # stage 2
     student_stage: StudentStageConfig = field(default_factory=StudentStageConfig)  # stage 3
@@ -98,33 +93,33 @@ class RunConfig:
     tokenizer: TokenizerConfig = TokenizerConfig()  # the vocabulary
     lexical: LexicalConfig = LexicalConfig()  # the start of a new vocabulary
     student: StudentConfig = StudentConfig()  # the size of the student
-    evaluation: EvaluationConfig = EvaluationConfig()  # the scores on the way
+    evaluation: EvaluationConfig = EvaluationConfig()  # scores during the run
     seed: int = 1  # of every random choice
     checkpoint_minutes: float = 3.0  # between checkpoints of a running stage
 
     @property
     def teachers(self) -> list[str]:
-        """All of them, in the order of the labels' parts."""
+        """All teachers, `teacher` first."""
         return [self.teacher, *self.labels.beside]
 
     @property
     def has_label_space(self) -> bool:
-        """Whether labels are other than the teacher's embeddings."""
+        """Whether labels differ from the teacher's plain embeddings."""
         return self.labels != LabelConfig()
 
     @property
     def scored_languages(self) -> list[str]:
-        """The languages in which models are scored, on the way too."""
+        """The languages that models are scored in."""
         return self.evaluation.languages or self.languages
 
     @property
     def dev_folder(self) -> str:
-        """The folder under DIR/eval that models are scored on while a stage is trained."""
+        """The dev set's folder under DIR/eval."""
         return self.evaluation.dev or STSB_DEV
 
     @property
     def validates(self) -> bool:
-        """Whether a stage that is trained is scored on the way."""
+        """Whether a trained stage computes dev scores."""
         return any(self.stage(name).validate_pairs for name in self.stages)
 
     def stage(self, name: Stage) -> StageConfig:
@@ -138,7 +133,7 @@ class RunConfig:
         return stages[name]
 
     def word_width(self, name: Stage) -> int | None:
-        """Numbers of a row of the word table that a stage trains; None: the base's hidden size."""
+        """Width of the word table that a stage trains; None: the base's hidden size."""
         return None if name == "assistant" else self.student.bottleneck_size
 
 
@@ -153,9 +148,9 @@ def load_config(path: Path) -> RunConfig:
 
 
 def check(config: RunConfig, *, where: str) -> None:
-    """Values that no run can use.
+    """Refuse values that no run can use.
 
-    Raises: ConfigError: names the key, the value and what it must be.
+    Raises: ConfigError: the message names the key, the value and what it must be.
     """
     at_least: dict[str, tuple[float, float]] = {
         "student.unit_layers": (config.student.unit_layers, 1),
@@ -182,16 +177,9 @@ def check(config: RunConfig, *, where: str) -> None:
     layers = config.student.layers
     if layers is not None and (len(layers) != config.student.unit_layers or sorted(set(layers)) != layers):
         raise ConfigError(
-            f"{where}: student.layers is {layers}; it must be {config.student.unit_layers} (student.unit_layers) "
-            "numbers, each above the one before"
+            f"{where}: student.layers is {layers}; it must list {config.student.unit_layers} layers "
+            "(student.unit_layers) in ascending order"
         )
-    english = config.tokenizer.english_share
-    if english is not None and not 0 <= english < 1:
-        raise ConfigError(f"{where}: tokenizer.english_share is {english}; it must be at least 0 and below 1")
-    for language, weight in config.tokenizer.language_weights.items():
-        if language not in config.languages:
-            raise ConfigError(f"{where}: tokenizer.language_weights has {language!r}, which languages lacks")
-        _check_above_0(f"tokenizer.language_weights.{language}", weight, where=where)
     repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
     if repeated:
         raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")
@@ -213,7 +201,7 @@ def check(config: RunConfig, *, where: str) -> None:
 
 
 def _check_above_0(key: str, value: float, *, where: str) -> None:
-    if not 0 < value < math.inf:  # YAML knows .nan and .inf
+    if not 0 < value < math.inf:  # YAML has .nan and .inf
         raise ConfigError(f"{where}: {key} is {value}; it must be above 0")
 
 
@@ -225,14 +213,10 @@ def _check_share(key: str, value: float) -> None:
 def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
     stage, word_width = config.stage(name), config.word_width(name)
     if (stage.pairs is None) == (stage.epochs is None):
-        raise ConfigError(f"{where} must have either pairs or epochs: how long it trains")
+        raise ConfigError(f"{where} must have either pairs or epochs, its length")
     at_least: dict[str, tuple[float, float]] = {
         "pairs": (stage.pairs if stage.pairs is not None else 2, 2),
         "batch_size": (stage.batch_size, 2),
-        "batch_tokens": (
-            4 * stage.max_length if stage.batch_tokens is None else stage.batch_tokens,
-            4 * stage.max_length,
-        ),
         "accumulation": (stage.accumulation, 1),
         "learning_rate": (stage.learning_rate, 0),
         "embedding_learning_rate": (stage.embedding_learning_rate or 0, 0),
@@ -243,7 +227,6 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
         "average_cycles": (1 if stage.average_cycles is None else stage.average_cycles, 1),
         "validate_pairs": (1 if stage.validate_pairs is None else stage.validate_pairs, 1),
         "patience": (1 if stage.patience is None else stage.patience, 1),
-        "keep_checkpoints": (stage.keep_checkpoints, 1),
         "max_length": (stage.max_length, 3),
     }
     for key, (value, least) in at_least.items():
@@ -253,10 +236,6 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
         raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
     if stage.betas is not None and (len(stage.betas) != 2 or max(stage.betas) >= 1):
         raise ConfigError(f"{where}.betas is {stage.betas}; it must be two numbers, at least 0 and below 1")
-    if stage.bucketed is False and stage.batch_tokens is not None:
-        raise ConfigError(
-            f"{where} has batch_tokens and bucketed: false; a budget of tokens needs lengths that are alike"
-        )
     if stage.sources == []:
         raise ConfigError(f"{where}.sources is empty; leave it out for all of the corpus")
     longest = config.student.max_length
@@ -266,10 +245,10 @@ def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
         raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
     if stage.average_cycles is not None and stage.average_cycles > (stage.cycles or 1) + 1:
         raise ConfigError(
-            f"{where}.average_cycles is {stage.average_cycles}; there are {stage.cycles or 1} cycles and the start"
+            f"{where}.average_cycles is {stage.average_cycles}; there are {stage.cycles or 1} cycle ends and the start"
         )
     if stage.average_cycles is not None and stage.patience is not None:
-        raise ConfigError(f"{where} has average_cycles and patience; one of them says which weights are kept")
+        raise ConfigError(f"{where} has average_cycles and patience; only one can choose the weights")
     if stage.epochs is not None and stage.epochs <= 0:
         raise ConfigError(f"{where}.epochs is {stage.epochs}; it must be above 0")
     if stage.source_share is not None:

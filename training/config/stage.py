@@ -15,44 +15,39 @@ ObjectiveName = Literal[
     "ce_hard",  # Eq. (9) of the authors' code: the diagonal as labels; their mcl_weight is 0.01
     "none",  # Eq. (6) alone
 ]
-BLOCK_SIZE = (
-    32  # numbers of a row that `round_words` gives a scale and a zero point, as `export.quantization.tables` has them
-)
+BLOCK_SIZE = 32  # word-table weights that share a scale and a zero point (`round_words`, `export.quantization.tables`)
 
 
 @dataclass(frozen=True)
 class StageConfig:
-    """One training stage. How long: `pairs`, or `epochs` over its sources; one of the two."""
+    """One training stage. Set either `pairs` or `epochs`: its length."""
 
-    pairs: int | None = None  # drawn from the mix, repeats counted
-    epochs: float | None = None  # as many pairs as this many times its sources hold
-    sources: list[str] | None = None  # None: all of the corpus
+    pairs: int | None = None  # pairs to train on, repeats included
+    epochs: float | None = None  # passes over its sources
+    sources: list[str] | None = None  # the corpora it draws from; None: all
     language_exponent: float | None = None  # None: `CorpusConfig.language_exponent`; below 0 favours thin languages
-    seed: int | None = None  # of which pairs it draws, and their order; None: the run's
-    batch_size: int = 64  # pairs, of all processes together
-    batch_tokens: int | None = None  # instead: as many pairs as fit when both sides are padded to the longest
-    accumulation: int = 1  # batches whose gradients make one step; a contrastive loss compares within each
-    learning_rate: float = 1e-4  # at its highest
-    embedding_learning_rate: float | None = None  # of the word embeddings; None: `learning_rate`
-    warmup: float = 0.1  # of the pairs; then linear decay to zero
-    cycles: int | None = None  # warm restarts: how often rates rise and fall so, each over its part; None: once
-    average_cycles: int | None = (
-        None  # the model is the mean of its weights at the ends of so many last cycles; one more: and at the start
-    )
+    seed: int | None = None  # of its draw of pairs and their order; None: the run's
+    batch_size: int = 64  # pairs a batch, over all processes
+    accumulation: int = 1  # batches an optimiser step; a contrastive loss compares within a batch
+    learning_rate: float = 1e-4  # the peak
+    embedding_learning_rate: float | None = None  # the peak for word embeddings; None: `learning_rate`
+    warmup: float = 0.1  # share of the pairs that rates rise over; then linear decay to zero
+    cycles: int | None = None  # warm restarts: how many times rates rise and fall; None: once
+    # average the weights at the last N cycle ends; N = cycles + 1 includes the initial weights; None: off
+    average_cycles: int | None = None
     weight_decay: float = 0.0  # of AdamW
-    betas: list[float] | None = None  # of Adam's two moments; None: 0.9 and 0.98
-    dropout: bool | None = None  # while training, as the base's configuration has it; None: off
-    bucketed: bool | None = None  # batches of pairs of similar length; false: as they are drawn; None: true
+    betas: list[float] | None = None  # decay of Adam's two moments; None: 0.9 and 0.98
+    dropout: bool | None = None  # train with the base's dropout; None: off
+    bucketed: bool | None = None  # batch pairs of similar length; false: in drawn order; None: true
     reduction: Reduction | None = None  # of the squared errors of Eqs. (2), (3), (4) and (6) over D; None: sum
-    max_length: int = 64  # tokens while training; at most the student's
-    sparse_embeddings: bool | None = None  # only the rows that a batch uses move; None: in tables over 16.8M numbers
-    bf16: bool = True  # where the hardware multiplies it; false: the stage's steps in float32 (labels, scores: bf16)
-    compile: bool = False  # the layers by torch.compile: 1.2 times as fast on a CPU, half a minute to start
-    source_share: float | None = None  # all but stage 2: of a batch's English sides that are taught; None: all
-    round_words: bool | None = None  # word embeddings as export's 4 bits hold them, while training; None: as they are
-    validate_pairs: int | None = None  # a dev score every so many pairs, and at the end; None: no dev score
-    patience: int | None = None  # dev scores without a better one before the stage ends, with its best model
-    keep_checkpoints: int = 1  # of a stage that runs: the newest; more can stand in for a damaged one
+    max_length: int = 64  # tokens a text while training; at most the student's
+    sparse_embeddings: bool | None = None  # update only rows that a batch uses; None: in tables over 16.8M weights
+    bf16: bool = True  # where the hardware supports it; false: train in float32 (labels and scores stay bf16)
+    compile: bool = False  # torch.compile the layers: 1.2 times as fast on a CPU, half a minute to start
+    source_share: float | None = None  # share of a batch's English sides to train on; not in stage 2; None: all
+    round_words: bool | None = None  # train with word embeddings rounded as in a 4-bit export; None: not rounded
+    validate_pairs: int | None = None  # a dev score every N pairs and at the end; None: no dev score
+    patience: int | None = None  # stop after N dev scores without a better one, with the best model; None: never
 
     @property
     def squared_errors(self) -> Reduction:
@@ -64,21 +59,21 @@ class StageConfig:
 class BottleneckConfig(StageConfig):
     """Stage 2."""
 
-    pooled: bool | None = None  # Eq. (3) of the embedding outputs' mean over a sentence; None: token by token
+    pooled: bool | None = None  # Eq. (3) on sentence means of the embedding outputs; None: token by token
 
 
 @dataclass(frozen=True)
 class StudentStageConfig(StageConfig):
     """Stage 3."""
 
-    token_weight: float | None = None  # of the distance of every token's embedding beside Eq. (4); None: none
+    token_weight: float | None = None  # weight of the distance between all token embeddings, added to Eq. (4); None: 0
 
 
 @dataclass(frozen=True)
 class ContrastiveConfig(StageConfig):
     """Stage 4."""
 
-    objective: ObjectiveName = "soft"  # which contrastive loss, by its equation
-    # of the contrastive loss beside Eq. (6), which weighs D times more where `reduction` is the sum; Eq. (7) has 1
+    objective: ObjectiveName = "soft"  # the contrastive loss
+    # weight of the contrastive loss against Eq. (6), which is D times larger with `reduction: sum`; Eq. (7) has 1
     mcl_weight: float = 1.0
     temperature: float = 0.05  # tau of Eq. (9)

@@ -1,4 +1,4 @@
-"""`crosslet corpora list | fetch`: the corpora that crosslet knows, and how to get them."""
+"""`crosslet corpora list | fetch`: list and download the known corpora."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_WIDTH = 34  # of a column
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Returns: 0 when done, 2 with one sentence when it cannot be, 130 on Ctrl-C."""
+    """Run the command. Returns: 0 when done, 2 after an error, told in one sentence, 130 on Ctrl-C."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def table(data: Path | None) -> str:
-    """Each source in a line: name, licence, languages that can be fetched and that a data folder has, title."""
+    """One line a source: name, licence, languages to fetch, languages that the data folder has, title."""
     rows = [("NAME", "LICENCE", "TO FETCH", "THERE", "WHAT IT IS")]
     for name, source in load_catalog().items():
         offered = _short(source.languages) if source.files is not None else "-"
@@ -76,15 +76,15 @@ def _fetch(options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="crosslet corpora", description="Parallel text and evaluation sets.")
     commands = parser.add_subparsers(dest="command", required=True)
-    listing = commands.add_parser("list", help="what there is, under which licence, and what of it is there already")
-    listing.add_argument("--data", type=Path, help="data folder to compare with")
-    fetching = commands.add_parser("fetch", help="download and convert; run again to go on")
-    fetching.add_argument("names", nargs="*", metavar="NAME", help="of the catalogue")
+    listing = commands.add_parser("list", help="list the known corpora, their licences and what DATA has of them")
+    listing.add_argument("--data", type=Path, help="the data folder to look in")
+    fetching = commands.add_parser("fetch", help="download and convert; run again to resume")
+    fetching.add_argument("names", nargs="*", metavar="NAME", help="of a source in the catalogue")
     fetching.add_argument("--languages", default="", metavar="de,fr", help="besides English")
-    fetching.add_argument("--data", type=Path, required=True, help="data folder to fetch into")
+    fetching.add_argument("--data", type=Path, required=True, help="the data folder")
     fetching.add_argument("--config", type=Path, help="fetch what this training configuration reads")
     fetching.add_argument(
-        "--on-bad-line", choices=["stop", "skip"], help="what a line that is no pair does; default: CONFIG's, or stop"
+        "--on-bad-line", choices=["stop", "skip"], help="for a line that is not a pair; default: CONFIG's, or stop"
     )
     return parser
 

@@ -1,11 +1,10 @@
-"""The finished corpus: parallel pairs on disk, mapped into memory. Knows nothing about how it was made.
+"""The finished corpus: parallel pairs on disk, memory-mapped.
 
 A corpus's folder holds
-    texts.bin, texts.npy           every distinct text once, UTF-8, end to end; where each starts, int64; English first
+    texts.bin, texts.npy           each distinct text once, UTF-8, concatenated, English first; its offset, int64
     english.npy, other.npy         int32, the text of each pair's two sides
     language.npy, source.npy       uint16, codes of each pair
-    corpus.json                    the names of the codes, and how many texts are English
-Mapped pages are the system's to drop: what a process must hold is what it looks at.
+    corpus.json                    the names of the codes, and the number of English texts
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from numpy.typing import NDArray
 from training.errors import CorpusError
 from training.system.arrays import map_array
 
-ITERATION_CHUNK = 10_000  # texts read at once
+ITERATION_CHUNK = 10_000  # texts
 
 
 class TextStore(Sequence[str]):
-    """Texts on disk, read one or a slice at a time.
+    """Texts on disk, read by index or slice.
 
     Args: offsets: text i is bytes offsets[i] to offsets[i + 1] of the file.
     """
 
     def __init__(self, path: Path, offsets: NDArray[np.int64]) -> None:
         self._offsets = offsets
-        with path.open("rb") as file:  # nothing can be mapped of an empty file
+        with path.open("rb") as file:  # an empty file cannot be mapped
             self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if offsets[-1] else b""
 
     def __len__(self) -> int:
@@ -81,11 +80,11 @@ class Corpus:
         return len(self.english)
 
     def count(self, sources: list[str] | None = None) -> int:
-        """Pairs, of these sources where any are named."""
+        """The number of pairs; with `sources`, of these alone."""
         return int(self.is_of(sources).sum())
 
     def is_of(self, sources: list[str] | None) -> NDArray[np.bool_]:
-        """Which pairs are of these sources, (P,); None: all."""
+        """Which pairs are of these sources: (pairs,) bool; None: all."""
         if sources is None:
             return np.ones(len(self), dtype=np.bool_)
         return np.isin(self.source_code, [code for code, name in enumerate(self.sources) if name in sources])
@@ -98,7 +97,7 @@ class Corpus:
 
     @classmethod
     def load(cls, folder: Path) -> Corpus:
-        """Map the corpus step's folder into memory.
+        """Memory-map the folder of a corpus step.
 
         Raises: CorpusError: the folder holds no corpus.
         """

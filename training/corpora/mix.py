@@ -1,8 +1,7 @@
-"""Builds one corpus from many sources: filters, caps, a report of what was dropped and why, and proof of no leak.
+"""Builds one corpus from many sources: filters, caps, a report of what was dropped, and a final check for leaks.
 
-Memory: a hash of each distinct text and of each pair of the language at work, 24 bytes each at most (`HashIndex`), and
-9 bytes a pair of the file at work: not more than 81 bytes for each pair that passes the filters, however long its
-text, and less where languages share their English side. The evaluation sentences come on top.
+Memory: at most 81 bytes a pair that passes the filters, plus the evaluation sentences. That is 24 bytes for the hash of
+each text and of each pair of the current language (`HashIndex`), and 9 bytes a pair of the current file.
 """
 
 from __future__ import annotations
@@ -30,15 +29,14 @@ from training.errors import CorpusError
 from training.system.files import write_json_atomically
 
 logger = logging.getLogger(__name__)
-BATCH_PAIRS = 5_000  # at work at once
-SPOOL = ".spool.tsv"  # what passed the filters of one source and language, before its cap
+BATCH_PAIRS = 5_000  # filtered at once
+SPOOL = ".spool.tsv"  # pairs of one source and language that passed the filters, before the cap
 
 
 def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Path, *, seed: int) -> None:
-    """Write a corpus and its `report.json` under `out` from `data`/parallel, free of what `data`/eval holds.
+    """Write a corpus and its `report.json` under `out` from `data`/parallel, without the sentences of `data`/eval.
 
-    An earlier source keeps a pair that a later one repeats; of a source over its cap, a sample is kept, and what is not
-    in it comes from no later source either.
+    A pair that several sources have belongs to the first of them, even if that source's cap then drops it.
 
     Raises: CorpusError: no text for a language, or a malformed line.  LeakageError: the final check failed.
     """
@@ -73,9 +71,9 @@ def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Pa
 
 
 def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> None:
-    """Each configured source and each language must have a file.
+    """Check that each configured source and each language has a file.
 
-    Raises: CorpusError: names the first that has none.
+    Raises: CorpusError: one has none; the message names the first.
     """
     found = {
         (source, language)
@@ -86,8 +84,8 @@ def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> Non
     for source in config.sources:
         if not any((source, language) in found for language in languages):
             raise CorpusError(
-                f"source {source!r} has no en-<language>.tsv[.gz] in a language of this run under {data / 'parallel'}, "
-                "nor any other format of docs/guide/corpora.md"
+                f"source {source!r} has no en-<language>.tsv[.gz], nor another format of docs/guide/corpora.md, "
+                f"under {data / 'parallel'} in a language of this run"
             )
     for language in languages:
         if not any((source, language) in found for source in config.sources):
@@ -97,7 +95,7 @@ def check_sources(config: CorpusConfig, languages: list[str], data: Path) -> Non
 def _spool(
     pairs: Iterable[Pair], pair_filter: PairFilter, dropped: Counter[str], path: Path, progress: tqdm[NoReturn]
 ) -> int:
-    """Write the pairs that pass the filters to `path`. Returns: how many."""
+    """Write the pairs that pass the filters to `path`. Returns: their number."""
     count = 0
     with path.open("w", encoding="utf-8", newline="\n") as spool:
         for batch in _batches(pairs):

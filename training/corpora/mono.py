@@ -1,4 +1,4 @@
-"""Reads text without a translation: `mono/<source>/<language>.txt[.gz]`, a sentence a line."""
+"""Reads monolingual text: `mono/<source>/<language>.txt[.gz]`, a sentence a line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUFFIXES = (".txt.gz", ".txt")
 
 
 def mono_texts(data: Path, sources: list[str], languages: list[str]) -> Iterator[str]:
-    """What these sources have in English and these languages, one after the other.
+    """The sentences of these sources in English and these languages.
 
     Raises: CorpusError: a source has no file in any of them, or a line is not UTF-8.
     """

@@ -1,4 +1,4 @@
-"""Which pair is trained on when. Knows codes and counts; knows no text."""
+"""Draws the pairs of a stage, in training order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.corpora.corpus import Corpus
 from training.errors import CorpusError
 
 ROUND_PAIRS = 1_000_000
-MIXING, ORDERING = 0, 1  # what a generator is seeded for, so that no two are the same
+MIXING, ORDERING = 0, 1  # part of a generator's seed, so that no two share a stream
 
 
 def language_shares(counts: Mapping[str, int], exponent: float) -> dict[str, float]:
@@ -32,7 +32,7 @@ class _Group:
     quota: int
 
     def draw(self, start: int, stop: int, *, seed: int) -> NDArray[np.int32]:
-        """Draws `start` to `stop` of this group: one seeded permutation of it after another."""
+        """Draws `start` to `stop` of this group, from one seeded permutation after another."""
         size = len(self.members)
         drawn = [self.members[:0]]
         for visit in range(start // size, -(-stop // size)):
@@ -44,15 +44,15 @@ class _Group:
 class SamplingPlan:
     """Pair indices in training order, in rounds of at most `ROUND_PAIRS`, deterministic by seed.
 
-    Each language gets its temperature share, each source within it its weight times its size; inside one source of
-    one language no pair is drawn twice before all were drawn once. Every round has the same mix and can be computed
-    without the ones before, so a killed run goes on from any round. Memory: 4 bytes a pair of the corpus for as long
-    as the plan lives, 12 more while it is made, 4 a pair of the largest group while a round is drawn.
+    A language's share is its temperature share; a source's share of its language is its weight times its size. Within
+    one source and language all pairs are drawn before any is drawn again. Each round has the same mix and is computed
+    without earlier ones, so a killed run resumes at any round. Memory: 4 bytes a pair of the corpus, 12 more while the
+    plan is made, 4 a pair of the largest group while a round is drawn.
 
     Args:
-        pairs: drawn in all, repeats counted.
-        language_exponent: in place of the configuration's.
-        sources: drawn from these alone.
+        pairs: to draw in all, repeats included.
+        language_exponent: replaces the configuration's.
+        sources: draw from these alone; None: all.
     Raises: CorpusError: the corpus has no pair of these sources.
     """
 
@@ -81,7 +81,7 @@ class SamplingPlan:
 
     @property
     def rounds(self) -> int:
-        """How many; each group's part of one is rounded, which must not take it over the limit."""
+        """The number of rounds; leaves room for rounding each group's part up, so that none exceeds the limit."""
         return max(1, -(-self._pairs // max(1, ROUND_PAIRS - len(self._groups))))
 
     def round(self, index: int) -> NDArray[np.int64]:
@@ -100,12 +100,12 @@ class SamplingPlan:
         return drawn
 
     def whole(self) -> NDArray[np.int64]:
-        """All rounds at once, (pairs,): for small plans."""
+        """All rounds, concatenated: (pairs,). For small plans."""
         return np.concatenate([self.round(index) for index in range(self.rounds)])
 
 
 def _members(corpus: Corpus, sources: list[str]) -> dict[int, NDArray[np.int32]]:
-    """The pairs of each (language, source) that has any, by language code x sources + source code."""
+    """The pairs of each language and source that has any, keyed by language code x number of sources + source code."""
     codes = corpus.language_code.astype(np.int32) * len(corpus.sources) + corpus.source_code
     order = np.argsort(codes, kind="stable").astype(np.int32)
     counts = np.bincount(codes, minlength=len(corpus.languages) * len(corpus.sources))
@@ -120,7 +120,7 @@ def _members(corpus: Corpus, sources: list[str]) -> dict[int, NDArray[np.int32]]
 def _shares(
     corpus: Corpus, config: CorpusConfig, members: dict[int, NDArray[np.int32]], exponent: float
 ) -> NDArray[np.float64]:
-    """The part of the plan that each group gets."""
+    """Each group's share of the plan, (groups,)."""
     language = {code: corpus.languages[code // len(corpus.sources)] for code in members}
     weight = {
         code: len(group) * config.sources[corpus.sources[code % len(corpus.sources)]].weight
@@ -136,7 +136,7 @@ def _shares(
 
 
 def _round_to_sum(shares: NDArray[np.float64], total: int) -> list[int]:
-    """`shares` of `total` as whole numbers that add up to it; the largest remainders are rounded up."""
+    """`total` split by `shares` into whole numbers; the largest remainders are rounded up."""
     exact = shares * (total / shares.sum())
     quotas = np.floor(exact).astype(np.int64)
     short = total - int(quotas.sum())

@@ -1,4 +1,4 @@
-"""Counts what a corpus kept and what it dropped, and why: by source and language, and in all."""
+"""Counts the pairs that a corpus kept and dropped, by source, language and reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CorpusReport:
 
     @property
     def pairs(self) -> int:
-        """Kept in all."""
+        """Pairs kept in all."""
         return self.kept.total()
 
     def reasons(self, language: str | None = None) -> dict[str, int]:
@@ -28,7 +28,7 @@ class CorpusReport:
         return dict(+total)
 
     def summary(self) -> dict[str, Any]:
-        """As it is written to `report.json`."""
+        """The content of `report.json`."""
         return {
             "pairs": self.pairs,
             "dropped": self.reasons(),

@@ -1,4 +1,4 @@
-"""Writes a corpus pair by pair. Holds a hash of each distinct text, and no text."""
+"""Writes a corpus batch by batch, with a hash of each distinct text in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.system.files import write_json_atomically
 
 
 class _TextWriter:
-    """One side of the corpus: distinct texts end to end, their ends, and the text of each pair."""
+    """One side of the corpus: distinct texts concatenated, where each ends, and the text of each pair."""
 
     def __init__(self, folder: Path, side: str, stack: ExitStack) -> None:
         self.index = HashIndex()
@@ -36,7 +36,7 @@ class _TextWriter:
 
 
 class CorpusWriter:
-    """Writes the files that `Corpus.load` reads; `corpus.json`, without which none does, comes last."""
+    """Writes the files that `Corpus.load` reads; `corpus.json` comes last and marks the corpus as complete."""
 
     def __init__(self, folder: Path, languages: list[str], sources: list[str]) -> None:
         self._folder = folder
@@ -59,14 +59,14 @@ class CorpusWriter:
             self._join()
 
     def add(self, pairs: Sequence[tuple[str, str]], *, language: str, source: str) -> None:
-        """Append pairs of one language and source; best some thousands at once."""
+        """Append pairs of one language and source, best some thousands at once."""
         self._english.add([english for english, _ in pairs])
         self._other.add([other for _, other in pairs])
         self._language.append(np.full(len(pairs), self._languages.index(language)))
         self._source.append(np.full(len(pairs), self._sources.index(source)))
 
     def _join(self) -> None:
-        """Both sides' texts in one file, English first, and the other side's numbers after the English ones."""
+        """Join both sides' texts into one file, English first, and shift the other side's indices accordingly."""
         folder, english_count = self._folder, len(self._english.index)
         with (folder / ".english.bin").open("ab") as target, (folder / ".other.bin").open("rb") as rest:
             english_size = target.tell()
@@ -86,7 +86,7 @@ class CorpusWriter:
 
 
 def _append_shifted(target: ArrayWriter, path: Path, shift: int, chunk: int = 1 << 20) -> None:
-    """What the array at `path` holds, `shift` added to each."""
+    """Append the array at `path`, `shift` added to each value."""
     values = map_array(path)
     for start in range(0, len(values), chunk):
         target.append(values[start : start + chunk] + shift)

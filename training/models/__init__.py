@@ -1,4 +1,4 @@
-"""Encoders and where their weights come from: bases, teachers, starts.
+"""Encoders, and where their weights come from: bases, teachers, starts.
 
 Imports `config`, `system`, `vocabulary`.
 """

@@ -1,4 +1,4 @@
-"""The cross-encoder: a body over `[CLS] query [SEP] passage [SEP]`, and a linear layer on h_CLS.
+"""The cross-encoder: a body reads `[CLS] query [SEP] passage [SEP]`, and a linear layer scores h_CLS.
 
 Shapes: B pairs, L tokens, H hidden.
 """
@@ -16,7 +16,7 @@ from training.models.loading import load_sentence_transformer
 from training.models.encoder import CrossletEncoder
 from training.models.packages import packaged_folder
 
-HEAD_SPREAD = 0.02  # of a fresh head's weights, as BERT's own
+HEAD_SPREAD = 0.02  # standard deviation of a new head's weights, as in BERT
 
 
 class CrossEncoder(nn.Module):
@@ -26,7 +26,7 @@ class CrossEncoder(nn.Module):
 
     Args:
         encoder: a transformers body, or ours with bottleneck and recurrent unit.
-        sep_id: of the separator; segment ids are derived from where it stands.
+        sep_id: of the separator, whose position gives the segment ids.
     """
 
     def __init__(self, encoder: Any, *, sep_id: int) -> None:
@@ -56,7 +56,7 @@ class CrossEncoder(nn.Module):
         return logit_B
 
     def reset_head(self, *, seed: int) -> None:
-        """A fresh head, as each stage starts with."""
+        """Initialise the head at random."""
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             self.head.weight.copy_(torch.randn(self.head.weight.shape, generator=generator) * HEAD_SPREAD)
@@ -66,7 +66,7 @@ class CrossEncoder(nn.Module):
 def segment_ids(input_ids_BL: Tensor, attention_mask_BL: Tensor, *, sep_id: int) -> Tensor:
     """0 up to the first separator, 1 after it, 0 for padding: (B, L) int64.
 
-    XLM-R puts two separators between the sides; the second counts to the passage.
+    XLM-R puts two separators between the sides; the second one belongs to the passage.
     """
     is_sep_BL = (input_ids_BL == sep_id).long()
     before_BL = is_sep_BL.cumsum(dim=1) - is_sep_BL
@@ -74,9 +74,9 @@ def segment_ids(input_ids_BL: Tensor, attention_mask_BL: Tensor, *, sep_id: int)
 
 
 def load_base(name: str, *, attention: str) -> tuple[CrossEncoder, PreTrainedTokenizerFast]:
-    """A cross-encoder with a fresh head on a body from a folder, an installed package or the hub.
+    """A cross-encoder with a new head on a body from a folder, an installed package or the hub.
 
-    Raises: ConfigError: none of the three has it, or it is no transformer with a fast tokenizer.
+    Raises: ConfigError: none of them has it, or it is not a transformer with a fast tokenizer.
     """
     options = {"attn_implementation": attention}
     try:
@@ -89,5 +89,5 @@ def load_base(name: str, *, attention: str) -> tuple[CrossEncoder, PreTrainedTok
     if tokenizer.sep_token_id is None:
         raise ConfigError(f"base {name!r} has a tokenizer without a separator; a cross-encoder needs one")
     if getattr(encoder, "pooler", None) is not None:
-        encoder.pooler = None  # of its pre-training task: h_CLS is read without it
+        encoder.pooler = None  # belongs to pre-training; h_CLS is read before it
     return CrossEncoder(encoder.to(torch.float32), sep_id=int(tokenizer.sep_token_id)), tokenizer

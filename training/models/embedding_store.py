@@ -1,4 +1,4 @@
-"""Embeddings by text on disk: an append-only pair of files, memory-mapped, keyed by a hash of the text. Knows no model.
+"""Embeddings on disk, keyed by a hash of their text: two append-only files, memory-mapped.
 
 Shapes: N texts, D dims of the sentence embedding.
 """
@@ -20,11 +20,10 @@ Keys = NDArray[np.bytes_]
 
 
 class EmbeddingStore:
-    """The embeddings that one model has given; a folder belongs to one model.
+    """The embeddings of one model; each folder belongs to one model.
 
-    A kill between the two writes leaves a key or a vector without its partner; what is unpaired is cut off on opening.
-    Memory: 24 bytes a text (its key and row, sorted by key), twice that for the moment when two parts are merged;
-    vectors stay on disk.
+    A kill between the two writes leaves a vector without its key; opening the store cuts it off. Memory: 24 bytes a text
+    (its key and row), twice that while two parts are merged. Vectors stay on disk.
     """
 
     def __init__(self, folder: Path, *, dim: int) -> None:
@@ -37,7 +36,7 @@ class EmbeddingStore:
         with self._keys_path.open("r+b") as keys, self._vectors_path.open("r+b") as vectors:
             keys.truncate(self._count * KEY_BYTES)
             vectors.truncate(self._count * 4 * dim)
-        self._parts: list[tuple[Keys, NDArray[np.int64]]] = []  # sorted by key, each at least twice the next
+        self._parts: list[tuple[Keys, NDArray[np.int64]]] = []  # sorted by key, each at least twice as long as the next
         if self._count:
             self._add(np.fromfile(self._keys_path, dtype=f"S{KEY_BYTES}"), first_row=0)
 
@@ -45,7 +44,7 @@ class EmbeddingStore:
         return self._count
 
     def missing(self, texts: Iterable[str]) -> list[str]:
-        """Those of `texts` that the store lacks, each once, in their order."""
+        """Those of `texts` that the store lacks, each once, in order."""
         distinct = list(dict.fromkeys(texts))
         return [text for text, row in zip(distinct, self.rows(distinct), strict=True) if row < 0]
 
@@ -60,7 +59,7 @@ class EmbeddingStore:
         self._count += len(texts)
 
     def rows(self, texts: Iterable[str]) -> NDArray[np.int64]:
-        """Row of each text; -1: the store lacks it."""
+        """The row of each text, (N,); -1: the store lacks it."""
         found = [self._find(_keys(window)) for window in windows(texts, WINDOW)]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
@@ -70,7 +69,7 @@ class EmbeddingStore:
 
     def _add(self, keys: Keys, *, first_row: int) -> None:
         rows = np.arange(first_row, first_row + len(keys))
-        while self._parts and len(self._parts[-1][0]) < 2 * len(keys):  # so parts stay few: log2 of the texts
+        while self._parts and len(self._parts[-1][0]) < 2 * len(keys):  # keeps parts few: log2 of the number of texts
             last_keys, last_rows = self._parts.pop()
             keys, rows = np.concatenate([last_keys, keys]), np.concatenate([last_rows, rows])
         order = np.argsort(keys, kind="stable")
@@ -86,7 +85,7 @@ class EmbeddingStore:
 
 
 def windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """`texts` in lists of `size`, the last maybe shorter."""
+    """`texts` in lists of `size`; the last may be shorter."""
     stream = iter(texts)
     while window := list(islice(stream, size)):
         yield window

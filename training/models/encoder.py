@@ -1,4 +1,4 @@
-"""The encoder: a BERT-family body with an embedding bottleneck and a recurrent unit. Knows no loss and no data.
+"""The encoder: a BERT-family body with an embedding bottleneck and a recurrent unit.
 
 Shapes: B batch, L tokens, H hidden, V vocabulary.
 
@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedMode
 
 
 class CrossletConfig(PretrainedConfig):
-    """Shape of an encoder: the body's own transformers configuration plus what compresses it.
+    """Shape of an encoder: the body's transformers configuration, the bottleneck and the recurrence.
 
     Args:
         base: configuration of the body as a dict with its `model_type`; `num_hidden_layers` is M, the unit's depth.
@@ -74,8 +74,8 @@ class BottleneckEmbedding(nn.Module):
 class RecurrentUnit(nn.ModuleList):
     """M layers stored once and iterated K times, in order: RU = {L_1..L_M} (Eq. (1), Ding et al. 2022).
 
-    A drop-in for the layer list of a transformers encoder: only iteration repeats, so parameters, the state dict and
-    `len()` see each layer once.
+    A drop-in for the layer list of a transformers encoder. Only iteration repeats layers: parameters, the state dict and
+    `len()` have each layer once.
     """
 
     def __init__(self, layers: list[nn.Module], recurrences: int) -> None:
@@ -89,7 +89,7 @@ class RecurrentUnit(nn.ModuleList):
 class CrossletEncoder(PreTrainedModel):
     """A body of the BERT, RoBERTa, XLM-R, DistilBERT or MiniLM family with bottleneck and recurrence.
 
-    The body runs transformers' own code, so position offsets, token types and padding ids are the family's own.
+    The body runs transformers' code, so position offsets, token types and padding ids are the family's.
     """
 
     config_class = CrossletConfig
@@ -106,7 +106,7 @@ class CrossletEncoder(PreTrainedModel):
             )
         stack = layer_stack(self.body)
         stack.layer = RecurrentUnit(list(stack.layer), config.recurrences)
-        self.body.config.num_hidden_layers *= config.recurrences  # the body sizes its per-layer lists by applications
+        self.body.config.num_hidden_layers *= config.recurrences  # the body has per-layer lists, one entry an application
         self.post_init()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Any) -> Any:
@@ -133,7 +133,7 @@ class CrossletEncoder(PreTrainedModel):
 
 
 def shape_of(config: PretrainedConfig, **changes: Any) -> dict[str, Any]:
-    """What `CrossletConfig.base` holds of a body's configuration: its shape, without paths and versions."""
+    """A body's configuration as `CrossletConfig.base` holds it: its shape, without paths and versions."""
     provenance = {"_name_or_path", "architectures", "transformers_version", "dtype", "torch_dtype", "use_cache"}
     shape = {key: value for key, value in config.to_diff_dict().items() if key not in provenance}
     shape["model_type"] = config.model_type
@@ -147,25 +147,26 @@ def build_body(config: PretrainedConfig, attention: str) -> Any:
     model_class = AutoModel._model_mapping[type(config)]
     options: dict[str, Any] = {"attn_implementation": attention}
     if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
-        options["add_pooling_layer"] = False  # sentence embeddings are mean-pooled: the [CLS] pooler is dead weight
+        options["add_pooling_layer"] = False  # unused: sentence embeddings are mean-pooled
     return AutoModel.from_config(config, **options)
 
 
 def layer_stack(body: Any) -> Any:
-    """The module that owns the body's `layer` list: BERT-likes call it encoder, DistilBERT transformer."""
+    """The module that owns the body's `layer` list: `encoder`, or in DistilBERT `transformer`."""
     return body.encoder if hasattr(body, "encoder") else body.transformer
 
 
 def compile_layers(encoder: CrossletEncoder) -> None:
-    """Compile each layer in place, for any batch and length; weights and their names stay as they are."""
+    """Compile each layer in place, for any batch and length; weights and their names are unchanged."""
     for layer in layer_stack(encoder.body).layer.children():
         layer.compile(dynamic=True)
 
 
 def copy_body(source: CrossletEncoder, target: CrossletEncoder, layers: Sequence[int] | None = None) -> None:
-    """Initialise `target` from `source`: M of its layers and everything else but the word embeddings.
+    """Initialise `target` from `source`: M of its layers and all else except the word embeddings.
 
-    Args: layers: which, in order; None: the first.
+    Args:   layers: which M, in order; None: the first M.
+    Raises: ValueError: the source lacks a parameter of the target.
     """
     new_number = None if layers is None else {old: new for new, old in enumerate(layers)}
     state = {
@@ -182,7 +183,7 @@ def copy_body(source: CrossletEncoder, target: CrossletEncoder, layers: Sequence
 
 
 def _renumbered(name: str, new_number: dict[int, int] | None) -> str | None:
-    """A parameter's name where layers have other numbers; None: its layer is left out."""
+    """A parameter's name under the new layer numbers; None: its layer is dropped."""
     found = re.fullmatch(r"(.*\.layer\.)(\d+)(\..*)", name)
     if found is None or new_number is None:
         return name
@@ -201,7 +202,7 @@ def mean_pool(token_embedding_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
 
 
 class ParameterCounts(NamedTuple):
-    """Sizes as the paper counts them; token types and the embedding LayerNorm, a few thousand, are in none."""
+    """Parameters as the paper counts them, without token types and the embedding LayerNorm (a few thousand)."""
 
     words: int  # V x H, or V x B + B x H
     positions: int

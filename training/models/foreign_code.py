@@ -1,6 +1,6 @@
-"""Finds the classes that a model folder asks to be imported, and refuses those that no installed library knows.
+"""Refuses model folders that would run code other than that of the installed libraries.
 
-Knows the folder's JSON files; loads no weights and runs nothing of the folder.
+Reads the folder's JSON files only: loads no weights and runs nothing.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from training.errors import LoadError
 
 MODULES_FILE = "modules.json"
 OWN_MODULE = "training.models.sentence_encoder.CrossletTransformer"
-TEXT_FILES = ("tokenizer.json", "vocab.json")  # large, and they name no class
+TEXT_FILES = ("tokenizer.json", "vocab.json")  # large, and name no class
 
-Named = tuple[str, object, bool]  # the file, what it names, whether that is known
+Named = tuple[str, object, bool]  # file, the class it names, whether that class is known
 
 
 def check_code(folder: Path) -> None:
-    """Whether all that a folder asks for is of sentence-transformers, torch, transformers or ours.
+    """Check that every class a folder names is of sentence-transformers, torch, transformers or crosslet.
 
-    Raises: LoadError: it names another class, a `modules.json` that is no list of modules, or code from a hub.
+    Raises: LoadError: it names another class or code from a hub, or its `modules.json` is not a list of modules.
     """
     for file, name, known in _named(folder):
         if not known:
             raise LoadError(
-                f"its {file} names {name}, which is no class of sentence-transformers, transformers or torch; other "
+                f"its {file} names {name}, which is not a class of sentence-transformers, transformers or torch; other "
                 "code runs only with --trust-remote-code (in a training configuration trust_remote_code: true)"
             )
 
@@ -41,7 +41,7 @@ def _named(folder: Path) -> Iterator[Named]:
     file = folder / MODULES_FILE
     modules = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else [{"path": ""}]
     if not (isinstance(modules, list) and all(isinstance(module, dict) for module in modules)):
-        raise LoadError(f"its {MODULES_FILE} is no list of modules")
+        raise LoadError(f"its {MODULES_FILE} is not a list of modules")
     for module in modules:
         if "type" in module:
             yield MODULES_FILE, module["type"], _is_module(module["type"])
@@ -49,13 +49,13 @@ def _named(folder: Path) -> Iterator[Named]:
 
 
 def _named_by_module(folder: Path, path: str) -> Iterator[Named]:
-    """What the files of one module name: its own, and for a body those of transformers."""
+    """The classes that one module's files name, those of transformers included."""
     for file in sorted((folder / path).glob("*.json")):
         where = file.relative_to(folder).as_posix() if file.is_relative_to(folder) else file.as_posix()
         config = _read(file)
         for name, known in _named_in(config):
             yield where, name, known
-        types = config.get("types")  # of a module that holds others, each in a folder of its own
+        types = config.get("types")  # of a module with submodules, each in its own folder
         for inner, name in types.items() if isinstance(types, dict) else ():
             yield where, name, _is_module(name)
             yield from _named_by_module(folder, f"{path}/{inner}" if path else str(inner))
@@ -64,7 +64,7 @@ def _named_by_module(folder: Path, path: str) -> Iterator[Named]:
 def _named_in(config: dict[str, Any]) -> Iterator[tuple[object, bool]]:
     for key, value in config.items():
         if key == "auto_map":
-            # The class that its author wants: where transformers has one of the same type, it may compute otherwise.
+            # The author's class. A transformers class of the same type may compute something else.
             for reference in value.values() if isinstance(value, dict) else [value]:
                 yield from ((name, False) for name in _listed(reference) if name)
         elif key == "activation_function" and "." in str(value):  # of Dense; a body's has no dot
@@ -78,7 +78,7 @@ def _named_in(config: dict[str, Any]) -> Iterator[tuple[object, bool]]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """An object, or nothing: what is no JSON, no library reads either."""
+    """A JSON object, or an empty one: no library reads invalid JSON either."""
     if file.name in TEXT_FILES:
         return {}
     try:

@@ -2,10 +2,9 @@
 
 Shapes: N sentences, V new vocabulary, T the teacher's vocabulary, H hidden.
 
-A sentence, in whatever language, should have as mean input embedding what its English side has in the teacher:
+The mean input embedding of a sentence in any language should be that of its English side in the teacher:
 (A E)_n ~ y_n with A (N x V) the bag of new tokens of sentence n over its length, y_n the mean of the teacher's word
-embeddings over the English tokens; or over the sentence's own, where the base reads its language. Ridge regression
-towards a prior E_0 (tokens that the teacher knows too):
+embeddings over the English tokens. Ridge regression towards a prior E_0 (tokens that the teacher knows too):
 
     min_E  ||A E - Y||^2 + r w ||E - E_0||^2,   w the mean squared weight of a token in a sentence
 
@@ -27,24 +26,24 @@ from transformers import PreTrainedTokenizerBase
 from training.vocabulary.tokenizer import CLS, MASK, PAD, SEP, UNK, WORD_START
 from training.vocabulary.tokens import TokenStore
 
-BYTE_LEVEL = "Ġ"  # a space, as a vocabulary over bytes writes it
+BYTE_LEVEL = "Ġ"  # a space in a byte-level vocabulary
 TOKENIZE_CHUNK = 10_000
-MAX_TOKENS = 128  # of a text, as the teacher's tokenizer cuts it
+MAX_TOKENS = 128  # of an English text, in the teacher's tokens
 
 
 def bag_matrix(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) -> Tensor:
-    """Each text as a row of mean token counts, specials ([CLS], [SEP]) left out: (N, V) sparse CSR float32."""
+    """Each text as token counts over its length, without [CLS] and [SEP]: (N, V) sparse CSR float32."""
     rows = [tokens.ids[tokens.offsets[text] + 1 : tokens.offsets[text + 1] - 1] for text in texts]
     lengths = np.array([len(row) for row in rows])
     weights = np.repeat(1.0 / np.maximum(lengths, 1), lengths).astype(np.float32)
     row_index = np.repeat(np.arange(len(rows)), lengths)
-    # scipy adds up a token's repeats inside one sentence: CSR wants distinct columns
+    # scipy sums a token's repeats in a sentence: CSR needs distinct columns
     matrix = csr_matrix((weights, (row_index, np.concatenate(rows))), shape=(len(rows), vocab_size))
     return _sparse_tensor(matrix)
 
 
 def base_bags(texts: list[str], tokenizer: PreTrainedTokenizerBase, teacher_table_TH: Tensor) -> Tensor:
-    """Y: the mean of the teacher's word embeddings over each text, (N, H); a repeated text is read once."""
+    """Y: the mean of the teacher's word embeddings over each text, (N, H)."""
     rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     unique = list(rows)
     bags_UH = torch.zeros(len(unique), teacher_table_TH.shape[1])
@@ -60,10 +59,10 @@ def base_bags(texts: list[str], tokenizer: PreTrainedTokenizerBase, teacher_tabl
 def prior_embeddings(
     vocabulary: dict[str, int], teacher_tokenizer: PreTrainedTokenizerBase, teacher_table_TH: Tensor
 ) -> Tensor:
-    """Where the regression starts and is drawn to: (V, H).
+    """E_0, the regression's start and prior: (V, H).
 
-    A piece that the teacher's tokenizer knows whole gets the teacher's embedding, a piece that it splits the mean of
-    the parts; specials are copied; a piece with an unknown part gets the mean of the teacher's table.
+    A piece in the teacher's vocabulary gets the teacher's embedding; one that the teacher splits, the mean of its parts;
+    one with an unknown part, the mean of the teacher's table. Special tokens are copied.
     """
     known = teacher_tokenizer.get_vocab()
     mean_H = teacher_table_TH.mean(dim=0)
@@ -87,15 +86,15 @@ def prior_embeddings(
 
 
 def _teacher_parts(piece: str, teacher_tokenizer: PreTrainedTokenizerBase, known: dict[str, int]) -> list[int]:
-    """Teacher token ids of a new piece: its own, as the teacher writes it; else those that its text is cut into."""
+    """The teacher's token id of a piece, or those of its parts."""
     word = piece.removeprefix(WORD_START)
     if not word:
         return []
     if word != piece:
-        written, text = [piece], " " + word  # Unigram, ours; byte-level BPE has the space in the piece
-    elif _is_han(word[0]):  # BERT makes each such character a word
+        written, text = [piece], " " + word  # Unigram and our BPE; byte-level BPE has the space in the piece
+    elif _is_han(word[0]):  # in BERT each such character is a word
         written, text = [word, "##" + word], word
-    elif BYTE_LEVEL in known:  # its pieces of one letter are bytes
+    elif BYTE_LEVEL in known:  # its one-letter pieces are bytes
         written, text = [], word
     else:
         written, text = ["##" + word, word], word  # WordPiece; BPE and Unigram
@@ -106,7 +105,7 @@ def _teacher_parts(piece: str, teacher_tokenizer: PreTrainedTokenizerBase, known
 
 
 def _is_han(character: str) -> bool:
-    """Whether BERT's tokenizer cuts the character off from its neighbours."""
+    """Whether BERT's tokenizer makes the character a word."""
     return "\u4e00" <= character <= "\u9fff" or "\u3400" <= character <= "\u4dbf"
 
 
@@ -115,19 +114,19 @@ def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: 
 
     Args:
         bags_NV: sparse CSR.
-        ridge: r; the prior weighs as much as r sentences that hold the token.
-        iterations: of conjugate gradients on the normal equations, from E_0.
+        ridge: r; the prior weighs as much as r sentences with the token.
+        iterations: of conjugate gradients on the normal equations, starting at E_0.
     """
     transposed_VN = _sparse_tensor(_scipy_matrix(bags_NV).T.tocsr())
     squares_V = torch.zeros(bags_NV.shape[1]).index_add_(0, bags_NV.col_indices(), bags_NV.values().square())
-    penalty = float(ridge * bags_NV.values().square().mean())  # so that `ridge` counts sentences whatever their length
+    penalty = float(ridge * bags_NV.values().square().mean())  # makes `ridge` a count of sentences of any length
     inverse_diagonal_V1 = 1.0 / (squares_V + penalty).unsqueeze(1)
 
     def normal_matrix(x_VH: Tensor) -> Tensor:
         return transposed_VN @ (bags_NV @ x_VH) + penalty * x_VH
 
     embeddings_VH = prior_VH.clone()
-    residual_VH = transposed_VN @ (target_NH - bags_NV @ prior_VH)  # the penalty vanishes at the prior
+    residual_VH = transposed_VN @ (target_NH - bags_NV @ prior_VH)  # the penalty's gradient is 0 at the prior
     preconditioned_VH = inverse_diagonal_V1 * residual_VH
     direction_VH = preconditioned_VH.clone()
     energy_H = (residual_VH * preconditioned_VH).sum(dim=0)
@@ -144,7 +143,7 @@ def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: 
 
 def _sparse_tensor(matrix: csr_matrix) -> Tensor:
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")  # a beta notice; what we use is stable
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")  # torch's beta notice
         return torch.sparse_csr_tensor(
             torch.from_numpy(matrix.indptr.astype(np.int64)),
             torch.from_numpy(matrix.indices.astype(np.int64)),

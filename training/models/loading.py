@@ -1,6 +1,6 @@
-"""Loads sentence-transformers models whole, and runs no code of theirs. Knows modules and weights, not their use.
+"""Loads sentence-transformers models, and refuses incomplete ones and those that need their own code.
 
-transformers fills what a checkpoint lacks with random numbers, and says so only in its log. That is refused here.
+transformers initialises missing weights at random and mentions it only in its log.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
 from training.errors import LoadError
 from training.models.foreign_code import check_code
 
-# A folder's own files may ask otherwise: what is given here goes first.
+# These options override what a folder's files say.
 STRICT = {
     "output_loading_info": True,
     "weights_only": True,  # pickled weights run no code
-    "ignore_mismatched_sizes": True,  # transformers would raise, and name the tensor without its layer
+    "ignore_mismatched_sizes": True,  # else transformers raises, naming the tensor without its layer
 }
 POOLER = "pooler."
-BUFFERS = ("position_ids", "token_type_ids")  # that older versions wrote
+BUFFERS = ("position_ids", "token_type_ids")  # written by older versions
 
 Body = TypeVar("Body", bound=Transformer)
 
 
 class Loaded(NamedTuple):
-    """A module with a transformer, and what transformers reports of its tensors."""
+    """A module with a transformer, and transformers' report on its tensors."""
 
     module: Transformer
     found: dict[str, Any]
 
 
 def load_sentence_transformer(name: str, *, trust_remote_code: bool = False, **options: Any) -> SentenceTransformer:
-    """A model from a folder or the hub, every weight of its body from there.
+    """Load a model from a folder or the hub, with every weight of its body.
 
-    Args: trust_remote_code: run the code that the folder asks for.  options: of `SentenceTransformer`.
-    Raises: LoadError: a class is unknown, a tensor of the body is missing, unexpected or of another shape, a token has
-                no embedding, or the model cannot be loaded at all.
+    Args:   trust_remote_code: run the code that the folder names.  options: of `SentenceTransformer`.
+    Raises: LoadError: a class is unknown; a tensor of the body is missing, unexpected or of another shape; a token has
+                no embedding; or the model cannot be loaded at all.
     """
     try:
         if not trust_remote_code:
@@ -62,9 +62,9 @@ def load_sentence_transformer(name: str, *, trust_remote_code: bool = False, **o
 
 
 def load_body(folder: Path, kind: type[Body], *, max_length: int) -> Body:
-    """The first module of a folder of ours that has no `modules.json` yet.
+    """Load the first module of a crosslet folder that has no `modules.json` yet.
 
-    Raises: LoadError: its weights are not those of its configuration.
+    Raises: LoadError: its weights do not match its configuration.
     """
     with _reports() as reports:
         body: Body = kind(str(folder), max_seq_length=max_length)
@@ -74,10 +74,10 @@ def load_body(folder: Path, kind: type[Body], *, max_length: int) -> Body:
 
 
 def checked_source(name: str) -> tuple[str, str | None]:
-    """What to load, once the classes that it names are known: a folder, or of the hub the very commit looked at.
+    """Check the classes that a model names, and pin the commit that was checked.
 
-    Returns: the folder or the hub's name, and the commit.
-    Raises: LoadError: a class is unknown.  OSError, ValueError: the hub does not give it.
+    Returns: the folder and None, or the hub name and its commit.
+    Raises:  LoadError: a class is unknown.  OSError, ValueError: the hub does not have the model.
     """
     if Path(name).is_dir():
         check_code(Path(name))
@@ -91,7 +91,7 @@ def checked_source(name: str) -> tuple[str, str | None]:
 
 @contextmanager
 def _reports() -> Iterator[list[Loaded]]:
-    """What is loaded meanwhile: sentence-transformers throws the reports away, wherever it loads a transformer."""
+    """Collect transformers' reports while models are loaded; sentence-transformers discards them."""
     reports: list[Loaded] = []
     load = Transformer._load_model
 
@@ -112,9 +112,9 @@ def _check_weights(loaded: Loaded) -> None:
     mismatched = sorted(found["mismatched_keys"])
     if mismatched:
         shape = tuple(body.state_dict()[mismatched[0]].shape)
-        raise LoadError(f"its tensor {mismatched[0]} is not of the shape {shape} that its configuration says")
+        raise LoadError(f"its tensor {mismatched[0]} does not have the shape {shape} of its configuration")
     missing = [name for name in sorted(found["missing_keys"]) if not name.startswith(optional)]
-    unexpected = [  # of the body: heads of another task lie beside it
+    unexpected = [  # of the body; heads of other tasks are ignored
         name
         for name in sorted(found["unexpected_keys"])
         if name.removeprefix(prefix).startswith(parts) and not name.endswith(BUFFERS)
@@ -129,20 +129,20 @@ def _reads_pooler(module: Transformer) -> bool:
 
 
 def _check_vocabulary(module: Transformer) -> None:
-    """Every token has an embedding; one beyond the table would fail when a text has it."""
+    """Check that every token has an embedding: a text with another token would fail."""
     words = module.auto_model.get_input_embeddings()
-    rows = getattr(getattr(words, "table", words), "num_embeddings", None)  # of a bottleneck, or whole
+    rows = getattr(getattr(words, "table", words), "num_embeddings", None)  # of a bottleneck, or the whole table
     if rows is None or module.tokenizer is None:
         return
     token, index = max(module.tokenizer.get_vocab().items(), key=lambda item: item[1])
     if index >= rows:
         raise LoadError(
             f"its token {token!r} has id {index}, but there are {rows} word embeddings; call "
-            "resize_token_embeddings and train the new ones, or leave the token out"
+            "resize_token_embeddings and train the new ones, or remove the token"
         )
 
 
 def _reason(exc: Exception) -> str:
-    """The line of an error that names what is wrong: torch has a heading before it."""
+    """The line of an error that says what is wrong; torch puts a heading before it."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()] or [type(exc).__name__]
     return f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]

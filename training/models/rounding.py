@@ -1,6 +1,6 @@
-"""Trains word embeddings as the artifact will hold them: rounded going forward, as if not going back. Knows no ONNX.
+"""Trains word embeddings with the rounding of a 4-bit export in the forward pass.
 
-Shapes: ... any, B width of the word table, G blocks of a row, S numbers of a block.
+Shapes: ... any, B width of the word table, G blocks of a row, S weights of a block.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from training.errors import ConfigError
 from training.models.encoder import BottleneckEmbedding, CrossletEncoder
 from training.config.stage import BLOCK_SIZE
 
-LEVELS = 15  # steps between the smallest and the largest of a block
+LEVELS = 15  # steps between a block's minimum and maximum
 
 
 def train_with_rounded_words(encoder: CrossletEncoder) -> None:
-    """From now on the word table gives its rows as `--word-bits 4` stores them; what is saved of it stays float32.
+    """Make the word table return rows rounded as `--word-bits 4` stores them; its weights stay float32.
 
-    Gradients pass the rounding as if it were not there: the straight-through estimator (Bengio et al. 2013,
+    Gradients pass the rounding unchanged: the straight-through estimator (Bengio et al. 2013,
     "Estimating or Propagating Gradients Through Stochastic Neurons").
 
-    Raises: ConfigError: the table's width is no multiple of the block.
+    Raises: ConfigError: the table's width is not a multiple of the block.
     """
     words = encoder.get_input_embeddings()
     table = words.table if isinstance(words, BottleneckEmbedding) else words
@@ -35,7 +35,7 @@ def train_with_rounded_words(encoder: CrossletEncoder) -> None:
 
 @torch.no_grad()
 def rounded(rows: Tensor) -> Tensor:
-    """Each block's range, 0 included, in 15 steps of a float16 scale: (..., B) float32 -> (..., B)."""
+    """Round each block to 16 levels over its range, 0 included, with a float16 scale: (..., B) float32 -> (..., B)."""
     block_GS = rows.reshape(*rows.shape[:-1], -1, BLOCK_SIZE)
     low_G1 = block_GS.amin(-1, keepdim=True).clamp(max=0)
     high_G1 = block_GS.amax(-1, keepdim=True).clamp(min=0)

@@ -28,7 +28,7 @@ class SentenceEncoder(nn.Module):
     Args:
         encoder: gives token embeddings.
         head: maps H to the teacher's width, or None where the widths agree.
-        normalized: unit length, as a teacher that ends in a Normalize module asks for.
+        normalized: whether embeddings get unit length, as the teacher's have.
     """
 
     def __init__(self, encoder: CrossletEncoder, head: nn.Linear | None = None, *, normalized: bool) -> None:
@@ -42,24 +42,24 @@ class SentenceEncoder(nn.Module):
         return self.pooled(self.token_embeddings(input_ids_BL, attention_mask_BL), attention_mask_BL)
 
     def token_embeddings(self, input_ids_BL: Tensor, attention_mask_BL: Tensor) -> Tensor:
-        """What is pooled: (B, L, H)."""
+        """The encoder's last hidden states, before pooling: (B, L, H)."""
         hidden_BLH: Tensor = self.encoder(input_ids_BL, attention_mask_BL).last_hidden_state
         return hidden_BLH
 
     def pooled(self, hidden_BLH: Tensor, attention_mask_BL: Tensor) -> Tensor:
-        """The sentence embedding of token embeddings: (B, D) float32."""
+        """The sentence embedding, from token embeddings: (B, D) float32."""
         embedding_BD = self.project(mean_pool(hidden_BLH, attention_mask_BL))
         return F.normalize(embedding_BD, dim=-1) if self.normalized else embedding_BD
 
     def project(self, mean_NH: Tensor) -> Tensor:
-        """Means of token embeddings in the teacher's width: (N, H) -> (N, D)."""
+        """Apply the head to pooled token embeddings: (N, H) -> (N, D)."""
         return mean_NH if self.head is None else self.head(mean_NH).float()
 
 
 def save_sentence_encoder(
     model: SentenceEncoder, tokenizer: PreTrainedTokenizerFast, folder: Path, *, max_length: int
 ) -> None:
-    """Write a folder that `SentenceTransformer(folder)` loads where crosslet's training extra is installed."""
+    """Write a folder that `SentenceTransformer(folder)` loads, given crosslet's training extra."""
     model.encoder.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     transformer = load_body(folder, CrossletTransformer, max_length=max_length)
@@ -75,7 +75,7 @@ def save_sentence_encoder(
 
 
 def load_sentence_encoder(folder: Path, *, attention: str = "sdpa") -> SentenceEncoder:
-    """Read a crosslet checkpoint back as a trainable module.
+    """Load a crosslet checkpoint as a trainable module.
 
     Raises: ValueError: the folder's first module is not a crosslet encoder.  LoadError: it lacks a weight.
     """

@@ -1,4 +1,4 @@
-"""The assistant before stage 1: a base encoder's body and head, its own word embeddings or new ones. Knows no text.
+"""The assistant before stage 1: a base encoder's body and head, with its own or new word embeddings.
 
 Shapes: V vocabulary, H hidden, D dims of the teacher's embedding.
 """
@@ -20,15 +20,15 @@ from training.models.sentence_encoder import SentenceEncoder
 from training.config.stage import BLOCK_SIZE
 
 logger = logging.getLogger(__name__)
-OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # number positions from the padding id on
+OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # position ids start after the padding id
 FAMILIES = ("bert", "distilbert", *OFFSET_FAMILIES)  # MiniLM is a "bert"
 
 
 def check_shrinkable(body: PretrainedConfig, config: RunConfig) -> None:
-    """Whether the configured student can come from this body.
+    """Check that the configured student can be made from this body.
 
-    Raises: ConfigError: another family, fewer layers than M, narrower than B, fewer positions than `max_length`, or a
-        whole table to round (`round_words`) whose width is no multiple of the block.
+    Raises: ConfigError: its family is unknown; it has fewer layers than M, is narrower than B, or has fewer positions
+        than `max_length`; or `round_words` without a bottleneck needs a width that is a multiple of the block.
     """
     student = config.student
     if body.model_type not in FAMILIES:
@@ -51,9 +51,9 @@ def check_shrinkable(body: PretrainedConfig, config: RunConfig) -> None:
 
 
 def check_left_out(base: SentenceTransformer, dim: int, stages: list[Stage]) -> None:
-    """Whether stage 1 makes up for what the assistant cannot take over of a base.
+    """Check that stage 1 is trained if the assistant cannot take over all of a base.
 
-    Raises: ConfigError: there is such a thing, and stage 1 is not trained.
+    Raises: ConfigError: a part of the base would be lost, and `stages` lacks assistant.
     """
     _, left_out = _head_and_left_out(base, dim)
     names = [name for name, prompt in base.prompts.items() if prompt]
@@ -61,7 +61,7 @@ def check_left_out(base: SentenceTransformer, dim: int, stages: list[Stage]) -> 
     left_out += [] if base.truncate_dim is None else [f"truncate_dim {base.truncate_dim}"]
     if left_out and "assistant" not in stages:
         raise ConfigError(
-            f"the base encoder has {', '.join(left_out)}, which would be lost; add assistant to stages, where it "
+            f"the base encoder has {', '.join(left_out)}, which would be lost; add assistant to stages, so that it "
             "learns to do without, or name another base"
         )
     if left_out:
@@ -77,12 +77,12 @@ def assistant_from_base(
     pad_id: int,
     seed: int,
 ) -> SentenceEncoder:
-    """The base's body as the assistant, with its head, or a new one where H is not the label's width (Eq. (2)).
+    """The base's body as the assistant, with its head, or a new head if H differs from the label's width (Eq. (2)).
 
     Args:
-        embeddings_VH: of another vocabulary; None: the base keeps its own.
-        dim: of the label.  normalized: whether the label has unit length.
-        pad_id: of the assistant's vocabulary; a family that numbers positions from it gets them moved along.
+        embeddings_VH: word embeddings of another vocabulary; None: the base's.
+        dim: of the label.  normalized: whether labels have unit length.
+        pad_id: of the assistant's vocabulary; position embeddings are shifted in families that count from it.
     """
     body = base[0].auto_model
     state = {name: tensor for name, tensor in body.state_dict().items() if not name.startswith("pooler.")}
@@ -94,7 +94,7 @@ def assistant_from_base(
             positions = state["embeddings.position_embeddings.weight"]
             state["embeddings.position_embeddings.weight"] = positions.roll(pad_id - body.config.pad_token_id, dims=0)
     elif not is_offset:
-        changes = {"pad_token_id": pad_id}  # whose row is never trained; in MiniLM's body the id of its <s>
+        changes = {"pad_token_id": pad_id}  # its row is never trained; MiniLM's own pad_token_id is that of <s>
     encoder = CrossletEncoder(CrossletConfig(base=shape_of(body.config, **changes)))
     encoder.body.load_state_dict(state)
     torch.manual_seed(seed)
@@ -103,7 +103,7 @@ def assistant_from_base(
 
 
 def _head(base: SentenceTransformer, hidden_size: int, dim: int) -> nn.Linear | None:
-    """The base's own, float32 and with a bias; a random one where it has none and the widths differ."""
+    """The base's head, float32 and with a bias; a random one if it has none and the widths differ; else None."""
     own, _ = _head_and_left_out(base, dim)
     if own is None and dim == hidden_size:
         return None
@@ -114,9 +114,9 @@ def _head(base: SentenceTransformer, hidden_size: int, dim: int) -> nn.Linear | 
 
 
 def _head_and_left_out(base: SentenceTransformer, dim: int) -> tuple[Dense | None, list[str]]:
-    """What of a base can be the assistant's head, (D, H), and the names of what it has besides that cannot be kept.
+    """The base's head, (D, H), and the names of its modules that the assistant cannot keep.
 
-    A head is a linear layer right behind mean pooling. Whether embeddings have unit length is the teacher's to say.
+    A head is a linear layer right after mean pooling. Normalize is ignored: the teacher decides on unit length.
     """
     head, left_out = None, list(base)[1:]
     match left_out:

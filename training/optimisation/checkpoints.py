@@ -19,10 +19,10 @@ BEST = "best"  # the model that early stopping returns to
 PARTIAL = ".partial"
 
 
-def save_state(state: dict[str, Any], folder: Path, *, name: str, keep: int = 1) -> None:
-    """Write `<name>-<checksum>.pt` and remove all but the newest `keep` of the same kind.
+def save_state(state: dict[str, Any], folder: Path, *, name: str) -> None:
+    """Write `<name>-<checksum>.pt`, then remove the states of the same kind that were there before.
 
-    Names must sort by age (steps in ten digits) or be constant (`best`). A failed write keeps earlier states.
+    Names must sort by age (steps in ten digits) or be constant (`best`). A failed write keeps the earlier state.
 
     Raises: OSError: the disk is full, or the folder cannot be written.
     """
@@ -42,10 +42,9 @@ def save_state(state: dict[str, Any], folder: Path, *, name: str, keep: int = 1)
         raise
     path = folder / f"{name}-{digest}.pt"
     temporary.replace(path)
-    states = _states(folder, is_best=name == BEST)
-    kept = states[: states.index(path) + 1][-keep:]  # later ones are damaged: this run resumed before them
-    for undone in set(states) - set(kept):
-        undone.unlink()
+    for earlier in _states(folder, is_best=name == BEST):
+        if earlier != path:
+            earlier.unlink()
 
 
 def load_newest(folder: Path, *, device: torch.device, stage: str) -> dict[str, Any] | None:

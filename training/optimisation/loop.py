@@ -212,7 +212,7 @@ class _Stage:
             "progress": asdict(progress),
             **({"average": self.average.state_dict()} if self.config.average_cycles else {}),
         }
-        save_state(state, self.folder, name=f"{progress.step:010d}", keep=self.config.keep_checkpoints)
+        save_state(state, self.folder, name=f"{progress.step:010d}")
 
     def average_ends(self, before: int, now: int) -> None:
         """Add the weights at the end of each of the last cycles; at the stage's end, load their mean."""

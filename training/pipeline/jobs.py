@@ -142,7 +142,7 @@ def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_
     plan = run.plan(config.pairs, purpose="lexical").whole()
     english = np.unique(corpus.english[plan])
     texts = np.concatenate([corpus.other[plan], english])
-    sources = texts if config.target == "own" else np.concatenate([corpus.english[plan], english])
+    sources = np.concatenate([corpus.english[plan], english])
     target_NH = base_bags([corpus.texts[index] for index in sources], base_tokenizer, table_TH)
     vocabulary = run.tokenizer.get_vocab()
     return solve_ridge(
@@ -240,7 +240,6 @@ def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, fold
         config.batch_size,
         seed=run.config.seed,
         epoch_pairs=run.corpus.count(config.sources),
-        batch_tokens=config.batch_tokens,
         bucketed=config.bucketed is not False,
     )
     train(

@@ -51,7 +51,6 @@ def steps_of(run: Run) -> list[Step]:
 def stage_settings(config: RunConfig, name: Stage) -> Settings:
     """The settings that a stage's result depends on, without unset options."""
     settings = {key: value for key, value in asdict(config.stage(name)).items() if value is not None}
-    del settings["keep_checkpoints"]
     if "patience" in settings:  # early stopping: the dev score chooses the weights
         settings["scored_languages"] = config.scored_languages
         settings |= {} if config.evaluation.dev is None else {"dev": config.evaluation.dev}
@@ -67,8 +66,9 @@ def _corpus(config: RunConfig) -> Settings:
 
 
 def _tokenizer(config: RunConfig) -> Settings:
-    """Without empty options."""
-    return {key: value for key, value in asdict(config.tokenizer).items() if value not in ({}, [])}
+    """Without empty options; with `english_share`, a key of earlier releases, so that finished runs stay valid."""
+    settings = {key: value for key, value in asdict(config.tokenizer).items() if value != []}
+    return {**settings, "english_share": None}
 
 
 def _labels(config: RunConfig) -> Settings:
@@ -95,9 +95,7 @@ def _base(config: RunConfig) -> Settings:
 
 
 def _lexical(config: RunConfig) -> Settings:
-    """Without the target if it is the default."""
-    settings = asdict(config.lexical) if config.tokenizer.kind == "new" else {}
-    return {key: value for key, value in settings.items() if (key, value) != ("target", "english")}
+    return asdict(config.lexical) if config.tokenizer.kind == "new" else {}
 
 
 def _score_settings(config: RunConfig) -> Settings:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from training.config.stage import StageConfig
 from training.errors import ConfigError
 from training.evaluation.encoders import load_model
 from training.evaluation.vectors import each_text_once
@@ -61,7 +62,7 @@ class RerankRun:
         config, xpr = self.config, self.xpr_steps
         chain = []
         if config.xpi is not None:
-            xpi = {"xpi": asdict(config.xpi)}
+            xpi = {"xpi": asdict(config.xpi) | {"stage": _stage(config.xpi.stage)}}
             chain.append(Step("xpi", lambda _: _shared(config) | xpi, ("data",), self._xpi))
         for number, name in enumerate(xpr):
             before = xpr[number - 1] if number else "xpi" if config.xpi else None
@@ -160,4 +161,9 @@ def _shared(config: RerankConfig) -> dict[str, Any]:
 def _xpr(config: RerankConfig) -> dict[str, Any]:
     encoder = config.negatives.encoder
     negatives = asdict(config.negatives) | {"encoder": teacher_identity(encoder) if encoder else None}
-    return {"strategy": config.strategy, "xpr": asdict(config.xpr), "negatives": negatives}
+    return {"strategy": config.strategy, "xpr": _stage(config.xpr), "negatives": negatives}
+
+
+def _stage(stage: StageConfig) -> dict[str, Any]:
+    """Keys of earlier releases keep their defaults: finished runs stay valid."""
+    return asdict(stage) | {"batch_tokens": None, "keep_checkpoints": 1}

@@ -93,7 +93,6 @@ def train_stage(
         stage.batch_size,
         seed=seed,
         epoch_pairs=len(pairs),
-        batch_tokens=stage.batch_tokens,
     )
     keeper = BestKeeper(model, tokenizer, validation, config, folder, bf16=stage.bf16)
     train(

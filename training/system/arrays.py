@@ -1,4 +1,4 @@
-"""Arrays on disk that grow: a .npy file written piece by piece, read back memory-mapped."""
+"""Writes .npy files piece by piece and memory-maps them for reading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 class ArrayWriter:
     """Appends to a one-dimensional .npy file of unknown length, holding none of it in memory.
 
-    Until it is closed the file says that it holds nothing, so a killed writer leaves an empty array, not a wrong one.
+    Until it is closed its header says length 0, so a killed writer leaves an empty array.
     """
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
@@ -27,12 +27,12 @@ class ArrayWriter:
         return self._length
 
     def append(self, values: NDArray[Any]) -> None:
-        """Write `values` after what is there."""
+        """Append `values`."""
         self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self._length += len(values)
 
     def close(self) -> None:
-        """Write the length; the header is padded by numpy so that it fits in place."""
+        """Write the final length; numpy pads the header, so it fits in place."""
         self._file.seek(0)
         self._write_header()
         self._file.close()
@@ -55,6 +55,6 @@ class ArrayWriter:
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """A .npy file, memory-mapped for reading; as a plain array, because numpy's own memmap is slow to index."""
+    """Memory-map a .npy file for reading, as a plain array: numpy's memmap class is slow to index."""
     mapped: NDArray[Any] = np.load(path, mmap_mode="r").view(np.ndarray)
     return mapped

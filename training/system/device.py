@@ -1,4 +1,4 @@
-"""Where tensors live and how wide they multiply."""
+"""Picks the device, its precision, and checks for a compiler."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from training.errors import ConfigError
 
 
 def pick_device() -> torch.device:
-    """This process's GPU (of several processes, each has its own), else the CPU."""
+    """This process's GPU, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def autocast(device: torch.device, *, enabled: bool = True) -> AbstractContextManager[None]:
-    """bf16 where the hardware multiplies it (GPUs from Ampere on, CPUs with AVX512-BF16 or AMX), else float32."""
+    """bf16 where the hardware has it (GPUs since Ampere, CPUs with AVX512-BF16 or AMX), else float32."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if enabled and has_bf16(device) else nullcontext()
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether the hardware multiplies bf16."""
+    """Whether the hardware computes in bf16."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def check_compiler(stage: str) -> None:
-    """Before a stage that compiles its layers.
+    """Check that torch.compile can build a stage's layers.
 
-    Raises: ConfigError: torch.compile would find no C++ compiler, or no headers of this Python.
+    Raises: ConfigError: there is no C++ compiler, or no headers of this Python.
     """
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
@@ -44,6 +44,6 @@ def check_compiler(stage: str) -> None:
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").is_file():
         raise ConfigError(
-            f"{stage}.compile is true and there is no {headers / 'Python.h'}, which the compiled layers are built "
-            "with: install Python's headers (Debian: python3-dev), or set it to false"
+            f"{stage}.compile is true and there is no {headers / 'Python.h'}, which torch.compile "
+            "needs: install Python's headers (Debian: python3-dev), or set it to false"
         )

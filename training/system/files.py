@@ -1,4 +1,4 @@
-"""Writes files so that a kill leaves the old one or the new one, never half of one."""
+"""Writes files atomically: a kill leaves the old one or the new one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 
 def partial(path: Path) -> Path:
-    """Where a file is written before it takes its place."""
+    """The temporary file that is later renamed to `path`."""
     return path.with_name(f".{path.name}.partial")
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then put it in its place."""
+    """Let `write` fill a temporary file beside `path`, then rename it to `path`."""
     temporary = partial(path)
     write(temporary)
     with temporary.open("rb") as handle:
@@ -25,13 +25,13 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def files_under(folder: Path) -> list[Path]:
-    """Every file below a folder, hidden ones left out, links followed; sorted."""
+    """Every file below a folder, sorted; follows links, skips hidden files."""
     walked = (Path(root, name) for root, _, names in os.walk(folder, followlinks=True) for name in names)
     return sorted(path for path in walked if not path.name.startswith("."))
 
 
 def fingerprint_files(paths: list[Path], *, relative_to: Path) -> str:
-    """Identity of these files: their names and contents."""
+    """A hash of the names and contents of these files, 16 hex digits."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
@@ -41,6 +41,6 @@ def fingerprint_files(paths: list[Path], *, relative_to: Path) -> str:
 
 
 def write_json_atomically(path: Path, value: Any) -> None:
-    """`value` as indented JSON."""
+    """Write `value` as indented JSON."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

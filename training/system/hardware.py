@@ -1,4 +1,4 @@
-"""What a run runs on, in one line for its records: a figure without it says little."""
+"""Describes the hardware in one line, for the records of a run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import torch
 
 
 def describe_hardware() -> str:
-    """The processor, its cores and torch's threads, and the GPUs where there are any."""
+    """The processor, its cores, torch's threads and any GPUs."""
     parts = [f"{cpu_model()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"]
     parts += [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return "; ".join(parts)
 
 
 def cpu_model() -> str:
-    """The processor's name as the system gives it."""
+    """The processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Reads text line by line: UTF-8 with or without a byte-order mark, plain or gzip. Knows lines; knows no column."""
+"""Reads UTF-8 text line by line, plain or gzip, with or without a byte-order mark."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from encodings import utf_8_sig
 from pathlib import Path
 from typing import IO
 
-Line = tuple[int, str | None]  # its number, from 1; its text without the line feed, None: it is not UTF-8
+Line = tuple[int, str | None]  # its number, from 1; its text without the line feed, or None if it is not UTF-8
 
 NOT_UTF8 = "is not valid UTF-8"
-MARK = "\ufdd0"  # for bytes that are not UTF-8, where a library decodes: no character, and allowed in XML
-MARKED_UTF8 = "crosslet_marked_utf8"  # the encoding that puts it there; knows a byte-order mark
-_MARKED = "crosslet_marked"  # its `errors`
+MARK = "\ufdd0"  # stands for invalid UTF-8 where a library decodes: a noncharacter that XML allows
+MARKED_UTF8 = "crosslet_marked_utf8"  # the codec that inserts MARK; it skips a byte-order mark
+_MARKED = "crosslet_marked"  # its error handler
 
 
 def numbered_lines(path: Path, *, error: type[Exception]) -> Iterator[Line]:
@@ -33,9 +33,9 @@ def numbered_lines(path: Path, *, error: type[Exception]) -> Iterator[Line]:
 
 
 def text_lines(path: Path, *, error: type[Exception]) -> Iterator[tuple[int, str]]:
-    """The same of a file in which every line must be text.
+    """Like `numbered_lines`, for a file in which every line must be UTF-8.
 
-    Raises: error: also for a line that is not UTF-8; the sentence names it.
+    Raises: error: also for a line that is not UTF-8; the message names it.
     """
     for number, line in numbered_lines(path, error=error):
         if line is None:
@@ -44,34 +44,34 @@ def text_lines(path: Path, *, error: type[Exception]) -> Iterator[tuple[int, str
 
 
 def decoded_lines(raw_lines: Iterable[bytes], name: str, *, error: type[Exception]) -> Iterator[Line]:
-    """Lines of bytes as text; the first one's byte-order mark is no part of it.
+    """Decode lines, without the byte-order mark of the first.
 
-    Raises: error: the mark is that of UTF-16.
+    Raises: error: the mark is UTF-16's.
     """
     for number, raw in enumerate(raw_lines, start=1):
         if number == 1:
             if is_utf16(raw):
                 raise error(f"{name} is UTF-16 by its byte-order mark; save it as UTF-8")
             raw = raw.removeprefix(codecs.BOM_UTF8)
-            if not raw:  # nothing but a mark: an empty file
+            if not raw:  # only a mark: the file is empty
                 continue
         yield number, _decoded(raw)
 
 
 def is_utf16(start: bytes) -> bool:
-    """Whether text begins with a byte-order mark of UTF-16, or of UTF-32 in Intel's order."""
+    """Whether text begins with a byte-order mark of UTF-16 or little-endian UTF-32."""
     return start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, unpacked if it is named `.gz`."""
+    """Open a file's bytes, decompressed if it is named `.gz`."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        yield io.BufferedReader(file) if isinstance(file, gzip.GzipFile) else file  # gzip's own lines are slow
+        yield io.BufferedReader(file) if isinstance(file, gzip.GzipFile) else file  # GzipFile splits lines slowly
 
 
 class _MarkingDecoder(utf_8_sig.IncrementalDecoder):
-    """Decodes by chunks, whatever `errors` a library asks for."""
+    """Decodes in chunks with our error handler, whatever `errors` a library asks for."""
 
     def __init__(self, errors: str = "strict") -> None:
         super().__init__(_MARKED)

@@ -1,4 +1,4 @@
-"""Tokenizers: new, pruned, normalised; token ids on disk.
+"""Tokenizers, new and pruned, their normalisation, and token ids on disk.
 
 Imports `config`, `corpora`, `system`.
 """

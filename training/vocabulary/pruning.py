@@ -1,7 +1,7 @@
-"""Prunes a tokenizer to the pieces that a corpus uses. Knows `tokenizer.json`; knows nothing about encoders.
+"""Prunes a tokenizer to the pieces that a corpus uses, by editing its `tokenizer.json`.
 
-A text made of kept pieces is cut as before: the whole vocabulary's best segmentation stays the best among fewer
-(WordPiece and Unigram), and every merge that led to a kept piece is kept (BPE).
+A text made of kept pieces is tokenised as before. WordPiece and Unigram: the best segmentation stays the best among
+fewer pieces. BPE: every merge that leads to a kept piece is kept.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tokenizers.pre_tokenizers import ByteLevel  # type: ignore[import-untyped]
 
 from training.errors import ConfigError
 
-CONTINUATION = "##"  # before a WordPiece inside a word
+CONTINUATION = "##"  # WordPiece's prefix inside a word
 COUNT_BATCH = 10_000
-EMOJI = re.compile("[\u2600-\u27bf\u2b05-\u2b55\U0001f300-\U0001faff]")  # one of them; text for training has few
+EMOJI = re.compile("[\u2600-\u27bf\u2b05-\u2b55\U0001f300-\U0001faff]")  # one emoji; kept, though training text has few
 
 
 def count_pieces(tokenizer: Tokenizer, texts: list[str]) -> NDArray[np.int64]:
@@ -38,10 +38,10 @@ def count_pieces(tokenizer: Tokenizer, texts: list[str]) -> NDArray[np.int64]:
 def prune_tokenizer(
     tokenizer: Tokenizer, counts_V: NDArray[np.int64], size: int
 ) -> tuple[Tokenizer, NDArray[np.int64]]:
-    """A tokenizer of at most `size` pieces: specials, characters in use, emoji, then the most frequent pieces.
+    """A tokenizer of at most `size` pieces: special tokens, characters in use, emoji, then the most frequent pieces.
 
     Returns: the tokenizer, and the old id of each new one, (V',).
-    Raises:  ConfigError: a kind of model that cannot be pruned, or specials and characters alone are more than `size`.
+    Raises:  ConfigError: its kind cannot be pruned, or special tokens and characters alone exceed `size`.
     """
     state: dict[str, Any] = json.loads(tokenizer.to_str())
     model = state["model"]
@@ -51,7 +51,7 @@ def prune_tokenizer(
     keep = _required(state, pieces, counts_V)
     if len(keep) > size:
         raise ConfigError(
-            f"tokenizer.vocab_size is {size}; special tokens and the corpus's characters alone are {len(keep)}"
+            f"tokenizer.vocab_size is {size}; special tokens and the corpus's characters alone take {len(keep)}"
         )
     ids = {piece: index for index, piece in enumerate(pieces)}
     sources = _merge_sources(model)
@@ -77,7 +77,7 @@ def _pieces(model: dict[str, Any]) -> list[str]:
 
 
 def _required(state: dict[str, Any], pieces: list[str], counts_V: NDArray[np.int64]) -> set[int]:
-    """Specials, every single character of a piece in use, which rarer words fall back to, and emoji."""
+    """Special tokens, emoji, and every character of a piece in use, which rarer words fall back to."""
     specials = {token["id"] for token in state["added_tokens"]} | {state["model"].get("unk_id")}
     beyond = sorted(index for index in specials if index is not None and index >= len(pieces))
     if beyond:
@@ -96,7 +96,7 @@ def _required(state: dict[str, Any], pieces: list[str], counts_V: NDArray[np.int
 
 
 def _merge_sources(model: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    """For each BPE piece the pairs that merge into it; empty for other models."""
+    """The pairs that merge into each BPE piece; empty for other models."""
     sources: dict[str, list[tuple[str, str]]] = {}
     for left, right in _merges(model):
         sources.setdefault(left + right, []).append((left, right))
@@ -110,7 +110,7 @@ def _merges(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _with_parts(piece: str, sources: dict[str, list[tuple[str, str]]]) -> set[str]:
-    """A piece and all that BPE merges on the way to it."""
+    """A piece and all pieces that BPE merges into it."""
     found, open_ = {piece}, [piece]
     while open_:
         for pair in sources.get(open_.pop(), []):
@@ -121,7 +121,7 @@ def _with_parts(piece: str, sources: dict[str, list[tuple[str, str]]]) -> set[st
 
 
 def _renumber(state: dict[str, Any], pieces: list[str], new_id: dict[int, int]) -> None:
-    """Leave only the kept pieces, under their new ids, wherever `tokenizer.json` names ids."""
+    """Reduce `tokenizer.json` to the kept pieces, under their new ids."""
     model = state["model"]
     if model["type"] == "Unigram":
         model["vocab"] = [model["vocab"][old] for old in new_id]

@@ -1,16 +1,16 @@
-"""Spellings that a new vocabulary holds as one: signs that most text leaves out, and two ways to write one sound."""
+"""Spelling variants that a new vocabulary merges: optional signs, and several ways to write one sound."""
 
-DEVANAGARI_STOPS = "\u0915-\u0918\u091a-\u091d\u091f-\u0922\u0924-\u0927\u092a-\u092d"  # k to gh, c to jh, ..
+DEVANAGARI_STOPS = "\u0915-\u0918\u091a-\u091d\u091f-\u0922\u0924-\u0927\u092a-\u092d"  # k to gh, c to jh and so on
 
-# What is written in place of each match, in this order.
+# Regular expression -> replacement, applied in this order.
 SPELLINGS = {
-    r"(?:\u064b\u0627|\u0627\u064b)(?=$|[^\p{Arabic}])": "",  # Arabic's ending of an indefinite object: sign and alef
+    r"(?:\u064b\u0627|\u0627\u064b)(?=$|[^\p{Arabic}])": "",  # Arabic indefinite accusative ending: tanwin and alef
     "[\u064b-\u065f\u0670\u0640]": "",  # Arabic vowel signs, tatweel
     "[\u0623\u0625\u0622\u0671]": "\u0627",  # forms of alef
     "\u0649": "\u064a",  # alef maqsura
-    r"\u093c|(?<=\p{Devanagari})[\u200c\u200d]": "",  # the dot of Devanagari's borrowed sounds; joiners
+    r"\u093c|(?<=\p{Devanagari})[\u200c\u200d]": "",  # Devanagari nukta; joiners
     "\u0901": "\u0902",  # candrabindu, as anusvara
     f"[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[{DEVANAGARI_STOPS}])": "\u0902",  # a nasal before a stop, as anusvara
     "\u0964": ".",  # danda
-    r"(?<=\p{Cyrillic})\u0301": "",  # the stress mark of dictionaries
+    r"(?<=\p{Cyrillic})\u0301": "",  # stress mark
 }

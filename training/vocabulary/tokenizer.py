@@ -1,9 +1,8 @@
-"""Trains the student's vocabulary: BPE over the languages in use. Knows text; knows nothing about encoders.
+"""Trains a new vocabulary: BPE over the run's languages.
 
-BPE, not Unigram: at 32k pieces over 19 languages Unigram spent its mass on a bare word-start mark and cut frequent
-words ("▁mộ t" for Vietnamese "một"); BPE keeps them whole, is shorter in most languages and trains in half a minute
-(docs/experiments). Words and punctuation are cut as BERT cuts them, and each gets the word-start mark: a word after
-a quote or a hyphen is the piece it is anywhere else, and the teacher's own word wherever the teacher knows it.
+BPE, not Unigram: it keeps frequent words whole, is shorter in most languages and trains faster (docs/experiments).
+Words and punctuation are split as in BERT, and each gets the word-start mark. So a word after a quote or a hyphen is
+the same piece as elsewhere, and the teacher's piece where the teacher has it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from training.vocabulary.spellings import SPELLINGS
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_START = "▁"
-# Chinese and Japanese run words together: a mark before a sentence's first character would only split its statistics.
+# Written without spaces: a word-start mark on a sentence's first character would only split its statistics.
 UNSPACED_SCRIPT = r"\p{Han}\p{Hiragana}\p{Katakana}ー"
 
 
@@ -42,7 +41,7 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     steps: list[normalizers.Normalizer] = [*dropping_invisible(), normalizers.NFKC()]
     if config.lowercase:
-        steps += [normalizers.Lowercase(), normalizers.Replace("i\u0307", "i")]  # lower("İ") carries a stray dot
+        steps += [normalizers.Lowercase(), normalizers.Replace("i\u0307", "i")]  # lower("İ") leaves a combining dot
     steps += [normalizers.Replace(Regex(found), written) for found, written in SPELLINGS.items()]
     steps.append(normalizers.Replace(Regex(r"\s+"), " "))
     steps.append(normalizers.Strip())
@@ -79,30 +78,19 @@ def train_tokenizer(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> To
 
 
 def balanced_sentences(corpus: Corpus, config: TokenizerConfig, *, seed: int) -> list[str]:
-    """About `config.sentences` texts, English included, spread over languages by temperature.
-
-    More English (`english_share`) keeps more of its words whole, so that they start from the teacher's own embeddings;
-    more of a language with little text (`language_weights`) gives it words of its own. What has a weight is repeated
-    where it has fewer texts than that makes; nothing else is.
-    """
+    """Up to `config.sentences` texts, English included; `config.language_exponent` sets each language's share."""
     generator = np.random.default_rng(seed)
     members = {language: corpus.texts_in(language) for language in ("en", *corpus.languages)}
     shares = language_shares({name: len(index) for name, index in members.items()}, config.language_exponent)
-    if config.english_share is not None:
-        rest = (1 - config.english_share) / (1 - shares["en"])
-        shares = {name: config.english_share if name == "en" else share * rest for name, share in shares.items()}
     chosen: list[str] = []
     for name, index in members.items():
-        weight = config.language_weights.get(name)
-        quota = round(config.sentences * shares[name] * (1.0 if weight is None else weight))
-        copies = 1 if weight is None else max(1, -(-quota // max(1, len(index))))
-        drawn = np.concatenate([generator.permutation(index) for _ in range(copies)])[:quota]
+        drawn = generator.permutation(index)[: round(config.sentences * shares[name])]
         chosen += (corpus.texts[i] for i in np.sort(drawn))
     return chosen
 
 
 def wrap_tokenizer(path: Path, *, max_length: int) -> PreTrainedTokenizerFast:
-    """The `tokenizer.json` at `path` as transformers and sentence-transformers use it."""
+    """The `tokenizer.json` at `path` as a transformers tokenizer."""
     return PreTrainedTokenizerFast(
         tokenizer_file=str(path),
         model_max_length=max_length,

@@ -1,4 +1,4 @@
-"""Token ids of every text of a corpus, made once: one flat array on disk and where each text starts in it."""
+"""Token ids of every text of a corpus: one flat array on disk, and where each text starts in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNT_CHUNK = 1_000_000  # tokens
 
 @dataclass(frozen=True)
 class TokenStore:
-    """Ids of text i are `ids[offsets[i]:offsets[i + 1]]`, specials included, cut at the length it was made with."""
+    """Ids of text i are `ids[offsets[i]:offsets[i + 1]]`, special tokens included, truncated by the builder."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -31,22 +31,22 @@ class TokenStore:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each text: 8 bytes a text."""
+        """Number of tokens of each text, (texts,) int64."""
         return np.diff(self.offsets)
 
     def lengths_of(self, texts: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Tokens of these texts."""
+        """Number of tokens of these texts."""
         return self.offsets[texts + 1] - self.offsets[texts]
 
     def counts(self, vocab_size: int) -> NDArray[np.int64]:
-        """How often each token occurs, (V,): 8 bytes a token of `COUNT_CHUNK`, however many there are."""
+        """How often each token occurs: (V,) int64."""
         counts_V = np.zeros(vocab_size, dtype=np.int64)
         for start in range(0, len(self.ids), COUNT_CHUNK):
             counts_V += np.bincount(self.ids[start : start + COUNT_CHUNK], minlength=vocab_size)
         return counts_V
 
     def batch(self, texts: NDArray[np.int32], *, max_length: int) -> tuple[Tensor, Tensor]:
-        """Padded ids and mask of these texts: two (B, L) int64 tensors, L the longest of them or `max_length`.
+        """Padded ids and mask of these texts: two (B, L) int64 tensors, L the longest length, at most `max_length`.
 
         A text longer than `max_length` keeps its last token ([SEP]).
         """
@@ -62,7 +62,7 @@ class TokenStore:
 
     @classmethod
     def load(cls, folder: Path) -> TokenStore:
-        """Map the store into memory."""
+        """Memory-map the store."""
         pad_id = json.loads((folder / "tokens.json").read_text(encoding="utf-8"))["pad_id"]
         return cls(map_array(folder / "ids.npy"), map_array(folder / "offsets.npy"), pad_id)
 
@@ -70,7 +70,7 @@ class TokenStore:
 def build_token_store(
     texts: Sequence[str], tokenizer: Tokenizer, folder: Path, *, max_length: int, pad_id: int
 ) -> None:
-    """Tokenise `texts` in order and write the store, a batch of texts in memory at a time."""
+    """Tokenise `texts` in order and write the store, with one batch in memory."""
     tokenizer.enable_truncation(max_length)
     tokenizer.no_padding()
     with ArrayWriter(folder / "ids.npy", np.int32) as ids, ArrayWriter(folder / "offsets.npy", np.int64) as offsets:

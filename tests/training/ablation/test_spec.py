@@ -90,7 +90,7 @@ def test_a_repeat_differs_from_its_cell_in_the_seed_alone(tmp_path: Path) -> Non
         ({"seeds": {"full": [1]}}, "seeds.full has 1, the seed of 'full' itself"),
         ({"runs": {"w/o X": {}, "w o X": {}}}, "'w/o X' and 'w o X' would share the folder 'w-o-X'"),
         ({"base": "none.yaml"}, "there is no configuration file"),
-        ({"runs": {"a": {"tokenizer": {"language_weights": {False: 2.0}}}}}, "False is not a string: put it in quotes"),
+        ({"runs": {"a": {"corpus": {"sources": {False: {}}}}}}, "False is not a string: put it in quotes"),
         ({"margin": -1.0}, "margin is -1.0; it must be at least 0"),
     ],
 )

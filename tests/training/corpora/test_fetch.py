@@ -93,7 +93,7 @@ def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, Catalo
     assert list(read_pairs(tmp_path / "parallel/ted/en-fr.tsv.gz", "fr")) == [("Thanks & bye", "Merci")]
 
 
-def test_lines_that_are_no_pairs_are_left_out_by_setting_and_said(
+def test_lines_that_are_not_pairs_are_skipped_by_setting_and_logged(
     catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.url(whole(zipped({"deu.txt": b"Hi\tHallo\tx\nT\xfcr\tx\tx\none\nRun\tLauf\tx\n"})), path="/deu-eng.zip")
@@ -107,7 +107,7 @@ def test_lines_that_are_no_pairs_are_left_out_by_setting_and_said(
     for folder in ("run", "command"):
         path = tmp_path / folder / "parallel/cards/en-de.tsv.gz"
         assert list(read_pairs(path, "de")) == [("Hi", "Hallo"), ("Run", "Lauf")]
-    assert "cards: 2 lines in de are left out: they are no pairs" in caplog.text
+    assert "cards: skipped 2 lines in de that are not pairs" in caplog.text
 
 
 def test_what_is_there_is_not_fetched_again(
@@ -166,8 +166,8 @@ def test_an_archive_without_a_pair_is_refused(
     [
         ("moses", "xx", "moses has no xx; it has de, fr, zh_Hant"),
         ("moses", "fr", r"en-fr\.txt\.zip cannot be downloaded: the server answered 404"),
-        ("made", "de", r"made has no archive to download; it is made from https://example\.org"),
-        ("unknown", "de", "unknown is not in the catalogue; `crosslet corpora list` shows what is"),
+        ("made", "de", r"made cannot be downloaded: it was made from https://example\.org"),
+        ("unknown", "de", "unknown is not in the catalogue; `crosslet corpora list` shows all"),
     ],
 )
 def test_what_cannot_be_fetched_is_one_sentence(
@@ -200,7 +200,7 @@ def test_an_evaluation_set_is_not_fetched_to_train_on(
     catalog: dict[str, CatalogEntry], tmp_path: Path, name: str
 ) -> None:
     config = CorpusConfig(sources={name: SourceConfig()}, fetch=True)
-    with pytest.raises(FetchError, match=f"{name} is an evaluation set; nothing is trained on it"):
+    with pytest.raises(FetchError, match=f"{name} is an evaluation set and cannot be trained on"):
         ensure_sources(config, ["de"], tmp_path)
 
 
@@ -255,7 +255,7 @@ def test_the_command_fetches_and_ends_in_a_sentence(
     assert main(["fetch", "moses", "--data", str(tmp_path)]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert errors == [
-        "error: made has no archive to download; it is made from https://example.org (docs/guide/corpora.md)",
+        "error: made cannot be downloaded: it was made from https://example.org (docs/guide/corpora.md)",
         "error: say what to fetch: names and --languages de,fr, or --config CONFIG",
     ]
 
@@ -301,7 +301,7 @@ def test_every_entry_of_the_catalogue_has_a_licence_a_home_and_addresses_that_ca
     assert files.addresses("fr") == ["https://object.pouta.csc.fi/OPUS-Europarl/v8/moses/en-fr.txt.zip"]
 
 
-def test_a_download_that_breaks_off_inside_a_fetch_is_gone_on_with(
+def test_a_download_that_breaks_off_inside_a_fetch_is_resumed(
     catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path
 ) -> None:
     body = moses()

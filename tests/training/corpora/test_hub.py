@@ -50,5 +50,5 @@ def test_code_that_a_file_on_the_hub_names_is_not_run(tmp_path: Path) -> None:
     (folder / "0_Router/router_config.json").write_text(json.dumps({"types": {"query_0": "this.Pool"}}))
     with serve_model("acme/tiny-bert", folder) as endpoint:
         loaded = run_python(LOAD, "acme/tiny-bert", endpoint=endpoint, cache=tmp_path / "cache")
-    assert "0_Router/router_config.json names this.Pool, which is no class of" in loaded.stderr
+    assert "0_Router/router_config.json names this.Pool, which is not a class of" in loaded.stderr
     assert "Zen of Python" not in loaded.stdout

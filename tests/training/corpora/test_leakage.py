@@ -19,7 +19,7 @@ def test_matching_ignores_case_punctuation_spacing_and_width() -> None:
 
 
 @given(st.text())
-def test_what_is_matched_are_the_letters_and_digits_of_the_folded_text(text: str) -> None:
+def test_matching_words_are_the_letters_and_digits_of_the_folded_text(text: str) -> None:
     import unicodedata
 
     folded = unicodedata.normalize("NFKC", text).casefold()
@@ -35,7 +35,7 @@ def test_a_reordered_sentence_is_near_and_a_short_or_a_changed_one_is_not() -> N
     assert not evaluation.has_exact(matching_words("jumps " + LONG))
 
 
-def test_scores_and_numbers_are_no_sentences() -> None:
+def test_scores_and_numbers_are_not_sentences() -> None:
     assert len(EvaluationSentences(["4.25", "1985", "", "?!", "a"])) == 1
 
 
@@ -68,7 +68,7 @@ def test_every_layout_of_the_evaluation_sets_is_read(tmp_path: Path) -> None:
 def test_a_layout_that_is_not_read_may_hide_a_leak(tmp_path: Path, name: str) -> None:
     write(tmp_path / "b.tsv", "A cat sits\tUn gato")
     write(tmp_path / name, '"A dog","Un perro",5')
-    with pytest.raises(LeakageError, match="has no layout that is read"):
+    with pytest.raises(LeakageError, match="has an unknown layout"):
         EvaluationSentences.from_folder(tmp_path)
 
 

@@ -96,7 +96,7 @@ def test_a_line_that_is_not_utf8_stops_with_its_place_or_is_skipped_and_counted(
     dropped: Counter[str] = Counter()
     assert [english for english, _ in read_pairs(path, "de", on_bad_line="skip", dropped=dropped)] == left
     assert dropped == {"not UTF-8": 1}
-    assert re.search(rf"{where} is not valid UTF-8; it is left out", caplog.text)
+    assert re.search(rf"{where} is not valid UTF-8; skipping this line", caplog.text)
 
 
 def test_lines_of_the_catalogues_own_formats_are_skipped_too(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_text_in_utf16_is_one_sentence_and_no_bad_line(tmp_path: Path, encodin
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "iso-8859-1"])
-def test_a_memory_in_an_encoding_that_it_names_is_read(tmp_path: Path, encoding: str) -> None:
+def test_a_translation_memory_in_an_encoding_that_it_names_is_read(tmp_path: Path, encoding: str) -> None:
     content = TMX.replace("UTF-8", encoding.upper().removesuffix("-LE")).encode(encoding)
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", content), "de")) == PAIRS
 
@@ -199,7 +199,7 @@ def test_files_beside_the_two_sides_of_a_moses_zip_are_no_sides(tmp_path: Path) 
 
 def test_moses_sides_of_unequal_length_are_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "en-de.txt.zip", zipped({"N.de-en.en": "Hi\nYes\n", "N.de-en.de": "Hallo\n"}))
-    with pytest.raises(CorpusError, match=r"N\.de-en\.de ends before line 2, the other side goes on"):
+    with pytest.raises(CorpusError, match=r"N\.de-en\.de ends before line 2, the other side does not"):
         list(read_pairs(path, "de"))
 
 
@@ -209,7 +209,7 @@ def test_moses_sides_of_unequal_length_are_refused(tmp_path: Path) -> None:
         (moses()[:-30], "is damaged"),
         (b"<html>not found</html>", "is damaged: File is not a zip file"),
         (zipped({"N.en": b"T\xfcr\n", "N.de": "Hallo\n"}), r"N\.en line 1 is not valid UTF-8"),
-        (zipped({"N.en": "Hi\n"}), "holds no two files <name>.en and <name>.de; it holds N.en"),
+        (zipped({"N.en": "Hi\n"}), "holds no files <name>.en and <name>.de; it holds N.en"),
         (zipped({"N.en": "Hi\n", "N.de": "Hallo\n"}, zipfile.ZIP_BZIP2), "packed other than by deflate"),
     ],
 )
@@ -259,7 +259,7 @@ def test_an_archive_that_fails_half_way_leaves_no_folder(tmp_path: Path) -> None
     for bad, complaint in (
         (bytes(content), "is damaged"),
         (buffer.getvalue(), "a link or two"),
-        (twice, "two files of one"),
+        (twice, "two files with one"),
     ):
         with pytest.raises(CorpusError, match=complaint):
             unpack(put(tmp_path / "a.zip", bad), tmp_path / "eval/sts")
@@ -282,7 +282,7 @@ def test_a_translation_memory_gives_the_units_that_have_both_languages(tmp_path:
     assert list(read_pairs(path, "de")) == PAIRS
 
 
-def test_a_memory_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_translation_memory_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.corpora.sources.tmx.CHUNK_BYTES", 7)
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", TMX.encode()), "de")) == PAIRS
 
@@ -294,14 +294,16 @@ OUTSIDE = '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/passwd">]><tmx/>'
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (LAUGHS, "has the entity a; only those of XML itself are read"),
+        (LAUGHS, "has the entity a; only XML's predefined ones are read"),
         (OUTSIDE, "has the entity x"),
         (TMX.replace("Good day", "&unknown;"), "has the entity unknown"),
         (TMX[:-40], "cannot be read to its end"),
         (TMX.replace("lang", "kind"), "has no unit in English and de; its languages: none"),
     ],
 )
-def test_a_memory_that_is_harmful_or_cut_is_one_sentence(tmp_path: Path, content: str, complaint: str) -> None:
+def test_a_translation_memory_that_is_harmful_or_cut_is_one_sentence(
+    tmp_path: Path, content: str, complaint: str
+) -> None:
     path = put(tmp_path / "en-de.tmx", content.encode())
     with pytest.raises(CorpusError, match=complaint):
         list(read_tmx_pairs(path, "de"))
@@ -391,7 +393,7 @@ def test_a_cell_is_the_text_that_it_says(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, "\ufeffen" + separator + "de", *(separator.join(row) for row in cells))
     assert list(read_dataset_pairs(tmp_path, "de")) == cells
     put(tmp_path / name, f"en{separator}de\na{separator}b\n".encode("utf-16"))
-    with pytest.raises(CorpusError, match="names its columns in another encoding than UTF-8"):
+    with pytest.raises(CorpusError, match="has column names that are not UTF-8"):
         list(read_dataset_pairs(tmp_path, "de"))
 
 

@@ -92,7 +92,7 @@ def test_the_row_that_is_never_trained_is_the_tokenizers_padding_whatever_the_bo
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dim", [12, 16])
-def test_a_base_with_a_linear_head_goes_on_where_it_is(
+def test_a_base_keeps_its_linear_head(
     dim: int, bias: bool, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     modules = [Pooling(16, pooling_mode="mean"), linear(16, dim, bias=bias), Normalize()]

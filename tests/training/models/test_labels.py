@@ -28,20 +28,20 @@ def test_a_cosine_of_labels_is_the_mean_of_the_teachers_cosines() -> None:
     np.testing.assert_allclose(label @ label.T, (cosines(left) + cosines(right)) / 2, atol=1e-5)
 
 
-def test_a_teacher_whose_vectors_all_point_one_way_is_heard_once_its_mean_is_taken_off() -> None:
+def test_centring_makes_a_teacher_count_whose_vectors_all_point_one_way() -> None:
     sample = vectors(2000, 8, mean=3.0)
     centred = LabelSpace.fit([sample], dim=8, centred=True)([sample])
     assert abs((centred @ centred.T).mean()) < 0.01
     assert (cosines(sample)).mean() > 0.8
 
 
-def test_what_few_dimensions_keep_is_where_the_embeddings_are() -> None:
+def test_the_dimensions_kept_are_those_where_embeddings_are_longest() -> None:
     plane = vectors(300, 2) @ vectors(2, 12)
     label = LabelSpace.fit([plane], dim=2, centred=False)([plane])
     np.testing.assert_allclose(label @ label.T, cosines(plane), atol=1e-4)
 
 
-def test_labels_turn_to_where_a_model_is_already() -> None:
+def test_labels_are_rotated_towards_a_models_embeddings() -> None:
     sample = vectors(400, 8)
     space = LabelSpace.fit([sample], dim=8, centred=True)
     rotation, _ = np.linalg.qr(GENERATOR.standard_normal((8, 8)))
@@ -63,7 +63,7 @@ def test_labels_are_the_same_from_disk(tmp_path: Path, monkeypatch: pytest.Monke
     )
 
 
-def test_a_linear_map_is_found_again_bias_and_all() -> None:
+def test_a_linear_map_is_recovered_with_its_bias() -> None:
     weight_DH, bias_D = vectors(4, 6), vectors(1, 4)[0]
     input_NH = vectors(500, 6, mean=2.0)
     found_DH, found_D = linear_fit(input_NH, input_NH @ weight_DH.T + bias_D, ridge=1e-9)

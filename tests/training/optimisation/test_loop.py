@@ -57,7 +57,6 @@ def stream(config: StageConfig, rounds: int) -> BatchStream:
         config.batch_size,
         seed=1,
         epoch_pairs=40,
-        batch_tokens=config.batch_tokens,
         bucketed=config.bucketed is not False,
     )
 
@@ -108,7 +107,6 @@ def killed_at(objective: Objective, step: int) -> Objective:
     [
         {},
         {"accumulation": 3, "sparse_embeddings": True, "weight_decay": 0.1},
-        {"batch_tokens": 100, "sparse_embeddings": True},
         {"cycles": 4, "average_cycles": 5},
         {"dropout": True, "bucketed": False, "betas": [0.9, 0.999]},
     ],

@@ -31,8 +31,8 @@ def states(out: Path) -> list[Path]:
     return sorted((out / "assistant/resume").glob("*.pt"))
 
 
-def wait_for_checkpoints(process: subprocess.Popen[str], out: Path, count: int) -> None:
-    while len(states(out)) < count:
+def wait_for_a_checkpoint(process: subprocess.Popen[str], out: Path) -> None:
+    while not states(out):
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
 
@@ -44,20 +44,18 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.T
     return torch.load(folder / "weights.pt", weights_only=True)
 
 
-def test_a_run_stopped_by_ctrl_c_and_a_damaged_checkpoint_ends_like_an_uninterrupted_one(
+def test_a_run_stopped_by_ctrl_c_ends_like_an_uninterrupted_one(
     tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
 ) -> None:
     process = start(tmp_path, "--checkpoint-minutes=0")
-    wait_for_checkpoints(process, tmp_path, 2)
+    wait_for_a_checkpoint(process, tmp_path)
     process.send_signal(signal.SIGINT)
     code, errors = finish(process)
     assert code == 130
     assert errors.splitlines()[-1] == "stopped; run the same command to go on"
     assert {path.name for path in (tmp_path / "assistant").iterdir()} <= {"started.json", "log.jsonl", "resume"}
-    states(tmp_path)[-1].write_bytes(b"damaged")
-    code, errors = finish(start(tmp_path))
-    assert code == 0
-    assert "is damaged (its checksum differs): resuming from the one before" in errors
+    assert states(tmp_path)
+    assert finish(start(tmp_path))[0] == 0
     assert {path.name for path in (tmp_path / "assistant").iterdir()} == {
         "started.json", "done.json", "log.jsonl", "weights.pt",
     }  # fmt: skip
@@ -75,7 +73,7 @@ def test_a_full_disk_and_checkpoints_that_are_all_damaged_are_one_sentence_each(
     assert list((tmp_path / "assistant/resume").iterdir()) == []
     assert not (tmp_path / "assistant/done.json").exists()
     process = start(tmp_path, "--checkpoint-minutes=0")  # there is room again, and then a container is stopped
-    wait_for_checkpoints(process, tmp_path, 1)
+    wait_for_a_checkpoint(process, tmp_path)
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 130
     for path in states(tmp_path):

@@ -62,14 +62,9 @@ def test_empty_vocabulary_options_keep_finished_runs_valid() -> None:
         "kind", "vocab_size", "alphabet", "sentences", "language_exponent", "english_share", "lowercase",
     }  # fmt: skip
     assert settings(config()).keys() == before_there_were_any
-    weighed = config(tokenizer={"language_weights": {"de": 2.0}})
-    assert settings(weighed).keys() == before_there_were_any | {"language_weights"}
-
-
-def test_the_default_lexical_target_keeps_finished_runs_valid() -> None:
-    _, settings = JOBS["start"]
-    assert "target" not in settings(config())
-    assert settings(config(lexical={"target": "own"}))["target"] == "own"
+    assert settings(config())["english_share"] is None  # a key that is gone: as finished runs have it
+    with_more_text = config(tokenizer={"mono": ["books"]})
+    assert settings(with_more_text).keys() == before_there_were_any | {"mono"}
 
 
 def test_unset_stage_and_corpus_options_keep_finished_runs_valid() -> None:

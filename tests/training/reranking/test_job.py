@@ -69,6 +69,8 @@ def test_one_command_trains_measures_and_keeps_best_and_last(base: Path, data: P
     dev = [json.loads(line)["score"] for line in (tmp_path / "out/xpr/dev.jsonl").read_text().splitlines()]
     assert json.loads((tmp_path / "out/final/best/acc1.json").read_text())["acc@1"] == max(dev)
     assert json.loads((tmp_path / "out/final/last/acc1.json").read_text())["acc@1"] == dev[-1]
+    stage = json.loads((tmp_path / "out/xpr/done.json").read_text())["settings"]["xpr"]
+    assert (stage["batch_tokens"], stage["keep_checkpoints"]) == (None, 1)  # keys that are gone: as finished runs have
     done = (tmp_path / "out/xpr/done.json").stat().st_mtime_ns
     assert run(config, data, tmp_path / "out") == 0  # nothing is left to do
     assert (tmp_path / "out/xpr/done.json").stat().st_mtime_ns == done

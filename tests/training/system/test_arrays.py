@@ -18,7 +18,7 @@ def test_an_array_written_in_parts_is_the_array(tmp_path: Path, parts: list[int]
         assert np.array_equal(found, values)
 
 
-def test_a_killed_writer_leaves_an_array_that_says_it_is_empty(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_an_empty_array(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), ArrayWriter(tmp_path / "a.npy", np.int64) as writer:  # noqa: PT012
         writer.append(np.arange(10))
         raise KeyboardInterrupt

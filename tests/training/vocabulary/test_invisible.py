@@ -64,7 +64,7 @@ def test_every_control_character_goes_but_white_space() -> None:
 
 @KINDS
 @pytest.mark.parametrize("character", IN_A_WORD)
-def test_a_pruned_vocabulary_gets_them_out_too(make, character: str) -> None:
+def test_a_pruned_vocabulary_drops_them_too(make, character: str) -> None:
     whole = make(LEARNT_FROM)
     drop_invisible(whole)
     pruned, _ = prune_tokenizer(whole, count_pieces(whole, CORPUS), size=10_000)
@@ -73,7 +73,7 @@ def test_a_pruned_vocabulary_gets_them_out_too(make, character: str) -> None:
 
 
 @pytest.mark.parametrize("character", IN_A_WORD)
-def test_a_new_vocabulary_gets_them_out_too(character: str) -> None:
+def test_a_new_vocabulary_drops_them_too(character: str) -> None:
     index = np.arange(len(CORPUS), dtype=np.int32)
     codes = np.zeros_like(index)
     corpus = Corpus([*CORPUS, *CORPUS], len(CORPUS), index, index + len(CORPUS), ["de"], ["news"], codes, codes)

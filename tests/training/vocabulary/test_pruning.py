@@ -58,7 +58,7 @@ def test_emoji_stay_though_no_text_has_them() -> None:
 
 def test_a_budget_below_the_characters_is_refused() -> None:
     whole = wordpiece(LEARNT_FROM)
-    with pytest.raises(ConfigError, match="vocab_size is 8; special tokens and the corpus's characters alone are"):
+    with pytest.raises(ConfigError, match="vocab_size is 8; special tokens and the corpus's characters alone take"):
         prune_tokenizer(whole, count_pieces(whole, CORPUS), size=8)
 
 

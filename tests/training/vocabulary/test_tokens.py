@@ -1,5 +1,3 @@
-from collections import Counter
-
 import numpy as np
 import pytest
 
@@ -40,39 +38,15 @@ def test_a_word_beside_punctuation_has_the_pieces_it_has_anywhere_else(tokenizer
     assert any(ids[start : start + len(word)] == word for start in range(len(ids)))
 
 
-def test_more_english_in_the_sample_leaves_less_of_the_others() -> None:
+def test_the_sample_spreads_over_languages_by_the_exponent() -> None:
     corpus, _ = tiny_corpus(40)
-    english = set(corpus.texts_in("en").tolist())
-
-    def share(**changes: float) -> float:
-        sentences = balanced_sentences(corpus, TokenizerConfig(sentences=40, **changes), seed=1)
-        return sum(corpus.texts.index(text) in english for text in sentences) / len(sentences)
-
-    assert share(english_share=0.75) == pytest.approx(0.75)
-    assert share(english_share=0.0) == 0.0
-    assert 0 < share() < 0.5
-
-
-def test_a_language_with_a_weight_has_as_many_times_its_share_and_is_repeated_where_it_has_too_few_texts() -> None:
-    corpus, _ = tiny_corpus(40)
-    first = corpus.languages[0]
-
-    def counts(**changes: dict[str, float]) -> Counter[str]:
-        return Counter(balanced_sentences(corpus, TokenizerConfig(sentences=40, **changes), seed=1))
-
-    own = {corpus.texts[index] for index in corpus.texts_in(first)}
-    as_it_is, weighed = counts(), counts(language_weights={first: 6.0})
-    usual = sum(as_it_is[text] for text in own)
-    assert usual < len(own) < 6 * usual  # else nothing would have to be repeated
-    assert sum(weighed[text] for text in own) == pytest.approx(6 * usual, abs=3)
-    assert {weighed[text] for text in own} <= {6 * usual // len(own), 6 * usual // len(own) + 1}  # each as often
-    assert weighed.total() - sum(weighed[text] for text in own) == as_it_is.total() - usual
-
-
-def test_a_language_may_weigh_next_to_nothing() -> None:
-    corpus, _ = tiny_corpus(40)
-    weights = {corpus.languages[0]: 1e-6}
-    assert balanced_sentences(corpus, TokenizerConfig(sentences=40, language_weights=weights), seed=1)
+    languages = ("en", *corpus.languages)
+    texts = {name: {corpus.texts[index] for index in corpus.texts_in(name)} for name in languages}
+    sample = balanced_sentences(corpus, TokenizerConfig(sentences=40, language_exponent=0.3), seed=1)
+    total = sum(len(of_language) ** 0.3 for of_language in texts.values())
+    for of_language in texts.values():
+        drawn = sum(text in of_language for text in sample)
+        assert drawn == pytest.approx(min(len(of_language), 40 * len(of_language) ** 0.3 / total), abs=1)
 
 
 def test_a_vocabulary_that_the_characters_alone_would_fill_is_refused() -> None:

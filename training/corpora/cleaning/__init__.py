@@ -1,4 +1,4 @@
-"""What text is kept: filters, languages, leakage.
+"""Which pairs are kept: filters, language checks, leakage.
 
 Imports `sources`, `config` and `system`.
 """

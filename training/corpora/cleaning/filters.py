@@ -1,4 +1,4 @@
-"""Decides which pairs are fit for training, and says why the others are not. Knows no file."""
+"""Filters pairs for training and counts the others by reason."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from training.corpora.cleaning.language import LanguageCheck
 from training.corpora.cleaning.leakage import EvaluationSentences, matching_words
 from training.corpora.sources.tsv import Pair
 
-# Characters of English that one character stands for, by median over our data (docs/guide/corpora.md); else near 1
+# English characters for one character of a language: medians over our corpora; about 1 in other languages
 CHARACTER_WEIGHT = {"zh": 3, "ja": 2, "ko": 2}
-LENGTH_SLACK = 10  # characters: two short texts differ much in ratio and little in length
+LENGTH_SLACK = 10  # characters, added to both sides: short texts have extreme ratios at small differences
 
 
 def length_ratio(english: str, other: str, language: str) -> float:
-    """The longer side over the shorter, in characters of English, each with `LENGTH_SLACK` more."""
+    """The longer side over the shorter, in characters of English plus `LENGTH_SLACK`."""
     left = len(english) + LENGTH_SLACK
     right = len(other) * CHARACTER_WEIGHT.get(language.split("_")[0], 1) + LENGTH_SLACK
     return max(left, right) / min(left, right)
 
 
 class PairFilter:
-    """The filters of one language: state is what was seen of it, whatever the source, in 24 bytes a pair."""
+    """The filters of one language, over all its sources; remembers each pair in 24 bytes."""
 
     def __init__(self, config: CorpusConfig, language: str, evaluation: EvaluationSentences) -> None:
         self._config = config
@@ -34,7 +34,7 @@ class PairFilter:
         self._checks = (LanguageCheck("en"), LanguageCheck(language)) if config.check_language else None
 
     def keep(self, pairs: Sequence[Pair], dropped: Counter[str]) -> list[Pair]:
-        """Those that are fit, white space collapsed, in order; `dropped` counts the rest by reason."""
+        """The pairs that pass, in order and with white space collapsed; `dropped` counts the rest by reason."""
         fit: list[Pair] = []
         keys: list[str] = []
         for english, other in pairs:
@@ -74,7 +74,7 @@ class PairFilter:
         return "identical sides" if words[0] == words[1] and not self._config.keep_repeats else None
 
     def _in_language(self, pairs: list[Pair], dropped: Counter[str]) -> list[Pair]:
-        """The slowest filter comes last."""
+        """Drop pairs in another language. The slowest filter, so it comes last."""
         assert self._checks is not None  # noqa: S101  (for the type checker)
         english, other = self._checks
         fit = [pair for pair in pairs if not english.is_wrong(pair[0]) and not other.is_wrong(pair[1])]

@@ -1,7 +1,7 @@
-"""Numbers the distinct keys of a stream in a few bytes each. Knows hashes, not texts.
+"""Numbers the distinct keys of a stream, in a few bytes each, by their hashes.
 
-Two different keys share one of 2^64 hashes with probability n^2 / 2^65: 3 in 10,000 for 100 million keys. The later
-of the two would then be taken for the earlier.
+Among n keys two share a 64-bit hash with probability n^2 / 2^65: 3 in 10,000 for 100 million keys. The later key is
+then taken for the earlier one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def hash_keys(keys: Iterable[str]) -> NDArray[np.uint64]:
 class HashIndex:
     """Numbers distinct hashes in order of first appearance.
 
-    Like Python's dict, a dense array of keys and a sparse table of numbers into it, but in numpy: 8 bytes a key with
-    up to half as much to grow into, and 4 bytes a slot of which between a third and two thirds are taken: 24 bytes
-    a key at most.
+    Like Python's dict, a dense array of keys and a sparse table of indices into it, but in numpy. Keys take 8 bytes,
+    with up to half as much reserved for growth; slots take 4 bytes, a third to two thirds of them used. That makes at
+    most 24 bytes a key.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class HashIndex:
     def add(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Number each hash.
 
-        Returns: the number of each, and whether it was seen here for the first time.
+        Returns: the number of each, int32, and whether this is its first appearance.
         """
         distinct, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         in_order = np.argsort(first)  # numbers follow the stream's order
@@ -65,7 +65,7 @@ class HashIndex:
         return numbers, is_new
 
     def _find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """The number of each hash, EMPTY where it has none: linear probing, all hashes in step."""
+        """The number of each hash, or EMPTY: linear probing, vectorised over all hashes."""
         numbers = np.full(len(hashes), EMPTY, dtype=np.int32)
         waiting = np.arange(len(hashes))
         slots = self._home(hashes)
@@ -78,7 +78,7 @@ class HashIndex:
         return numbers
 
     def _place(self, hashes: NDArray[np.uint64], numbers: NDArray[np.int32]) -> None:
-        """Give each new hash the first free slot from its home on; where several want one, the last written has it."""
+        """Put each new hash into the first free slot from its home on; where several compete, the last written wins."""
         slots = self._home(hashes)
         while len(numbers):
             is_free = self._slots[slots] == EMPTY
@@ -97,7 +97,7 @@ class HashIndex:
         self._count = count
 
     def _grow(self) -> None:
-        """Twice the slots, filled anew from the keys; the old ones are dropped first."""
+        """Double the slots until the keys fit and refill them; the old ones are freed first."""
         slots = len(self._slots)
         while 3 * self._count > 2 * slots:
             slots *= 2

@@ -1,4 +1,4 @@
-"""Keeps evaluation sentences out of training text: the same letters, or the same words in another order."""
+"""Detects evaluation sentences in training text, even respaced, repunctuated or reordered."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from training.errors import LeakageError
 from training.system.files import files_under
 from training.system.text_files import text_lines
 
-NEAR_WORDS = 6  # the same bag of so many words or more is the same sentence reordered
-UNREAD = {".csv", ".json", ".xml"}  # text, but not a field a line
+NEAR_WORDS = 6  # an equal bag of at least this many words counts as a reordered sentence
+UNREAD = {".csv", ".json", ".xml"}  # text formats that are not read line by line
 _MARKS = re.compile(r"[^\w\s]|_")  # all but letters, digits and white space
 
 
 def matching_words(text: str) -> list[str]:
-    """NFKC, case-folded, letters and digits only: what is left of a sentence when punctuation and spacing vary."""
+    """The words of a text after NFKC, case folding and removal of all but letters and digits."""
     return _MARKS.sub("", unicodedata.normalize("NFKC", text).casefold()).split()
 
 
 class EvaluationSentences:
-    """Every sentence of the evaluation sets, normalised."""
+    """The sentences of the evaluation sets, normalised."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
         self._exact: set[str] = set()
@@ -44,22 +44,21 @@ class EvaluationSentences:
         return self.has_exact(words) or self.has_near(words)
 
     def has_exact(self, words: list[str]) -> bool:
-        """Whether `matching_words` of a text spell one of them."""
+        """Whether a text's `matching_words`, joined, equal an evaluation sentence."""
         return "".join(words) in self._exact
 
     def has_near(self, words: list[str]) -> bool:
-        """Whether one of them has the same words, `NEAR_WORDS` at least, in any order.
+        """Whether an evaluation sentence has the same words, at least `NEAR_WORDS` of them, in any order.
 
-        Scripts that run words together (Chinese, Japanese, Thai) have few words by white space: there only exact
-        matches are found.
+        Scripts without spaces (Chinese, Japanese, Thai) rarely have that many words, so only exact matches are found.
         """
         return len(words) >= NEAR_WORDS and _bag(words) in self._bags
 
     @classmethod
     def from_folder(cls, folder: Path) -> EvaluationSentences:
-        """All tab-separated fields, or JSON strings, of all text files under `folder` but its READMEs; .gz is unpacked.
+        """All tab-separated fields or JSON strings of the text files under `folder`, plain or .gz, except Markdown.
 
-        Raises: LeakageError: there is nothing to compare with, or a file is not UTF-8 text of a layout that is read.
+        Raises: LeakageError: there is no sentence, or a file is not UTF-8 or has an unknown layout.
         """
         found = cls(_fields(path for path in files_under(folder) if path.suffix != ".md"))
         if not len(found):
@@ -68,10 +67,10 @@ class EvaluationSentences:
 
 
 def check_no_leakage(texts: Iterable[str], evaluation: EvaluationSentences) -> int:
-    """Prove that no text is an evaluation sentence.
+    """Check that no text is an evaluation sentence.
 
     Returns: the number of texts checked.
-    Raises:  LeakageError: names the first offending text by number.
+    Raises:  LeakageError: one is; the message gives its number.
     """
     checked = 0
     for checked, text in enumerate(texts, start=1):
@@ -87,9 +86,7 @@ def _bag(words: list[str]) -> str:
 def _fields(paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
         if Path(path.name.removesuffix(".gz")).suffix.lower() in UNREAD:
-            raise LeakageError(
-                f"{path} has no layout that is read (docs/guide/evaluate.md), so leakage cannot be ruled out"
-            )
+            raise LeakageError(f"{path} has an unknown layout (docs/guide/evaluate.md), so leakage cannot be ruled out")
         try:
             for number, line in text_lines(path, error=ValueError):
                 yield from _in_json(line, f"{path} line {number}") if ".jsonl" in path.suffixes else line.split("\t")

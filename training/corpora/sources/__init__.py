@@ -1,4 +1,4 @@
-"""Where text comes from: catalogue, downloads, formats.
+"""Where text comes from: the catalogue, downloads, file formats.
 
 Imports `config` and `system`.
 """

@@ -1,4 +1,4 @@
-"""Opens zip archives that strangers made: bounded in size, kept inside their folder, damage told in a sentence."""
+"""Opens untrusted zip archives: bounds their size and keeps their files inside one folder."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from training.errors import CorpusError
 from training.system.text_files import Line, decoded_lines
 
-MAX_UNPACKED_BYTES = 64 << 30  # of all members together; the largest bitext of OPUS is near 10 GiB
+MAX_UNPACKED_BYTES = 64 << 30  # of all members; the largest bitext of OPUS is near 10 GiB
 
 
 @contextmanager
 def open_zip(path: Path, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Iterator[ZipFile]:
-    """A zip archive to read from; no member gives more bytes than it declares.
+    """A zip archive to read from; no member yields more bytes than it declares.
 
-    Raises: CorpusError: it is damaged, encrypted, packed in an unusual way, or unpacks to more than `max_bytes`.
+    Raises: CorpusError: it is damaged, encrypted, not packed by deflate, or unpacks to more than `max_bytes`.
     """
     try:
         with ZipFile(path) as archive:
@@ -38,25 +38,25 @@ def open_zip(path: Path, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Iterator[Zip
 
 
 def member_lines(archive: ZipFile, name: str) -> Iterator[Line]:
-    """The lines of a member, as `numbered_lines` gives those of a file.
+    """The lines of a member, numbered as by `numbered_lines`.
 
     Raises: CorpusError: it is UTF-16.
     """
     with archive.open(name) as packed:
-        member = io.BufferedReader(cast("io.RawIOBase", packed))  # a zip's own lines are slow
+        member = io.BufferedReader(cast("io.RawIOBase", packed))  # ZipExtFile splits lines slowly
         yield from decoded_lines(member, f"{archive.filename}: {name}", error=CorpusError)
 
 
 def text_members(archive: ZipFile) -> list[ZipInfo]:
-    """What the archive was made for: no folders, no hidden files, none of what macOS adds."""
+    """The archive's files, without hidden ones and those that macOS adds."""
     members = (member for member in archive.infolist() if not member.is_dir())
     return [member for member in members if not any(_is_hidden(part) for part in PurePosixPath(member.filename).parts)]
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Put an archive's files into `folder`, which appears when all are there; until then they lie beside `path`.
+    """Put an archive's files into `folder`, atomically; until all are unpacked they lie beside `path`.
 
-    Folders inside the archive are left out: a name may stand in one of them only.
+    Folders inside the archive are flattened, so file names must be unique.
 
     Raises: CorpusError: as `open_zip`; a member is a link, or two have one name.
     """
@@ -68,7 +68,7 @@ def unpack(path: Path, folder: Path) -> None:
             for member in text_members(archive):
                 target = temporary / PurePosixPath(member.filename).name
                 if target.exists() or stat.S_ISLNK(member.external_attr >> 16):
-                    raise CorpusError(f"{path} holds a link or two files of one name: {member.filename}")
+                    raise CorpusError(f"{path} holds a link or two files with one name: {member.filename}")
                 with archive.open(member) as source, target.open("wb") as copy:
                     shutil.copyfileobj(source, copy)
         folder.parent.mkdir(parents=True, exist_ok=True)

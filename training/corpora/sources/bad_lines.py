@@ -1,4 +1,4 @@
-"""What becomes of a line that is not a pair: it stops the run, or is counted. Knows no format."""
+"""Handles lines that are not pairs: stops the run, or counts and skips them."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BadLines:
-    """What readers tell of each line that is not a pair.  dropped: lines left out, by reason."""
+    """Readers report each line that is not a pair here.  dropped: skipped lines by reason."""
 
     action: BadLine = "stop"
     dropped: Counter[str] = field(default_factory=Counter)
 
     def not_utf8(self, where: str) -> None:
-        """A line whose bytes are no text.
+        """Report a line that is not UTF-8.
 
         Args:   where: file and line.
-        Raises: CorpusError: names them, unless such lines are left out.
+        Raises: CorpusError: unless such lines are skipped; the message has `where`.
         """
         self._add(where, NOT_UTF8, "not UTF-8")
 
     def not_a_pair(self, where: str, what: str) -> None:
-        """A line that is not two texts.
+        """Report a line that is not two texts.
 
-        Args:   where: file and line.  what: is wrong with it; never the text itself.
-        Raises: CorpusError: says both, unless such lines are left out.
+        Args:   where: file and line.  what: is wrong with it, without the text itself.
+        Raises: CorpusError: unless such lines are skipped; the message has both.
         """
         self._add(where, what, "not a pair")
 
     def _add(self, where: str, what: str, reason: str) -> None:
         if self.action == "stop":
-            raise CorpusError(f"{where} {what} (corpus.on_bad_line: skip leaves such lines out)")
+            raise CorpusError(f"{where} {what} (corpus.on_bad_line: skip skips such lines)")
         if not self.dropped[reason]:
-            logger.warning("%s %s; it is left out, as are others like it", where, what)
+            logger.warning("%s %s; skipping this line and others like it", where, what)
         self.dropped[reason] += 1
 
 
-STOP = BadLines()  # counts nothing: it never leaves a line out
+STOP = BadLines()  # never skips, so it can be shared

@@ -1,4 +1,4 @@
-"""The catalogue of known corpora: what each is, under which licence, what can be downloaded. Downloads nothing."""
+"""The catalogue of known corpora: what each is, its licence, and what can be downloaded."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from training.config.parsing import build, read_yaml
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """What a publisher offers for download.
+    """A corpus's downloads.
 
     Args:
-        urls: templates: {code} is the language as the source writes it, {pair} that and `en` in alphabetical order.
-        format: how pairs are packed; `unpacked` and `plain` are evaluation sets, kept as they are.
-        codes: our language -> the source's, where they differ.
-        sha256: language -> checksum of its file, where the publisher states one; `*`: of the one file of all.
-        folder: of an evaluation set, under eval/.
+        urls: templates; {code} is the publisher's language code, {pair} that code and `en` in alphabetical order.
+        format: how pairs are packed; `unpacked` (a zip) and `plain` are evaluation sets, kept in their layout.
+        codes: our language code -> the publisher's, where they differ.
+        sha256: language -> checksum of its file, where known; `*`: of one file for all languages.
+        folder: under eval/, for an evaluation set.
     """
 
     urls: list[str]
@@ -29,26 +29,26 @@ class SourceFiles:
     folder: str = ""
 
     def code(self, language: str) -> str:
-        """A language as the source writes it."""
+        """The publisher's code of a language."""
         return self.codes.get(language, language)
 
     def addresses(self, language: str) -> list[str]:
-        """Where a language's files are."""
+        """The URLs of a language's files."""
         code = self.code(language)
         return [url.format(code=code, pair="-".join(sorted(("en", code)))) for url in self.urls]
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One corpus. `permissive`: its text may be passed on and used without conditions on the result."""
+    """One corpus. `permissive`: its text may be passed on and used commercially, without conditions on the result."""
 
     title: str
     licence: str
     permissive: bool
-    url: str  # its home
+    url: str  # its home page
     kind: Literal["parallel", "evaluation"] = "parallel"
-    languages: list[str] = field(default_factory=list)  # that can be downloaded, besides English
-    files: SourceFiles | None = None  # None: there is no plain archive to download
+    languages: list[str] = field(default_factory=list)  # to download, besides English
+    files: SourceFiles | None = None  # None: nothing to download
 
 
 @cache

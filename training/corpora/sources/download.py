@@ -1,4 +1,4 @@
-"""Downloads a file over HTTP: goes on where it stopped, tries again, trusts no length. Knows nothing about corpora."""
+"""Downloads a file over HTTP: resumes, retries, and checks length and checksum."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from training.errors import FetchError
 from training.system.files import partial, write_atomically
 
 logger = logging.getLogger(__name__)
-HEADERS = {"User-Agent": "crosslet", "Accept-Encoding": "identity"}  # an archive as it is, its length as stated
+HEADERS = {"User-Agent": "crosslet", "Accept-Encoding": "identity"}  # so that the stated length is the file's
 TIMEOUT_S = httpx.Timeout(60.0, connect=30.0)
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a download is tried for."""
+    """How often a download is retried."""
 
-    attempts: int = 5  # in a row that bring nothing new
-    pause_s: float = 1.0  # before the second; doubled before each further one
-    max_pause_s: float = 60.0  # also of what a server asks for (Retry-After)
+    attempts: int = 5  # in a row without a new byte
+    pause_s: float = 1.0  # before the second attempt; doubled for each further one
+    max_pause_s: float = 60.0  # the limit, also for a server's Retry-After
 
 
 class _InterruptedError(Exception):
-    """The transfer broke off and may be tried again."""
+    """The transfer broke off and may be retried."""
 
     def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -40,41 +40,41 @@ class _InterruptedError(Exception):
 
 
 class _Part:
-    """What came so far, and the mark (strong ETag or date) of the version on the server that it belongs to."""
+    """The bytes received so far, and the validator (strong ETag or date) of the version they belong to."""
 
     def __init__(self, path: Path) -> None:
         self.path = partial(path)
-        self._mark = self.path.with_name(f"{self.path.name}.mark")
+        self._validator = self.path.with_name(f"{self.path.name}.mark")
 
     @property
     def size(self) -> int:
         return self.path.stat().st_size if self.path.exists() else 0
 
     @property
-    def mark(self) -> str:
-        """Empty where the server gave none: then nothing can be gone on with."""
-        return self._mark.read_text(encoding="utf-8") if self._mark.exists() else ""
+    def validator(self) -> str:
+        """Empty if the server gave none: the part cannot be resumed then."""
+        return self._validator.read_text(encoding="utf-8") if self._validator.exists() else ""
 
-    def restart(self, mark: str) -> None:
+    def restart(self, validator: str) -> None:
         self.path.write_bytes(b"")
-        self._mark.write_text(mark, encoding="utf-8")
+        self._validator.write_text(validator, encoding="utf-8")
 
     def discard(self) -> None:
         self.path.unlink(missing_ok=True)
-        self._mark.unlink(missing_ok=True)
+        self._validator.unlink(missing_ok=True)
 
     def finish(self, path: Path) -> None:
-        write_atomically(path, lambda _: None)  # `partial(path)` is filled already
-        self._mark.unlink(missing_ok=True)
+        write_atomically(path, lambda _: None)  # `partial(path)` is complete already
+        self._validator.unlink(missing_ok=True)
 
 
 def download(url: str, path: Path, *, sha256: str | None = None, patience: Patience) -> None:
-    """Put what `url` gives at `path`, which appears when all of it is there.
+    """Download `url` to `path`, atomically.
 
-    A transfer that breaks off is gone on with by Range, in this call or a later one, where the server says that the
-    file is still the same; otherwise it starts again.
+    A transfer that breaks off resumes by Range, in this call or a later one, if the server confirms that the file is
+    unchanged (If-Range). Otherwise it starts again.
 
-    Raises: FetchError: the server refuses, the transfer keeps breaking off, or the checksum is another.
+    Raises: FetchError: the server refuses, the transfer keeps breaking off, or the checksum differs.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _Part(path)
@@ -88,20 +88,20 @@ def download(url: str, path: Path, *, sha256: str | None = None, patience: Patie
                 failures = 1 if part.size > furthest else failures + 1
                 furthest = max(furthest, part.size)
                 if failures >= patience.attempts:
-                    raise FetchError(f"{url} could not be downloaded: {exc}; run again to go on") from exc
-                logger.warning("%s: %s; trying again", url, exc)
+                    raise FetchError(f"{url} could not be downloaded: {exc}; run again to resume") from exc
+                logger.warning("%s: %s; retrying", url, exc)
                 wait_s = max(patience.pause_s * 2 ** (failures - 1), exc.retry_after_s)
                 time.sleep(min(wait_s, patience.max_pause_s))
     if sha256 is not None and (found := _sha256(part.path)) != sha256:
         part.discard()
-        raise FetchError(f"{url} has the checksum {found}; the catalogue says {sha256}: it was changed or damaged")
+        raise FetchError(f"{url} has the checksum {found}, the catalogue {sha256}: it was changed or damaged")
     part.finish(path)
 
 
 def _transfer(client: httpx.Client, url: str, part: _Part, *, description: str) -> None:
-    """One request, its answer appended to the part.
+    """Make one request and append its body to the part.
 
-    Raises: _InterruptedError: it may be tried again.  FetchError: it may not.
+    Raises: _InterruptedError: a retry may help.  FetchError: it cannot.
     """
     with _request(client, url, part) as response:
         expected = _begin(response, url, part)
@@ -109,16 +109,16 @@ def _transfer(client: httpx.Client, url: str, part: _Part, *, description: str) 
             part.path.open("ab") as file,
             tqdm(total=expected, initial=part.size, unit="B", unit_scale=True, desc=description) as progress,
         ):
-            for chunk in response.iter_raw():  # as they come: a larger chunk would be lost when the transfer breaks
+            for chunk in response.iter_raw():  # unbuffered: a larger chunk would be lost when the transfer breaks
                 file.write(chunk)
                 progress.update(len(chunk))
     if expected is not None and part.size != expected:
-        raise _InterruptedError(f"{part.size} of {expected} bytes came")
+        raise _InterruptedError(f"{part.size} of {expected} bytes arrived")
 
 
 @contextmanager
 def _request(client: httpx.Client, url: str, part: _Part) -> Iterator[httpx.Response]:
-    headers = {"Range": f"bytes={part.size}-", "If-Range": part.mark} if part.size and part.mark else {}
+    headers = {"Range": f"bytes={part.size}-", "If-Range": part.validator} if part.size and part.validator else {}
     try:
         with client.stream("GET", url, headers=headers) as response:
             yield response
@@ -129,7 +129,7 @@ def _request(client: httpx.Client, url: str, part: _Part) -> Iterator[httpx.Resp
 
 
 def _begin(response: httpx.Response, url: str, part: _Part) -> int | None:
-    """Make the part ready for the bytes of an answer. Returns: the size that the whole file should have."""
+    """Prepare the part for a response's bytes. Returns: the whole file's size, if the server states it."""
     status = response.status_code
     if status in TRANSIENT:
         raise _InterruptedError(f"the server answered {status}", _retry_after_s(response))
@@ -140,15 +140,15 @@ def _begin(response: httpx.Response, url: str, part: _Part) -> int | None:
         return int(total) if total.isdigit() else None
     if status in (httpx.codes.PARTIAL_CONTENT, httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE):
         part.discard()
-        raise _InterruptedError("the server has another part than was asked for")
+        raise _InterruptedError("the server sent another range than requested")
     if status != httpx.codes.OK:
         raise FetchError(f"{url} cannot be downloaded: the server answered {status} {response.reason_phrase}".rstrip())
-    part.restart(_mark_of(response))
+    part.restart(_validator_of(response))
     length = response.headers.get("Content-Length", "")
     return int(length) if length.isdigit() else None
 
 
-def _mark_of(response: httpx.Response) -> str:
+def _validator_of(response: httpx.Response) -> str:
     etag = response.headers.get("ETag", "")
     return str(etag) if etag and not etag.startswith("W/") else str(response.headers.get("Last-Modified", ""))
 

@@ -1,6 +1,6 @@
-"""Brings corpora of the catalogue into a data folder: downloads, converts, keeps what is there.
+"""Downloads corpora of the catalogue into a data folder and converts them; keeps what is there.
 
-DIR/downloads/<source>/...               what was downloaded; may be deleted once converted
+DIR/downloads/<source>/...               downloads; may be deleted once converted
 DIR/parallel/<source>/en-<lang>.tsv.gz   parallel text
 DIR/eval/<folder>/...                    evaluation sets, in their own layout
 """
@@ -35,15 +35,14 @@ logger = logging.getLogger(__name__)
 READERS: dict[str, Callable[[Path, str, BadLines], Iterator[Pair]]] = {
     "moses": read_moses_pairs,
     "multiway": read_multiway_pairs,
-    "tmx": lambda path, code, bad: read_tmx_pairs(path, code.partition("-")[0], bad),  # whatever region its tags name
+    "tmx": lambda path, code, bad: read_tmx_pairs(path, code.partition("-")[0], bad),  # any region
     "tsv_zip": read_zipped_tsv_pairs,
 }
 
 
 def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> None:
-    """Where the configuration says `fetch`: fetch what its sources lack in these languages and can be downloaded, and
-    the evaluation sets of the catalogue where there are none at all. Where nothing is missing nothing is written: the
-    folder may be read-only.
+    """If the configuration says `fetch`, download what its sources lack in these languages, and the catalogue's
+    evaluation sets if there are none. Writes nothing when nothing is missing: the folder may be read-only.
 
     Raises: FetchError, CorpusError: a download or its conversion failed, or a source is an evaluation set.
     """
@@ -54,7 +53,7 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
     if not _lacking(config, catalog, languages, data) and _has_evaluation(data):
         return
     with _alone(data):
-        for name, lacking in _lacking(config, catalog, languages, data).items():  # another fetch may have been at work
+        for name, lacking in _lacking(config, catalog, languages, data).items():  # another fetch may have run
             dataset = config.sources[name].dataset
             if dataset is not None:
                 for language in lacking:
@@ -68,7 +67,7 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
 def _lacking(
     config: CorpusConfig, catalog: Mapping[str, CatalogEntry], languages: list[str], data: Path
 ) -> dict[str, list[str]]:
-    """The languages that each source has not here, and can be fetched in.
+    """The languages that each source lacks here and that can be downloaded.
 
     Raises: FetchError: a source is an evaluation set.
     """
@@ -76,7 +75,7 @@ def _lacking(
     for name, settings in config.sources.items():
         source = catalog.get(name)
         if source is not None and source.kind == "evaluation":
-            raise FetchError(f"{name} is an evaluation set; nothing is trained on it")
+            raise FetchError(f"{name} is an evaluation set and cannot be trained on")
         if settings.dataset is not None:
             lacking[name] = _missing(name, languages, data)
         elif source is not None and source.files is not None:
@@ -87,16 +86,16 @@ def _lacking(
 def fetch_source(
     name: str, languages: list[str], data: Path, *, patience: Patience = PATIENCE, on_bad_line: BadLine = "stop"
 ) -> None:
-    """Fetch a source of the catalogue in these languages, but those that are there.
+    """Download a source of the catalogue in these languages, except those already there.
 
-    Args:   on_bad_line: a line that is not a pair ends the fetch, or is left out.
-    Raises: FetchError: it is not in the catalogue, cannot be downloaded, or lacks one of the languages.
+    Args:   on_bad_line: whether a line that is not a pair ends the fetch or is skipped.
+    Raises: FetchError: the source is not in the catalogue, cannot be downloaded, or lacks one of the languages.
     """
     source = load_catalog().get(name)
     if source is None:
-        raise FetchError(f"{name} is not in the catalogue; `crosslet corpora list` shows what is")
+        raise FetchError(f"{name} is not in the catalogue; `crosslet corpora list` shows all")
     if source.files is None:
-        raise FetchError(f"{name} has no archive to download; it is made from {source.url} (docs/guide/corpora.md)")
+        raise FetchError(f"{name} cannot be downloaded: it was made from {source.url} (docs/guide/corpora.md)")
     absent = [language for language in languages if language not in source.languages]
     if absent:
         raise FetchError(f"{name} has no {', '.join(absent)}; it has {', '.join(source.languages)}")
@@ -108,7 +107,7 @@ def fetch_source(
 
 
 def languages_there(name: str, source: CatalogEntry, data: Path) -> list[str]:
-    """The languages in which a data folder has a source."""
+    """The languages of a source that a data folder has."""
     if source.kind == "parallel":
         folder = data / "parallel" / name
         names = {path.name.split(".")[0] for path in folder.iterdir()} if folder.is_dir() else set()
@@ -153,9 +152,9 @@ def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data:
 
 
 def _fetch_all_evaluation(catalog: Mapping[str, CatalogEntry], languages: list[str], data: Path) -> None:
-    """Every evaluation set of the catalogue, where there are none; a fetch that broke off is gone on with.
+    """Download every evaluation set of the catalogue if there are none, or resume such a fetch.
 
-    Half of the sets would rule out half of the leaks, so a mark says until the end that they are not all there.
+    Incomplete sets would leave leaks undetected, so a marker file stays until all are there.
     """
     if _has_evaluation(data):
         return
@@ -180,9 +179,9 @@ def _evaluation_is_there(files: SourceFiles, language: str, data: Path) -> bool:
 
 
 def _convert(pairs: Iterable[Pair], bad: BadLines, data: Path, name: str, language: str) -> None:
-    """Write pairs as `english<TAB>other` lines, the same bytes for the same pairs; a pair with an empty side is none.
+    """Write pairs as `english<TAB>other` lines, deterministically; pairs with an empty side are skipped.
 
-    Raises: CorpusError: there is no pair.
+    Raises: CorpusError: no pair is left.
     """
     path = data / "parallel" / name / f"en-{language}.tsv.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +201,7 @@ def _convert(pairs: Iterable[Pair], bad: BadLines, data: Path, name: str, langua
         partial(path).unlink(missing_ok=True)
         raise
     if left_out := bad.dropped.total():
-        logger.warning("%s: %d lines in %s are left out: they are no pairs", name, left_out, language)
+        logger.warning("%s: skipped %d lines in %s that are not pairs", name, left_out, language)
     logger.info("%s: %s is ready", name, path)
 
 
@@ -219,7 +218,7 @@ def _checksum(files: SourceFiles, language: str) -> str | None:
 
 
 def _wait_for_another(data: Path) -> None:
-    """Until a fetch that is under way has ended; evaluation sets come file by file."""
+    """Wait for a running fetch to end: evaluation sets arrive file by file."""
     lock = data / "downloads" / LOCK
     if lock.exists():
         with lock.open() as held:
@@ -228,7 +227,7 @@ def _wait_for_another(data: Path) -> None:
 
 @contextmanager
 def _alone(data: Path) -> Iterator[None]:
-    """One fetch into a data folder at a time; a second one waits, and then finds the first one's files."""
+    """Hold the data folder's lock; a second fetch waits, then finds the first one's files."""
     (data / "downloads").mkdir(parents=True, exist_ok=True)
     with (data / "downloads" / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

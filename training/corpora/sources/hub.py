@@ -1,4 +1,4 @@
-"""Reads parallel text from Hugging Face `datasets`: a folder, or a name on the hub."""
+"""Reads parallel text with Hugging Face `datasets`, from a folder or the hub."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ SIDES = (("source", "target"), ("src", "tgt"), ("english", "non_english"), ("anc
 
 
 def read_dataset_pairs(name: str | Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Pairs of the `train` split, or of the only one: a folder that `save_to_disk` left or that holds data files
-    (Parquet, CSV, JSON lines), or a hub name, of which the configuration `en-<language>` or the other way is taken.
+    """Pairs of the `train` split, or of the only split.
 
-    Columns: `en` and `<language>`; or the first of `SIDES` that is there; or `translation`, holding {en: ...,
-    <language>: ...}. A column is never taken by its place: it may hold ids. An absent side is an empty one.
+    Columns: `en` and `<language>`; or the first of `SIDES` that exists; or `translation`, holding {en: ...,
+    <language>: ...}. Columns are never taken by position, which may hold ids. A missing side is empty.
 
-    Args:   bad: is told of a row of which a side is no text, or not UTF-8.
+    Args:
+        name: a folder written by `save_to_disk`, a folder of Parquet, CSV or JSON lines, or a hub name, read in its
+            configuration `en-<language>` or `<language>-en`.
+        bad: receives rows in which a side is not text, or not UTF-8.
     Raises: CorpusError: it cannot be loaded, has no such split or columns, or `bad` stops at a row.
     """
     try:
@@ -38,13 +40,13 @@ def read_dataset_pairs(name: str | Path, language: str, bad: BadLines = STOP) ->
                 yield row
     except CorpusError:
         raise
-    except Exception as exc:  # `datasets` raises whatever its many readers do
+    except Exception as exc:  # `datasets` passes on any error of its readers
         raise CorpusError(f"{name} cannot be read as a dataset: {' '.join(str(exc).split())[:300]}") from exc
 
 
 def _load(name: str | Path, language: str) -> Any:
-    """The rows, none of them in memory."""
-    import datasets  # takes seconds, and most runs need none of it
+    """The rows, streamed."""
+    import datasets  # slow to import, and rarely needed
 
     if not isinstance(name, Path):
         known = datasets.get_dataset_config_names(name)
@@ -60,7 +62,7 @@ def _load(name: str | Path, language: str) -> Any:
 
 
 def _stream(builder: Any, name: str | Path) -> Any:
-    """The rows of a builder, read as text: what is not UTF-8 is marked, and a cell of CSV is what it says.
+    """The rows of a builder, read as text: invalid UTF-8 becomes MARK, CSV cells stay strings.
 
     Raises: CorpusError: no split is named train, or a header is not UTF-8.
     """
@@ -69,13 +71,13 @@ def _stream(builder: Any, name: str | Path) -> Any:
     config = builder.config
     if getattr(config, "encoding", "another") in (None, "utf-8"):  # CSV, JSON
         config.encoding = MARKED_UTF8
-    if hasattr(config, "keep_default_na"):  # CSV: `null`, `NA` and `nan` are words, 007 is no number
+    if hasattr(config, "keep_default_na"):  # CSV: `null`, `NA` and `nan` are words, 007 is text
         config.keep_default_na = False
-        config.nrows = 1  # of each file: the columns' names, then all as text
+        config.nrows = 1  # a first pass for the columns' names, to read all as text
         first_rows: list[dict[str, Any]] = list(_training_split(builder.as_streaming_dataset(), name))
         columns = list(first_rows[0]) if first_rows else []
         if any(MARK in column for column in columns):
-            raise CorpusError(f"{name} names its columns in another encoding than UTF-8")
+            raise CorpusError(f"{name} has column names that are not UTF-8")
         config.nrows, config.features = None, Features({column: Value("string") for column in columns}) or None
     return _training_split(builder.as_streaming_dataset(), name)
 
@@ -88,14 +90,14 @@ def _training_split(splits: Mapping[str, Any], name: str | Path) -> Any:
 
 @dataclass(frozen=True)
 class _NotAPair:
-    """A row of other types."""
+    """A row whose values have other types."""
 
     found: str
     wanted: str
 
 
 def _rows(batch: Mapping[str, list[Any]], language: str, name: str | Path) -> Iterator[Pair | _NotAPair]:
-    """What some rows hold as English and as the other side.
+    """The English and other side of each row.
 
     Raises: CorpusError: there are no such columns, or the translations are in other languages.
     """

@@ -1,4 +1,4 @@
-"""Reads parallel text as OPUS packs it: a zip of two files whose lines answer each other (the Moses format)."""
+"""Reads OPUS's Moses format: a zip of two files with aligned lines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from training.errors import CorpusError
 
 
 def read_moses_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Pairs of a zip of `<name>.en` and `<name>.<language>`; where the language has another code there, the one that
-    `<name>` ends in (`Europarl.de-en`) is taken. A side may be an empty line.
+    """Pairs of a zip of `<name>.en` and `<name>.<language>`; sides may be empty.
 
-    Args:   bad: is told of a line that is not UTF-8; the line that answers it is left out with it.
-    Raises: CorpusError: there is no such pair of files, one has more lines than the other, or `bad` stops at a line.
+    If the archive uses another language code, it is read from the end of `<name>` (`Europarl.de-en`).
+
+    Args:   bad: receives lines that are not UTF-8; their translations are skipped with them.
+    Raises: CorpusError: there are no such files, one has more lines than the other, or `bad` stops at a line.
     """
     with open_zip(path) as archive:
         english_name, other_name = _sides(archive, language, path)
@@ -26,7 +27,7 @@ def read_moses_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterato
         for number, (left, right) in enumerate(sides, start=1):
             if left is None or right is None:
                 shorter = english_name if left is None else other_name
-                raise CorpusError(f"{path}: {shorter} ends before line {number}, the other side goes on")
+                raise CorpusError(f"{path}: {shorter} ends before line {number}, the other side does not")
             (_, english), (_, other) = left, right
             if english is None or other is None:
                 bad.not_utf8(f"{path}: {english_name if english is None else other_name} line {number}")
@@ -43,4 +44,4 @@ def _sides(archive: ZipFile, language: str, path: Path) -> tuple[str, str]:
         for code in (language, *codes):
             if code != "en" and f"{stem}.{code}" in names:
                 return english, f"{stem}.{code}"
-    raise CorpusError(f"{path} holds no two files <name>.en and <name>.{language}; it holds {', '.join(sorted(names))}")
+    raise CorpusError(f"{path} holds no files <name>.en and <name>.{language}; it holds {', '.join(sorted(names))}")

@@ -1,4 +1,4 @@
-"""Finds the file of a source and language, and reads pairs from it by its format. Knows nothing about mixing."""
+"""Finds the file of a source and language, and reads pairs from it by its format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from training.errors import CorpusError
 from training.system.files import files_under
 
 SUFFIXES = (".tsv.gz", ".tsv", ".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip", "")  # "": a folder of `datasets`
-EITHER_ORDER = (".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip")  # sides have names: de-en says the same as en-de
+EITHER_ORDER = (".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip")  # sides are named, so de-en means en-de
 
 
 def find_pair_file(folder: Path, source: str, language: str) -> Path | None:
-    """Where a source has a language: `<folder>/<source>/en-<language>` with one of `SUFFIXES`, the first that is there.
+    """The file or folder `<folder>/<source>/en-<language>` with the first of `SUFFIXES` that exists.
 
-    Where the format names its sides, `<language>-en` will do.
+    Formats that name their sides may be called `<language>-en`.
     """
     for suffix in SUFFIXES:
         for pair in (f"en-{language}", f"{language}-en")[: 2 if suffix in EITHER_ORDER else 1]:
@@ -32,19 +32,19 @@ def find_pair_file(folder: Path, source: str, language: str) -> Path | None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files that `find_pair_file` stands for: itself, or what a folder holds."""
+    """The files of what `find_pair_file` found: itself, or those in its folder."""
     return files_under(path) if path.is_dir() else [path]
 
 
 def read_pairs(
     path: Path, language: str, *, on_bad_line: BadLine = "stop", dropped: Counter[str] | None = None
 ) -> Iterator[Pair]:
-    """Pairs of what `find_pair_file` found; sides may be empty but in a TSV.
+    """Pairs of what `find_pair_file` found; sides may be empty, except in a TSV.
 
     Args:
-        on_bad_line: a line (a row, a unit) that is not two texts, or not UTF-8, stops the run, or is left out.
-        dropped: counts those left out, by reason.
-    Raises: CorpusError: names the file, the line and what is wrong.
+        on_bad_line: whether a line (row, unit) that is not two texts in UTF-8 stops the run or is skipped.
+        dropped: counts skipped lines by reason.
+    Raises: CorpusError: the message names the file, the line and what is wrong.
     """
     bad = BadLines(on_bad_line, Counter() if dropped is None else dropped)
     if path.is_dir():
@@ -55,4 +55,4 @@ def read_pairs(
         return read_tmx_pairs(path, language, bad)
     if path.suffix == ".zip":
         return read_moses_pairs(path, language, bad)
-    raise CorpusError(f"{path} is of no format that is read: {', '.join(SUFFIXES[:-1])} or a folder")
+    raise CorpusError(f"{path} has an unknown format; known: {', '.join(SUFFIXES[:-1])} or a folder")

@@ -1,5 +1,6 @@
-"""Reads translation memories (TMX 1.1 to 1.4), unit by unit. Expat resolves nothing outside the file; entities that a
-file declares itself, which can grow without bound, are refused.
+"""Reads translation memories (TMX 1.1 to 1.4), unit by unit.
+
+Expat resolves nothing outside the file. Declared entities are refused: they can expand without bound.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from training.system.text_files import MARK, MARKED_UTF8, is_utf16
 
 CHUNK_BYTES = 1 << 20
 ENCODING = re.compile(rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]+)""")
-CODES = ("bpt", "ept", "it", "ph", "ut")  # hold the formatting of a document, not its text
-TAGS = {"zh_Hant": ("zh-hant", "zh-tw", "zh-hk"), "nb": ("nb", "no")}  # our code: others of the same language
+CODES = ("bpt", "ept", "it", "ph", "ut")  # formatting of the document, not text
+TAGS = {"zh_Hant": ("zh-hant", "zh-tw", "zh-hk"), "nb": ("nb", "no")}  # our code: the language's tags
 
 
 def read_tmx_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Pairs of a `.tmx`, `.tmx.gz` or `.tmx.zip`: of each unit the first English and the first other variant.
+    """Pairs of a `.tmx`, `.tmx.gz` or `.tmx.zip`: each unit's first English and first other variant.
 
     Args:
-        language: any tag that begins with it counts: `pt` takes `pt-BR`.
-        bad: is told of a unit that is not UTF-8, in files that are said to be.
+        language: tags that start with it match, so `pt` reads `pt-BR`.
+        bad: receives units that are not UTF-8, in files that claim to be.
     Raises: CorpusError: it is not XML, declares entities, has no unit in both languages, or `bad` stops at a unit.
     """
     units = _Units(language)
@@ -50,35 +51,35 @@ def read_tmx_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[
     except (expat.ExpatError, zlib.error, EOFError, OSError) as exc:
         raise CorpusError(f"{path} cannot be read to its end: {exc}") from exc
     except _EntityError as exc:
-        raise CorpusError(f"{path} has the entity {exc}; only those of XML itself are read") from exc
+        raise CorpusError(f"{path} has the entity {exc}; only XML's predefined ones are read") from exc
     if not found:
         tags = ", ".join(sorted(units.tags)) or "none"
         raise CorpusError(f"{path} has no unit in English and {language}; its languages: {tags}")
 
 
 class SupportsRead(Protocol):
-    """What is read from."""
+    """A readable binary file."""
 
     def read(self, size: int, /) -> bytes:
-        """At most so many bytes."""
+        """At most `size` bytes."""
 
 
 class _EntityError(Exception):
-    """The file declares an entity, or uses one that its DTD does."""
+    """The file declares an entity, or uses one of its DTD."""
 
 
 class _Units:
-    """What expat calls while it reads: collects pairs, holds one unit."""
+    """Expat's handlers: collect pairs, holding one unit at a time."""
 
     def __init__(self, language: str) -> None:
         self.pairs: list[Pair] = []
-        self.bad_lines: list[int] = []  # in which units end that are not UTF-8
+        self.bad_lines: list[int] = []  # last lines of units that are not UTF-8
         self.tags: set[str] = set()
         self._wanted = TAGS.get(language, (_plain(language),))
         self._unit: dict[str, str] = {}  # "en" and "other" -> text
-        self._side: str | None = None  # of the variant we are in, where it is wanted
-        self._text: list[str] | None = None  # of the segment we are in
-        self._codes = 0  # depth in elements of formatting
+        self._side: str | None = None  # of the current variant, if it is wanted
+        self._text: list[str] | None = None  # of the current segment
+        self._codes = 0  # nesting depth of formatting elements
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
@@ -127,9 +128,9 @@ class _Units:
 
 
 def _with_marks(chunks: Iterator[bytes]) -> Iterator[bytes | str]:
-    """A file in UTF-8 with a mark in place of bytes that are not, which else would end the reading.
+    """A UTF-8 file with MARK in place of invalid bytes, at which expat would stop.
 
-    What names another encoding is left to expat, as it is.
+    Files in other encodings are passed to expat unchanged.
     """
     first = next(chunks, b"")
     named = ENCODING.match(first.removeprefix(codecs.BOM_UTF8))

@@ -1,4 +1,4 @@
-"""Reads tab-separated parallel text: two columns, or one column for each of many languages. Knows files and lines."""
+"""Reads tab-separated parallel text: two columns, or one column a language."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Pair = tuple[str, str]  # English, other
 
 
 def read_tsv_pairs(path: Path, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Pairs of a `english<TAB>other` file, plain or gzip, UTF-8.
+    """Pairs of an `english<TAB>other` file, plain or gzip, UTF-8.
 
-    Args:   bad: is told of a line that is not two non-empty columns.
+    Args:   bad: receives lines that are not two non-empty columns.
     Raises: CorpusError: the file is damaged, or `bad` stops at a line.
     """
     for number, line in numbered_lines(path, error=CorpusError):
@@ -27,13 +27,13 @@ def read_tsv_pairs(path: Path, bad: BadLines = STOP) -> Iterator[Pair]:
         if len(columns) == 2 and columns[0].strip() and columns[1].strip():
             yield columns[0].strip(), columns[1].strip()
         else:
-            bad.not_a_pair(f"{path} line {number}", f"has {len(columns)} columns; a pair has 2, neither empty")
+            bad.not_a_pair(f"{path} line {number}", f"has {len(columns)} columns; a pair has 2, none empty")
 
 
 def read_multiway_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Pairs of a file whose first line names its columns by language (TED2020); a language may lack some lines.
+    """Pairs of a file whose first line names its columns by language (TED2020); cells may be empty.
 
-    Args:   bad: is told of a line that has another number of columns than the first.
+    Args:   bad: receives lines whose number of columns differs from the first line's.
     Raises: CorpusError: there is no such column, or `bad` stops at a line.
     """
     lines = numbered_lines(path, error=CorpusError)
@@ -56,9 +56,9 @@ def read_multiway_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iter
 
 
 def read_zipped_tsv_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Pairs of a zip that holds `<language>.txt`: English, other, and columns that are not read (manythings.org).
+    """Pairs of a zip that holds `<language>.txt`: English, other, and ignored columns (manythings.org).
 
-    Args:   bad: is told of a line that has one column.
+    Args:   bad: receives lines with a single column.
     Raises: CorpusError: there is no such file, or `bad` stops at a line.
     """
     with open_zip(path) as archive:
