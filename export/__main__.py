@@ -11,7 +11,9 @@ from transformers.utils import logging as transformers_logging
 
 from export.errors import ExportError
 from export.gate import GateLimits
-from export.pipeline import ExportRequest, export_artifact
+from export.pipeline import export_artifact
+from export.request import ExportRequest
+from export.reranking.gate import RankingLimits
 from service.model.artifact import ArtifactError
 
 FAILED = 2
@@ -47,15 +49,20 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
     """The command line as a request."""
     parser = argparse.ArgumentParser(prog="python -m export", description="Turn a checkpoint into a served artifact.")
     add = parser.add_argument
-    add("--checkpoint", type=Path, required=True, help="sentence-transformers folder, with crosslet.json or without")
+    add(
+        "--checkpoint",
+        type=Path,
+        required=True,
+        help="folder of sentence-transformers, or of a cross-encoder",
+    )
     add("--out", type=Path, required=True, help="artifact folder to write")
     add("--precision", choices=["int8", "fp32"], default="int8", help="default: %(default)s")
     add(
         "--calibration",
         type=Path,
         metavar="FILE",
-        help="int8: a text a line, like those to come: activations are rounded with steps fixed by these; "
-        "default: the record's",
+        help="int8: a text a line (of a re-ranker query<TAB>passage), like those to come: activations are rounded with "
+        "steps fixed by these; default: the record's",
     )
     add(
         "--word-bits",
@@ -79,8 +86,31 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         metavar="FILE.tsv",
         help="int8: score<TAB>sentence<TAB>sentence, in place of the record's pairs",
     )
-    add("--min-cosine", type=float, default=GateLimits.min_cosine, help="int8: mean cosine to fp32 (%(default)s)")
-    add("--max-sts-drop", type=float, default=GateLimits.max_sts_drop, help="int8: points of STS (%(default)s)")
+    add(
+        "--min-cosine",
+        type=float,
+        default=GateLimits.min_cosine,
+        help="int8: mean cosine to fp32; default: %(default)s",
+    )
+    add("--max-sts-drop", type=float, default=GateLimits.max_sts_drop, help="int8: points of STS; default: %(default)s")
+    add(
+        "--questions",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="int8 of a re-ranker: query, positives and negatives a line, in place of the record's questions",
+    )
+    add(
+        "--min-rank-correlation",
+        type=float,
+        default=RankingLimits.min_rank_correlation,
+        help="int8 of a re-ranker: of its scores to fp32's; default: %(default)s",
+    )
+    add(
+        "--max-acc1-drop",
+        type=float,
+        default=RankingLimits.max_acc1_drop,
+        help="int8 of a re-ranker: points of acc@1; default: %(default)s",
+    )
     add("--force", action="store_true", help="replace the artifact at --out")
     add("--trust-remote-code", action="store_true", help="run Python files of the checkpoint's folder")
     options = parser.parse_args(arguments)
@@ -95,6 +125,10 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         languages=options.languages,
         sts=options.sts,
         limits=GateLimits(min_cosine=options.min_cosine, max_sts_drop=options.max_sts_drop),
+        questions=options.questions,
+        ranking_limits=RankingLimits(
+            min_rank_correlation=options.min_rank_correlation, max_acc1_drop=options.max_acc1_drop
+        ),
         force=options.force,
         trust_remote_code=options.trust_remote_code,
     )

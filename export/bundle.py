@@ -26,6 +26,7 @@ from service.model.artifact import (
     load_parity,
     verify_files,
 )
+from service.model.pair_parity import PairParityPack, load_pair_parity
 from service.process.files import flush
 
 
@@ -35,7 +36,7 @@ class Bundle:
 
     model: Path
     tokenizer: tokenizers.Tokenizer
-    parity: ParityPack
+    parity: ParityPack | PairParityPack
     card: str
     manifest: Manifest
 
@@ -67,7 +68,7 @@ def write_bundle(bundle: Bundle, out: Path, *, force: bool) -> Manifest:
         stage = Path(scratch) / "new"
         stage.mkdir()
         manifest = _fill(bundle, stage)
-        load_parity(stage, load_manifest(stage))
+        _check_parity(stage)
         verify_files(stage, manifest)
         _put(stage, out, Path(scratch) / "old")
     return manifest
@@ -107,6 +108,14 @@ def rewrite_card(out: Path, card: str, manifest: Manifest) -> None:
         (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
         verify_files(stage, load_manifest(stage))
         _put(stage, out, Path(scratch) / "old")
+
+
+def _check_parity(stage: Path) -> None:
+    manifest = load_manifest(stage)
+    if manifest.kind == "cross-encoder":
+        load_pair_parity(stage)
+    else:
+        load_parity(stage, manifest)
 
 
 def _put(stage: Path, out: Path, old: Path) -> None:

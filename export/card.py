@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from export.reranking import card_texts as reranker
 from service.model.artifact import Manifest
 
 LIMITATIONS = """\
@@ -29,6 +30,11 @@ UNPADDED_LIMITATION = """\
   a text alone too, are padded to a multiple of four. Otherwise company changes the last digits of a vector.
 """
 SCORES = "(STS: Spearman; Tatoeba: P@1, both directions averaged)"
+EVALUATE = "`crosslet evaluate FOLDER --data DIR`"
+SUMMARY = """\
+A sentence encoder: one text in, one unit vector of {dim} dimensions out; texts that mean the same have a high dot
+product, across languages.
+"""
 USE = """\
 With the service, from its repository:
 
@@ -71,7 +77,7 @@ def model_card(manifest: Manifest, *, model_bytes: int) -> str:
         _front_matter(manifest),
         f"# {manifest.name}\n\n{_summary(manifest, model_bytes)}",
         f"## Use\n\n{_use(manifest)}",
-        f"## Evaluation\n\n{_evaluation(manifest.evaluation)}",
+        f"## Evaluation\n\n{_evaluation(manifest)}",
         f"## Training data\n\n{_data(manifest)}",
         f"## Training\n\n{_training(manifest.training)}",
         f"## Limitations\n\n{_limitations(manifest)}",
@@ -81,6 +87,8 @@ def model_card(manifest: Manifest, *, model_bytes: int) -> str:
 
 def _use(manifest: Manifest) -> str:
     exactness = EXACTNESS if manifest.precision == "int8" else ""
+    if manifest.kind == "cross-encoder":
+        return reranker.USE.format(max_length=manifest.max_length, exactness=exactness)
     if not manifest.prompts:
         return USE.format(max_length=manifest.max_length, exactness=exactness, prompt="", prompted="")
     default = manifest.prompts.get(manifest.default_prompt_name or "", "")
@@ -119,13 +127,14 @@ def _front_matter(manifest: Manifest) -> str:
     languages = "\n".join(
         f"- {json.dumps(language)}" for language in manifest.languages
     )  # quoted: YAML reads no as false
-    return f"---\nlanguage:\n{languages}\npipeline_tag: sentence-similarity\nlibrary_name: onnxruntime\n---"
+    task = "text-ranking" if manifest.kind == "cross-encoder" else "sentence-similarity"
+    return f"---\nlanguage:\n{languages}\npipeline_tag: {task}\nlibrary_name: onnxruntime\n---"
 
 
 def _summary(manifest: Manifest, model_bytes: int) -> str:
+    summary = reranker.SUMMARY if manifest.kind == "cross-encoder" else SUMMARY.format(dim=manifest.dim)
     return (
-        f"A sentence encoder: one text in, one unit vector of {manifest.dim} dimensions out; texts that mean the same "
-        "have a high dot product, across languages.\n\n"
+        f"{summary}\n"
         "| | |\n|---|---|\n"
         f"| languages | {', '.join(manifest.languages)} |\n"
         f"| parameters | {manifest.parameters:,} |\n"
@@ -136,19 +145,21 @@ def _summary(manifest: Manifest, model_bytes: int) -> str:
     )
 
 
-def _evaluation(evaluation: Mapping[str, Any]) -> str:
+def _evaluation(manifest: Manifest) -> str:
     """A table for each metric; one of a run's steps for a metric that has another level."""
+    evaluation, is_reranker = manifest.evaluation, manifest.kind == "cross-encoder"
+    unit = "pair" if is_reranker else "text"
+    legend, command = (reranker.SCORES, reranker.EVALUATE) if is_reranker else (SCORES, EVALUATE)
     before = {name: values for name, values in evaluation.items() if name not in {"export", "served"}}
     served = evaluation.get("served", {})
     blocks = []
     if served:
-        command = "`crosslet evaluate FOLDER --data DIR`"
-        blocks = [f"Scores x 100 of this folder as it is served {SCORES}: {command}.", *_metrics(served, "###")]
+        blocks = [f"Scores x 100 of this folder as it is served {legend}: {command}.", *_metrics(served, "###")]
         blocks.append("### Before export")
-    checkpoint = f"Scores x 100 of the checkpoint before export {SCORES}."
+    checkpoint = f"Scores x 100 of the checkpoint before export {legend}."
     blocks.append(checkpoint if before else "The checkpoint came without scores.")
     blocks += _metrics(before, "####" if served else "###")
-    blocks.append(f"### Export\n\n{_export_figures(evaluation['export'])}")
+    blocks.append(f"### Export\n\n{_export_figures(evaluation['export'], unit=unit)}")
     return "\n\n".join(blocks)
 
 
@@ -164,9 +175,9 @@ def _metric(name: str, values: Any) -> str:
     return table({name: values})
 
 
-def _export_figures(figures: Mapping[str, float | None]) -> str:
+def _export_figures(figures: Mapping[str, float | None], *, unit: str) -> str:
     rows = "\n".join(f"| {name} | {_figure(value)} |" for name, value in figures.items() if value is not None)
-    lead = "What the conversion cost, measured when this folder was written, one text at a time."
+    lead = f"What the conversion cost, measured when this folder was written, one {unit} at a time."
     return f"{lead}\n\n| | |\n|---|---:|\n{rows}"
 
 
@@ -192,6 +203,8 @@ def _training(training: Mapping[str, Any]) -> str:
 
 def _limitations(manifest: Manifest) -> str:
     own = "".join(f"- {weakness}\n" for weakness in manifest.training.get("weaknesses", ()))
+    if manifest.kind == "cross-encoder":
+        return own + reranker.LIMITATIONS.format(max_length=manifest.max_length)
     text = own + LIMITATIONS.format(max_length=manifest.max_length)
     if manifest.precision == "fp32":
         return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tokenizers  # type: ignore[import-untyped]
 from pydantic import TypeAdapter, ValidationError
@@ -22,6 +22,8 @@ from training.models.loading import load_sentence_transformer
 from training.models.start import OFFSET_FAMILIES
 
 RECORD_FILE = "crosslet.json"
+
+R = TypeVar("R", bound="TrainingRecord")
 
 
 @dataclass(frozen=True)
@@ -70,16 +72,16 @@ def read_checkpoint(
             BadRequest: there is no record, and an option is missing.
     """
     model = _load_model(folder, trust_remote_code)
-    record = _read_record(folder) if (folder / RECORD_FILE).is_file() else None
+    record = read_record(folder, TrainingRecord) if (folder / RECORD_FILE).is_file() else None
     if record is None:
         if not name or not languages:
             raise BadRequest(f"{folder} has no {RECORD_FILE}: give --name and --languages")
         record = TrainingRecord(name=name, languages=languages, max_length=_default_max_length(folder, model))
     record = replace(record, name=name or record.name, languages=languages or record.languages)
-    _check_length(folder, model, record.max_length)
+    check_length(folder, _body(model), record.max_length)
     model.max_seq_length = record.max_length
-    _leave_out_positions(model, record.max_length)
-    tokenizer = _plain_tokenizer(folder, model)
+    leave_out_positions(_body(model), record.max_length)
+    tokenizer = plain_tokenizer(folder, model.tokenizer)
     check_configuration(folder, model, tokenizer, record.max_length)
     return Checkpoint(model, tokenizer, record)
 
@@ -104,9 +106,13 @@ def _load_model(folder: Path, trust_remote_code: bool) -> SentenceTransformer:
     return model.float().eval()
 
 
-def _read_record(folder: Path) -> TrainingRecord:
+def read_record(folder: Path, kind: type[R]) -> R:
+    """`crosslet.json` of a folder.
+
+    Raises: BadCheckpoint: it is malformed.
+    """
     try:
-        return TypeAdapter(TrainingRecord).validate_json((folder / RECORD_FILE).read_bytes())
+        return TypeAdapter(kind).validate_json((folder / RECORD_FILE).read_bytes())
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -119,9 +125,12 @@ def _default_max_length(folder: Path, model: SentenceTransformer) -> int:
     return int(model.max_seq_length)
 
 
-def _check_length(folder: Path, model: SentenceTransformer, max_length: int) -> None:
-    """The body needs a position embedding for every token."""
-    config = _body(model).config
+def check_length(folder: Path, body: Any, max_length: int) -> None:
+    """The body needs a position embedding for every token.
+
+    Raises: BadCheckpoint.
+    """
+    config = body.config
     table = getattr(config, "max_position_embeddings", None)
     if table is None:
         return
@@ -130,9 +139,8 @@ def _check_length(folder: Path, model: SentenceTransformer, max_length: int) -> 
         raise BadCheckpoint(f"{folder}: max_length is {max_length}, but the body has {table - offset} positions")
 
 
-def _leave_out_positions(model: SentenceTransformer, max_length: int) -> None:
-    """Drop position embeddings beyond `max_length` tokens: they are never read, and the artifact stays small."""
-    body = _body(model)
+def leave_out_positions(body: Any, max_length: int) -> None:
+    """Keep the position embeddings of texts of `max_length` tokens: no other is read, and an artifact is small."""
     if body.config.model_type not in CUT_FAMILIES:
         return
     count = max(max_length, TRACED_TOKENS) + _first_position(body.config)
@@ -155,8 +163,12 @@ CUT_FAMILIES = ("bert", "distilbert", *ROBERTA_FAMILY)  # known position layouts
 TRACED_TOKENS = 16  # length of the text that optimum traces with
 
 
-def _plain_tokenizer(folder: Path, model: SentenceTransformer) -> tokenizers.Tokenizer:
-    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+def plain_tokenizer(folder: Path, of_model: Any) -> tokenizers.Tokenizer:
+    """A transformers tokenizer as `tokenizers` has it, without truncation and padding.
+
+    Raises: BadCheckpoint: it is a Python one.
+    """
+    backend = getattr(of_model, "backend_tokenizer", None)
     if backend is None:
         raise BadCheckpoint(
             f"{folder} has a Python tokenizer; only a tokenizer.json can be served without transformers"
@@ -165,3 +177,15 @@ def _plain_tokenizer(folder: Path, model: SentenceTransformer) -> tokenizers.Tok
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def training_facts(record: TrainingRecord) -> dict[str, object]:
+    """What a manifest says of the run; nothing of a model that this project has not trained."""
+    if not record.config:
+        return {}
+    return {
+        "config": record.config,
+        "git_commit": record.git_commit,
+        "pairs_seen": record.pairs_seen,
+        "weaknesses": record.weaknesses,
+    }

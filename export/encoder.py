@@ -16,18 +16,23 @@ import tokenizers  # type: ignore[import-untyped]
 from service.model.exactness import keep_exact
 
 
+def open_session(model: Path) -> onnxruntime.InferenceSession:
+    """On one thread, with the service's arithmetic."""
+    options = onnxruntime.SessionOptions()
+    keep_exact(options)
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
 class OnnxEncoder:
     """A tokenizer and an ONNX Runtime session."""
 
     def __init__(self, model: Path, tokenizer: tokenizers.Tokenizer, *, max_length: int) -> None:
         self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.enable_truncation(max_length)
-        options = onnxruntime.SessionOptions()
-        keep_exact(options)
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        self._session = open_session(model)
 
     def token_ids(self, text: str) -> list[int]:
         """Token ids of a text, truncated at `max_length`, including special tokens."""

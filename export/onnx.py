@@ -20,6 +20,7 @@ from torch.jit import TracerWarning  # type: ignore[attr-defined]  # public, but
 
 from export.errors import Refused
 from export.graph import SentenceGraph
+from export.reranking.graph import PairGraph
 
 OPSET = 17
 BYTES_PER_PARAMETER = {"fp32": 4 * 1.05, "int8": 1.15}  # including scales, and parts that stay in float
@@ -43,7 +44,16 @@ class SentenceGraphConfig(TextEncoderOnnxConfig):  # type: ignore[misc]
         return {"sentence_embedding": {0: "batch_size"}}
 
 
-def export_fp32(graph: SentenceGraph, scratch: Path) -> Path:
+class PairGraphConfig(SentenceGraphConfig):
+    """The same of a re-ranker's."""
+
+    @property
+    def outputs(self) -> dict[str, dict[int, str]]:
+        """(B, 1)."""
+        return {"score": {0: "batch_size"}}
+
+
+def export_fp32(graph: SentenceGraph | PairGraph, scratch: Path) -> Path:
     """Trace the module and optimise the result; returns the path of the optimised file in `scratch`."""
     traced, optimised = scratch / "traced.onnx", scratch / "fp32.onnx"
     with warnings.catch_warnings():
@@ -51,7 +61,8 @@ def export_fp32(graph: SentenceGraph, scratch: Path) -> Path:
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"(torch|optimum)\b.*")
         # Tracing warns of every Python branch on a shape; the gate compares other lengths with torch
         warnings.filterwarnings("ignore", category=TracerWarning)
-        optimum_export(graph, SentenceGraphConfig(graph.config), traced, opset=OPSET)
+        config = SentenceGraphConfig if isinstance(graph, SentenceGraph) else PairGraphConfig
+        optimum_export(graph, config(graph.config), traced, opset=OPSET)
     _optimise(traced, optimised)
     return optimised
 

@@ -1,23 +1,24 @@
-"""Checkpoint -> artifact, top to bottom. Knows the order of the steps; each step knows only its own part."""
+"""Checkpoint -> artifact, top to bottom. Knows the order of the steps; each step knows only its own part.
+
+Cross-encoders go to `export.reranking`.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from export.bundle import Bundle, check_target, write_bundle
 from export.card import model_card
-from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
+from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint, training_facts
 from export.encoder import OnnxEncoder
-from export.errors import BadRequest, Refused
+from export.errors import Refused
 from export.gate import (
     Fidelity,
-    GateLimits,
     Int8Loss,
     StsPair,
     check_fidelity,
@@ -30,36 +31,18 @@ from export.onnx import check_size, export_fp32
 from export.parity import parity_pack, parity_texts, torch_embeddings
 from export.prompts import Asked, truncated_dim
 from export.quantization.quantize import quantise
-from export.quantization.tables import TableBits
+from export.request import ExportRequest, Progress, check_options
+from export.reranking.pipeline import export_reranker
 from export.sts import check_rankable, read_sts
 from export.texts import read_texts
 from service.model.artifact import MODEL_FILE, SCHEMA_VERSION, Activations, Manifest, Padding
 from service.version import VERSION
+from training.reranking.checkpoint import is_cross_encoder
 
-Precision = Literal["int8", "fp32"]
-Progress = Callable[[str], None]
 PARITY_MIN_COSINE: dict[str, float] = {
     "int8": 0.99,  # another CPU rounds activations otherwise; as close as int8 must be to fp32
     "fp32": 0.9999,
 }
-
-
-@dataclass(frozen=True)
-class ExportRequest:
-    """The options of the command; what is given replaces what the checkpoint's record says."""
-
-    checkpoint: Path
-    out: Path
-    precision: Precision
-    calibration: Path | None = None
-    word_bits: TableBits = 8
-    padding: Padding = "skipped"  # where the body's family can
-    name: str | None = None
-    languages: tuple[str, ...] = ()
-    sts: Path | None = None
-    limits: GateLimits = field(default_factory=GateLimits)
-    force: bool = False
-    trust_remote_code: bool = False  # run Python files of the checkpoint
 
 
 @dataclass(frozen=True)
@@ -85,7 +68,10 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     Raises: ExportError: one sentence; nothing is left at `request.out`.
     """
     check_target(request.out, force=request.force)
-    _check_options(request)
+    is_reranker = is_cross_encoder(request.checkpoint)
+    check_options(request, is_reranker=is_reranker)
+    if is_reranker:
+        return export_reranker(request, progress=progress)
     checkpoint = read_checkpoint(
         request.checkpoint,
         name=request.name,
@@ -102,22 +88,6 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
         manifest = write_bundle(_bundle(request, checkpoint, texts, graph), request.out, force=request.force)
     progress(f"{request.out}: {manifest.files[MODEL_FILE].size_bytes:,} bytes, fingerprint {manifest.fingerprint[:12]}")
     return manifest
-
-
-def _check_options(request: ExportRequest) -> None:
-    """Options that fp32 would ignore are refused: it rounds nothing."""
-    if request.precision != "fp32":
-        return
-    given = {
-        "--calibration": request.calibration is not None,
-        "--word-bits": request.word_bits != 8,
-        "--sts": request.sts is not None,
-        "--min-cosine": request.limits.min_cosine != GateLimits.min_cosine,
-        "--max-sts-drop": request.limits.max_sts_drop != GateLimits.max_sts_drop,
-    }
-    for option, is_given in given.items():
-        if is_given:
-            raise BadRequest(f"{option} is for --precision int8: fp32 rounds nothing")
 
 
 def _fp32_graph(
@@ -201,7 +171,7 @@ def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ..
         parameters=graph.parameters,
         fingerprint="",  # known when the files are written
         files={},
-        training=_training(record),
+        training=training_facts(record),
         evaluation={**record.evaluation, "export": graph.figures()},
         data_licences=record.data,
         created_by=f"crosslet {VERSION}",
@@ -214,17 +184,6 @@ def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ..
     )
     card = model_card(manifest, model_bytes=graph.path.stat().st_size)
     return Bundle(graph.path, checkpoint.tokenizer, parity, card, manifest)
-
-
-def _training(record: TrainingRecord) -> dict[str, object]:
-    if not record.config:
-        return {}  # not trained by this project
-    return {
-        "config": record.config,
-        "git_commit": record.git_commit,
-        "pairs_seen": record.pairs_seen,
-        "weaknesses": record.weaknesses,
-    }
 
 
 def _calibration(request: ExportRequest, record: TrainingRecord) -> tuple[str, ...]:

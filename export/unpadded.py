@@ -72,12 +72,16 @@ class UnpaddedBody(nn.Module):
         self._embeddings, self._layers, self._width = body.embeddings, body.encoder.layer, body.config.hidden_size
         self.attention = nn.ModuleList(TextwiseAttention(layer.attention.self) for layer in self._layers.children())
 
-    def forward(self, input_ids_BL: Tensor, attention_mask_BL: Tensor) -> Tensor:
-        """Token ids and mask, int64 -> (B, L, H), arbitrary at padding."""
+    def forward(self, input_ids_BL: Tensor, attention_mask_BL: Tensor, segment_ids_BL: Tensor | None = None) -> Tensor:
+        """Token ids, mask and segments, int64 -> (B, L, H), anything where there is no token.
+
+        segment_ids_BL: None: all 0.
+        """
         places = Places(attention_mask_BL)
         attention = dict(zip(self._layers.children(), self.attention, strict=True))
-        states_1TH = places.join(self._embeddings(input_ids=input_ids_BL), self._width)
-        for layer in self._layers:  # repeated for each recurrence
+        embedded_BLH = self._embeddings(input_ids=input_ids_BL, token_type_ids=segment_ids_BL)
+        states_1TH = places.join(embedded_BLH, self._width)
+        for layer in self._layers:  # each as often as the unit recurs
             attended_1TH = layer.attention.output(attention[layer](states_1TH, places), states_1TH)
             states_1TH = layer.output(layer.intermediate(attended_1TH), attended_1TH)
         return places.part(states_1TH, self._width)

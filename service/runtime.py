@@ -18,12 +18,15 @@ from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.engine.cache import VectorCache
 from service.engine.inline import LIMIT_S
+from service.engine.pairs import encode_with
 from service.engine.pool import EncoderPool
+from service.engine.scorers import Scorer, scorer_of
 from service.errors import Damaged, ServiceError, StoreError
 from service.metrics import Metrics
 from service.model.artifact import Manifest
 from service.model.encoder import Choice, Encoder, choose_encoder
 from service.model.prompts import Prompts
+from service.model.reranker import Reranker
 from service.model.spaces import Spaces, stored_as
 from service.process.address_space import check_documents
 from service.process.cpus import usable_cpus
@@ -61,6 +64,8 @@ class Runtime:
     metrics: Metrics
     memory: MemoryBudget
     readers: LookupPool
+    scorer: Scorer
+    reranker: Reranker | None = None
     refused: str | None = None  # why the fallback model is served
     spaces: Spaces = field(default_factory=Spaces)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
@@ -138,23 +143,43 @@ def load_collection(
         raise StoreError(str(exc)) from exc
 
 
-def _release(cache: VectorCache, encoder: Encoder) -> None:
+@dataclass(frozen=True)
+class Models:
+    """What workers run."""
+
+    encoder: Encoder
+    reranker: Reranker | None
+
+    def run_longest(self) -> None:
+        """The most that a worker does of each."""
+        self.encoder.embed_longest()
+        if self.reranker is not None:
+            self.reranker.score_longest()
+
+    def give_back_unused(self) -> None:
+        """Let go of the memory that earlier passes took."""
+        self.encoder.give_back_unused()
+        if self.reranker is not None:
+            self.reranker.give_back_unused()
+
+
+def _release(cache: VectorCache, models: Models) -> None:
     """Drop what can be computed again, and what passes have left."""
     cache.clear()
-    encoder.give_back_unused()
+    models.give_back_unused()
 
 
-def _pass_bytes(encoder: Encoder) -> int:
+def _pass_bytes(models: Models) -> int:
     """What a worker's passes take at their peak: the median of some, for one may seem to take half of another."""
     unmap_code()  # what only the start ran is not to be counted; what a pass runs is back after one
-    encoder.embed_longest()
-    return sorted(_growth_by_passes(encoder) for _ in range(PASSES_MEASURED))[PASSES_MEASURED // 2]
+    models.run_longest()
+    return sorted(_growth_by_passes(models) for _ in range(PASSES_MEASURED))[PASSES_MEASURED // 2]
 
 
-def _growth_by_passes(encoder: Encoder) -> int:
-    encoder.give_back_unused()  # what they take must not come out of what was free already
+def _growth_by_passes(models: Models) -> int:
+    models.give_back_unused()  # what they take must not come out of what was free already
     give_back_unused()
-    return growth_during(encoder.embed_longest)
+    return growth_during(models.run_longest)
 
 
 def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) -> DocumentIndex:
@@ -180,6 +205,19 @@ def _count(collection: DocumentIndex) -> float:
         return math.nan
 
 
+def load_reranker(settings: Settings) -> Reranker | None:
+    """The re-ranker that the settings name, if they name one.
+
+    Raises: ArtifactError: it is refused.
+    """
+    if settings.reranker is None:
+        return None
+    reranker = Reranker.load(settings.reranker)
+    facts = {"model": reranker.manifest.name, "fingerprint": reranker.manifest.fingerprint}
+    logger.info("re-ranker loaded", extra=facts)
+    return reranker
+
+
 def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     """Verify and load the model, unless that is done, then the documents.
 
@@ -191,10 +229,11 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         "artifact loaded",
         extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
     )
-    pass_bytes = _pass_bytes(encoder) if settings.memory_budget else 0  # it takes a tenth of a second
+    models = Models(encoder, load_reranker(settings))
+    pass_bytes = _pass_bytes(models) if settings.memory_budget else 0  # it takes a tenth of a second
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     longest_dim = max([manifest.dim, *(space.dim for space in manifest.spaces)])
-    memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=partial(_release, cache, encoder))
+    memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=partial(_release, cache, models))
 
     def check_memory(growth_bytes: int) -> None:
         memory.check_documents(growth_bytes)
@@ -203,7 +242,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     collection = load_collection(settings, manifest, check_memory=check_memory)
     logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
     pool = EncoderPool(
-        encoder.encode,
+        encode_with(encoder, models.reranker),
         workers=settings.workers or usable_cpus(),
         max_queue_texts=settings.max_queue_texts,
         request_timeout_s=settings.request_timeout_s,
@@ -211,7 +250,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         sharing=encoder if encoder.shares_passes else None,
         on_loop_s=LIMIT_S,
     )
-    encoder.give_back_unused()  # what only the start needed is not to be counted
+    models.give_back_unused()  # what only the start needed is not to be counted
     give_back_unused()
     memory.reserve(pool.workers * pass_bytes)
     metrics = Metrics(manifest)
@@ -228,4 +267,16 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     )
     threads = EMBEDDED_READERS if settings.index == EMBEDDED else REMOTE_READERS
     readers = LookupPool(threads, max_waiting=settings.max_queue_reads)
-    return Runtime(settings, manifest, pool, collection, metrics, memory, readers, choice.refused, encoder.spaces)
+    return Runtime(
+        settings,
+        manifest,
+        pool,
+        collection,
+        metrics,
+        memory,
+        readers,
+        scorer=scorer_of(encoder, models.reranker),
+        reranker=models.reranker,
+        refused=choice.refused,
+        spaces=encoder.spaces,
+    )

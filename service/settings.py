@@ -35,6 +35,9 @@ class Settings(BaseSettings):
     fallback_model: Path | None = Field(
         default=None, description="Folder of an artifact to serve where the CPU fails the model's parity pack."
     )
+    reranker: Path | None = Field(
+        default=None, description="Folder of a re-ranker's artifact, for /rerank and searches; none: cosines order."
+    )
     host: str = Field(default="127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     root_path: str = Field(

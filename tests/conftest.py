@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.artifacts import build_artifact
+from tests.reranker_artifact import build_reranker
 
 # A busy machine may take any time over an example; the rest is Hypothesis' own, in CI as elsewhere.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -46,4 +47,12 @@ def failing_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny artifact that fails on texts with the word kaputt; read-only for tests."""
     folder = tmp_path_factory.mktemp("failing")
     build_artifact(folder, fails_on="kaputt")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny real re-ranker; read-only for tests."""
+    folder = tmp_path_factory.mktemp("reranker")
+    build_reranker(folder)
     return folder

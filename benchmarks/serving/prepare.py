@@ -26,7 +26,8 @@ from tokenizers import Tokenizer  # type: ignore[import-untyped]
 from benchmarks.serving.peers import ARTIFACT, BUNDLED, INT8, PADDED, PADDED_TOKENS, ROOT, TOKENS, TORCH
 from benchmarks.serving.sentences import SENTENCES
 from benchmarks.serving.texts import choose_texts, read_sentences
-from export.pipeline import ExportRequest, export_artifact
+from export.pipeline import export_artifact
+from export.request import ExportRequest
 from service.model.artifact import Padding
 from training.models.packages import packaged_folder
 from training.models.teacher import load_teacher

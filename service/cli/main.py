@@ -45,11 +45,27 @@ def _query(parser: argparse.ArgumentParser) -> None:
     prompt_argument(parser, "query, if it has that one")
 
 
+def _passages(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help="what is looked for")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a passage a line, or .jsonl with a text in each")
+    parser.add_argument("--top-k", type=positive, default=10, help="how many passages to show (10)")
+    parser.add_argument("--windows", action="store_true", help="score a long passage by the best of its windows")
+
+
+def _artifact(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "folder", nargs="?", type=Path, metavar="FOLDER", help="of an encoder or a re-ranker (the one of --model)"
+    )
+
+
 SUBCOMMANDS = {
     "serve": Subcommand(commands.serve, "answer over HTTP", use=Use.SERVE),
     "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts, Use.EMBED),
     "search": Subcommand(commands.search, "search the documents, without a server", _query, Use.DOCUMENTS),
-    "info": Subcommand(commands.info, "print what the model is"),
+    "rerank": Subcommand(
+        commands.rerank, "put the lines of a file in order by how well they answer a query", _passages, Use.RERANK
+    ),
+    "info": Subcommand(commands.info, "print what a model is", _artifact),
     **INDEX_SUBCOMMANDS,
     **TEXT_SUBCOMMANDS,
 }

@@ -25,6 +25,7 @@ MALLOC_ARENAS = 2  # each heap keeps its own peak: `python -m benchmarks.allocat
 # How long a worker that comes back from the model may wait for the event loop to let it have the interpreter. Python's
 # own 5 ms is a pass or two.
 SWITCH_INTERVAL_S = 0.0002
+OF_ENCODERS = ("dim", "prompts", "default_prompt_name", "truncate_dim", "spaces")  # facts that a re-ranker lacks
 UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # as bytes that are not UTF-8 are read
 
 logger = logging.getLogger(__name__)
@@ -109,10 +110,35 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
         collection.close()
 
 
-def info(_: argparse.Namespace, settings: Settings) -> None:
-    """Print the manifest without its file hashes."""
-    facts = dataclasses.asdict(load_manifest(settings.model))
-    del facts["files"]
+def rerank(options: argparse.Namespace, settings: Settings) -> None:
+    """Print the lines of a file that answer a query best, one JSON line each.
+
+    Raises: StartError: a model or the file is refused.  InvalidInput: the query or a line is empty, too long, or not
+        UTF-8.
+    """
+    from service.bulk.lines import Lines
+    from service.engine.offline import score_all
+
+    query = _readable(options.query, "the query", settings)
+    with Lines(options.file) as lines:
+        passages = (
+            _readable(lines.text(row), f"{options.file} line {lines.number(row)}", settings)
+            for row in range(len(lines))
+        )
+        scores = score_all(query, passages, settings, windows=options.windows)
+        for row in sorted(range(len(scores)), key=lambda row: -scores[row])[: options.top_k]:
+            _print_json({"line": lines.number(row), "score": scores[row], "text": lines.text(row)})
+
+
+def info(options: argparse.Namespace, settings: Settings) -> None:
+    """Print the manifest without its file hashes; `kind` says whether it is an encoder or a re-ranker.
+
+    Raises: ArtifactError: the folder is no artifact.
+    """
+    facts = dataclasses.asdict(load_manifest(options.folder or settings.model))
+    of_encoders = OF_ENCODERS if facts["kind"] == "cross-encoder" else ()
+    for name in ("files", *of_encoders):
+        del facts[name]
     _print_json(facts, option=orjson.OPT_INDENT_2)
 
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from service.engine.pairs import Input, PairInput
 from service.model.encoder import Encoded, TextInput
 
 KEY_BYTES = 16
@@ -43,9 +44,9 @@ class VectorCache:
     def __len__(self) -> int:
         return len(self._values)
 
-    def get(self, text: TextInput, *, truncate: bool) -> Encoded | None:
-        """What was kept of a text, or None; a cut vector is nothing for who forbids the cut."""
-        if not self._max_entries:
+    def get(self, text: Input, *, truncate: bool) -> Encoded | None:
+        """What was kept of a text, or None; a cut vector is nothing for who forbids the cut. Pairs are not kept."""
+        if not self._max_entries or isinstance(text, PairInput):
             return None
         key = self._key(text)
         with self._lock:
@@ -58,9 +59,9 @@ class VectorCache:
             self.hits += 1
             return found
 
-    def put(self, text: TextInput, encoded: Encoded) -> None:
+    def put(self, text: Input, encoded: Encoded) -> None:
         """Keep a vector, in place of the one that was not asked for the longest."""
-        if not self._max_entries:
+        if not self._max_entries or isinstance(text, PairInput):
             return
         key, value = self._key(text), _packed(encoded)
         with self._lock:

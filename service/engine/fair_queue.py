@@ -1,21 +1,39 @@
 """Queues the texts of requests, fairly and each distinct one once. Knows texts and who waits for them; runs nothing.
 
+A pair of query and passage counts as a text here: it waits, is cut and fails like one, and its vector is its score.
+
 B texts of a request, D dims
 """
 
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from service.engine.pairs import CHARS_A_TOKEN, Input, PairInput
 from service.errors import ServiceError
-from service.model.encoder import Encoded, TextInput
+from service.model.encoder import Encoded
 
 LONG_TEXT = 500  # characters or token ids: one takes up to a hundred times as long as a sentence
-CHARS_A_TOKEN = 4  # about
+
+Kind = Literal["text", "long text", "pair", "long pair"]  # what takes about as long
+
+
+def kind_of(text: Input) -> Kind:
+    """Of which kind a text is."""
+    if isinstance(text, PairInput):
+        return "long pair" if text.size > LONG_TEXT else "pair"
+    return "long text" if len(text) > LONG_TEXT else "text"
+
+
+def _size_of(text: Input) -> int:
+    if isinstance(text, PairInput):
+        return text.size
+    return len(text) if isinstance(text, str) else CHARS_A_TOKEN * len(text)
 
 
 @dataclass(frozen=True)
@@ -46,15 +64,19 @@ class InputError(Exception):
 
 
 class Work:
-    """One text that is computed once for all who wait for it: requests, and positions in each.  size: in characters."""
+    """One text that is computed once for all who wait for it: requests, and positions in each.  size: in characters.
 
-    __slots__ = ("is_long", "is_started", "positions", "size", "text", "truncate", "wanted")
+    is_apart: it never shares a pass, as long ones and pairs do not.
+    """
 
-    def __init__(self, text: TextInput, truncate: bool) -> None:
+    __slots__ = ("is_apart", "is_started", "kind", "positions", "size", "text", "truncate", "wanted")
+
+    def __init__(self, text: Input, truncate: bool) -> None:
         self.text = text
         self.truncate = truncate
-        self.is_long = len(text) > LONG_TEXT
-        self.size = len(text) if isinstance(text, str) else CHARS_A_TOKEN * len(text)
+        self.kind = kind_of(text)
+        self.is_apart = self.kind != "text"
+        self.size = _size_of(text)
         self.positions: dict[Job, list[int]] = {}
         self.wanted = 0  # how many positions that are
         self.is_started = False
@@ -73,7 +95,7 @@ class Job:
 
     def __init__(
         self,
-        texts: Sequence[TextInput],
+        texts: Sequence[Input],
         truncate: bool,
         finished: Callable[[], object],
         *,
@@ -140,17 +162,17 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._turns: OrderedDict[Job, None] = OrderedDict()
-        self._works: dict[tuple[TextInput, bool], Work] = {}  # waiting for a worker, or with one
+        self._works: dict[tuple[Input, bool], Work] = {}  # waiting for a worker, or with one
         self.depth = 0  # texts that wait, equal ones counted each: each will take its place in an answer
         self.unstarted = 0  # distinct texts that no worker has taken: what is left to compute
-        self.unstarted_long = 0  # the long ones of these
+        self.unstarted_of: Counter[Kind] = Counter()  # the same, by kind
 
     @property
     def jobs(self) -> Set[Job]:
         """The jobs with texts that no worker has taken."""
         return self._turns.keys()
 
-    def added_by(self, job: Job) -> list[TextInput]:
+    def added_by(self, job: Job) -> list[Input]:
         """The distinct texts that nobody computes yet: what a job would add to the work."""
         missing = dict.fromkeys(job.texts[position] for position in job.missing)
         return [text for text in missing if (text, job.truncate) not in self._works]
@@ -222,7 +244,7 @@ class FairQueue:
 
     def _count_unstarted(self, work: Work, more: int) -> None:
         self.unstarted += more
-        self.unstarted_long += more * work.is_long
+        self.unstarted_of[work.kind] += more
 
     def _count(self, work: Work, more: int) -> None:
         self.depth -= work.waiting

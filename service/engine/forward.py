@@ -3,14 +3,16 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from service.engine.batcher import Prepared
 from service.engine.cache import VectorCache
 from service.engine.fair_queue import Work
+from service.engine.pairs import Input
 from service.errors import InferenceFailed, ServiceError
 from service.model.encoder import Encoded, Encoder, TextInput
 
-Encode = Callable[[TextInput, bool], Encoded]
+Encode = Callable[[Input, bool], Encoded]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ def tokenise_all(works: Sequence[Work], encoder: Encoder) -> tuple[list[Prepared
     """The texts that are ready for a pass, and those that failed; where one does, each is tried alone."""
     started_at = time.monotonic()
     try:
-        tokenised = encoder.tokenise([work.text for work in works], [work.truncate for work in works])
+        texts = cast("list[TextInput]", [work.text for work in works])  # pairs share no pass
+        tokenised = encoder.tokenise(texts, [work.truncate for work in works])
     except BaseException as exc:
         if len(works) == 1:
             return [], [Finished(works[0], failure_of(exc), time.monotonic() - started_at)]

@@ -2,11 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from service.engine.cache import VectorCache
-from service.engine.fair_queue import Job, Work
+from service.engine.fair_queue import Job, Kind, Work
 from service.engine.forward import Encode, Finished, encode_alone
 
 LIMIT_S = 0.003  # that short texts may take on the average; the loop stands still as long, for a dense one longer
@@ -45,14 +45,14 @@ class InlineEncoder:
         if self._requests > 1:
             self._company_at = asyncio.get_running_loop().time()
 
-    async def encode(self, job: Job, *, mean_s: float) -> Finished | None:
-        """Encode the one text of a counted request; None: it is for the workers.  mean_s: what short texts take."""
-        if len(job.texts) > 1 or not job.missing or mean_s > self._limit_s:
+    async def encode(self, job: Job, *, mean_s: Mapping[Kind, float]) -> Finished | None:
+        """Encode the one text of a counted request; None: it is for the workers.  mean_s: what texts take, by kind."""
+        if len(job.texts) > 1 or not job.missing:
             return None
         if self._requests > 1 or asyncio.get_running_loop().time() < self._company_at + ALONE_S:
             return None
         work = Work(job.texts[0], job.truncate)
-        if work.size > SHORT_CHARS:
+        if work.size > SHORT_CHARS or mean_s[work.kind] > self._limit_s:
             return None
         finished = encode_alone(work, self._encode, self._cache)
         for _ in range(TURNS):  # of two clients each would find itself alone when the other is done

@@ -4,16 +4,18 @@ import asyncio
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from service.engine.batcher import Batcher
 from service.engine.cache import VectorCache
 from service.engine.completions import Completions
-from service.engine.fair_queue import LONG_TEXT, EncodedBatch, FairQueue, Job, Work
+from service.engine.fair_queue import EncodedBatch, FairQueue, Job, Kind, Work, kind_of
 from service.engine.forward import Encode, Finished, encode_alone, encode_together, tokenise_all
 from service.engine.inline import InlineEncoder
+from service.engine.pairs import Input
 from service.errors import NotReady, Overloaded
-from service.model.encoder import Encoder, TextInput
+from service.model.encoder import Encoder
 
 TAKEN_AT_ONCE = 16  # texts that are tokenised before the next pass: the first need not wait for hundreds
 LONGEST_RETRY_S = 60
@@ -23,7 +25,8 @@ LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end toget
 class EncoderPool:
     """Worker threads over one bounded fair queue of texts.
 
-    A text is encoded alone, or in a pass that keeps its vector to the bit, so that this never depends on its company.
+    A text is encoded alone, or in a pass that keeps its vector to the bit, so that this never depends on its company. A
+    pair of query and passage, which counts as a text, is always scored alone.
     Equal texts in flight are encoded once. One failing text fails the requests that have it, and no other, unless they
     skip it. A short text of the only request is encoded on the event loop.
     """
@@ -56,7 +59,7 @@ class EncoderPool:
         self._wake = threading.Condition()  # guards the queue, the window, their jobs, the outbox, and the fields below
         self._is_closing = False
         self._idle = 0  # workers that wait for something to do
-        self._mean_s = {False: 0.002, True: 0.02}  # by whether a text is long; guesses at first
+        self._mean_s: dict[Kind, float] = {"text": 0.002, "long text": 0.02, "pair": 0.01, "long pair": 0.05}  # guesses
         self._progress_at = time.monotonic()
         self._threads = [
             threading.Thread(target=self._work, name=f"encoder-{number}", daemon=True) for number in range(workers)
@@ -91,12 +94,10 @@ class EncoderPool:
         """When the texts that wait now will have been computed, in whole seconds."""
         return min(LONGEST_RETRY_S, max(1, math.ceil(self._drain_s())))
 
-    def _drain_s(self, more: Sequence[TextInput] = ()) -> float:
+    def _drain_s(self, more: Sequence[Input] = ()) -> float:
         """About how long the workers take for what waits and for more texts."""
-        more_long = sum(len(text) > LONG_TEXT for text in more)
-        long = self._queue.unstarted_long + more_long
-        short = self._queue.unstarted + len(more) - long
-        return (short * self._mean_s[False] + long * self._mean_s[True]) / max(1, len(self._threads))
+        counts = self._queue.unstarted_of + Counter(map(kind_of, more))
+        return sum(self._mean_s[kind] * count for kind, count in counts.items()) / max(1, len(self._threads))
 
     def trouble(self, *, stall_timeout_s: float) -> str | None:
         """Why the pool cannot serve now, or None: a worker died, or texts wait and none gets finished."""
@@ -109,9 +110,7 @@ class EncoderPool:
                 return f"{self.depth} texts wait and none was finished for {idle_s:.0f} s"
         return None
 
-    async def encode(
-        self, texts: Sequence[TextInput], *, truncate: bool = True, skip_failed: bool = False
-    ) -> EncodedBatch:
+    async def encode(self, texts: Sequence[Input], *, truncate: bool = True, skip_failed: bool = False) -> EncodedBatch:
         """Embed the texts of one request. A cancelled call drops those of its texts that nobody else waits for.
 
         Args:   skip_failed: the rest of the request is embedded though some of its texts fail.
@@ -129,7 +128,7 @@ class EncoderPool:
         if self._cache is not None:
             job.results = [self._cache.get(text, truncate=truncate) for text in texts]
         with self._lone.request():
-            finished_here = await self._lone.encode(job, mean_s=self._mean_s[False]) if self._is_at_rest else None
+            finished_here = await self._lone.encode(job, mean_s=self._mean_s) if self._is_at_rest else None
             if finished_here is None:
                 await self._encode_by_workers(job, done)
             else:
@@ -213,7 +212,7 @@ class EncoderPool:
                 taken = self._next()
             if taken is None:
                 return
-            if self._sharing is None or (taken and taken[0].is_long):
+            if self._sharing is None or (taken and taken[0].is_apart):
                 finished = [encode_alone(work, self._encode, self._cache) for work in taken]
             else:
                 finished = self._share(taken, self._sharing)
@@ -231,7 +230,7 @@ class EncoderPool:
             self._idle -= 1
         taken = self._take()
         waiting = len(self._queue.jobs | self._batcher.jobs)
-        if (taken and taken[0].is_long) or self._completions.is_due(waiting=waiting, now=time.monotonic()):
+        if (taken and taken[0].is_apart) or self._completions.is_due(waiting=waiting, now=time.monotonic()):
             self._completions.deliver()
         return taken
 
@@ -241,18 +240,18 @@ class EncoderPool:
         return bool(self._batcher) or (self._queue.unstarted > 0 and self._may_take(self._queue.first()))
 
     def _may_take(self, work: Work) -> bool:
-        return self._sharing is None or work.is_long or self._batcher.has_room(work)
+        return self._sharing is None or work.is_apart or self._batcher.has_room(work)
 
     def _take(self) -> list[Work]:
-        """A long text, or a worker's part of the short ones that the window has room for: perhaps none."""
+        """A long text or a pair, or a worker's part of the short ones that the window has room for: perhaps none."""
         if not self._queue.unstarted:
             return []
-        if self._sharing is None or (self._queue.first().is_long and not self._batcher):
+        if self._sharing is None or (self._queue.first().is_apart and not self._batcher):
             return [self._queue.pop()]
         taken: list[Work] = []
         for _ in range(min(TAKEN_AT_ONCE, math.ceil(self._queue.unstarted / len(self._threads)))):
             work = self._queue.first()
-            if work.is_long or not self._batcher.has_room(work):
+            if work.is_apart or not self._batcher.has_room(work):
                 break
             self._batcher.expect(work)
             taken.append(self._queue.pop())
@@ -283,8 +282,8 @@ class EncoderPool:
             self._queue.finish(work)
 
     def _learn(self, finished: Finished) -> None:
-        is_long = finished.work.is_long
-        self._mean_s[is_long] += 0.05 * (finished.took_s - self._mean_s[is_long])
+        kind = finished.work.kind
+        self._mean_s[kind] += 0.05 * (finished.took_s - self._mean_s[kind])
 
     def _settle(self, finished: Finished) -> None:
         self._progress_at = time.monotonic()

@@ -23,11 +23,11 @@ from service.http.request_log import RequestLog
 from service.http.response_limit import ResponseLimit
 from service.http.responses import error_response, on_http_error, on_service_error, on_validation_error
 from service.http.route_table import Resources, spellings
-from service.http.routes import docs, documents, embed, health, models, openai, root, search, similarity
+from service.http.routes import docs, documents, embed, health, models, openai, rerank, root, search, similarity
 from service.runtime import Runtime
 from service.version import VERSION
 
-ROUTERS = [module.router for module in (embed, similarity, search, documents, openai, models, root)]
+ROUTERS = [module.router for module in (embed, similarity, rerank, search, documents, openai, models, root)]
 STRICT_ROUTERS = [search.router, documents.router]  # ours alone: clients of the others expect what TEI and OpenAI do
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fastapi import Depends, Request
 
 from service.engine.fair_queue import EncodedBatch, InputError
+from service.engine.pairs import Input, Pair
 from service.errors import ClientGone, InvalidInput, TextTooLong
 from service.http.request_log import RequestFacts
 from service.model.encoder import TextInput
@@ -86,13 +87,27 @@ class Embedder:
                 TooLarge, Overloaded, NotReady, InferenceFailed: as pool and memory budget say.  ClientGone: it left.
         """
         place = place or one_or_listed(name, texts)
-        self._check(texts, name, place)
+        self.check(texts, name, place)
         dim = self._runtime.manifest.dim if space is None else space.dim
         if dimensions is not None and dimensions > dim:
             raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
         texts = _behind(prompt, texts, place) if prompt else texts
+        batch = await self.compute(texts, place=place, truncate=truncate, skip_failed=skip_failed)
+        if space is None:
+            return batch
+        # Behind the cache, which knows own vectors alone; in a thread: 512 vectors take tens of milliseconds.
+        mapped_BE = await asyncio.to_thread(space, batch.embeddings)
+        return dataclasses.replace(batch, embeddings=mapped_BE)
+
+    async def compute(
+        self, texts: Sequence[Input], *, place: Place, truncate: bool = True, skip_failed: bool = False
+    ) -> EncodedBatch:
+        """Embed texts that were checked, as they are; of a pair its score.
+
+        Raises: as `embed` does, but for what `check` refuses.
+        """
         try:
-            with self._room_for(texts):
+            with self.room_for(texts):
                 self._facts.texts += len(texts)
                 encoding = self._runtime.pool.encode(texts, truncate=truncate, skip_failed=skip_failed)
                 batch = await while_connected(self._request, encoding)
@@ -103,13 +118,10 @@ class Embedder:
             facts = {"request_id": self._facts.request_id, "failed": len(batch.failed)}
             logger.error("texts failed", exc_info=first.__cause__, extra=facts)
         asyncio.get_running_loop().call_soon(self._account, batch)  # when the answer has left
-        if space is None:
-            return batch
-        # Behind the cache, which knows own vectors alone; in a thread: 512 vectors take tens of milliseconds.
-        mapped_BE = await asyncio.to_thread(space, batch.embeddings)
-        return dataclasses.replace(batch, embeddings=mapped_BE)
+        return batch
 
-    def _room_for(self, texts: Sequence[TextInput]) -> AbstractContextManager[None]:
+    def room_for(self, texts: Sequence[Input]) -> AbstractContextManager[None]:
+        """Memory to tokenise texts, until it is left. Raises: TooLarge, Overloaded."""
         if not self._runtime.settings.memory_budget:  # to measure texts takes time
             return nullcontext()
         pool = self._runtime.pool
@@ -120,7 +132,8 @@ class Embedder:
             retry_after_s=pool.retry_after_s,
         )
 
-    def _check(self, texts: Sequence[TextInput], name: str, place: Place) -> None:
+    def check(self, texts: Sequence[TextInput], name: str, place: Place) -> None:
+        """Refuse texts that are none, too many, empty or too long. name, place: as in `embed`."""
         limit, longest = self._runtime.settings.max_texts, self._runtime.settings.max_text_chars
         if not texts:
             raise InvalidInput(f"{name} is empty; send at least one text")
@@ -207,8 +220,10 @@ def _behind(prompt: str, texts: Sequence[TextInput], place: Place) -> list[str]:
     return found
 
 
-def _length(text: TextInput) -> int:
+def _length(text: Input) -> int:
     """What of a text takes memory while it is tokenised; token ids are there already."""
+    if isinstance(text, Pair):
+        return normalised_length(text.query) + normalised_length(text.passage)
     return normalised_length(text) if isinstance(text, str) else 0
 
 

@@ -55,7 +55,9 @@ def error_response(path: str, error: ServiceError) -> Response:
 
 
 def is_openais(path: str) -> bool:
-    """Whether who asks for a path expects OpenAI's shapes; there need be no such route."""
+    """Whether who asks for a path expects OpenAI's shapes; there need be no such route. /v1/rerank is Cohere's."""
+    if path.removesuffix("/") == "/v1/rerank":
+        return False
     return path.startswith("/v1/") or path.removesuffix("/") in {"/v1", "/embeddings"}
 
 

@@ -1,9 +1,11 @@
 """The artifact contract: one folder, one model. Knows files and hashes; knows nothing about ONNX Runtime or torch.
 
-model.onnx       inputs `input_ids`, `attention_mask` int64 (B, L); output `sentence_embedding` float32 (B, dim), norm 1
+model.onnx       inputs `input_ids`, `attention_mask` int64 (B, L); output of an encoder `sentence_embedding` float32
+                 (B, dim), norm 1; of a re-ranker `score` float32 (B, 1), in [0, 1]
 tokenizer.json   a `tokenizers` file with its post-processor, no id beyond the graph's table; the consumer cuts and pads
 manifest.json    `Manifest`: what the model is, where it came from, its prompts, the sha256 of every other file
-parity.json      `ParityPack`: texts with the token ids and vectors the model must give on any machine
+parity.json      `ParityPack`: texts with the token ids and vectors the model must give on any machine; of a re-ranker
+                 `service.model.pair_parity.PairParityPack`: pairs of texts with their scores
 README.md        the model card
 space.NAME.npy   may be there, for each of the manifest's `spaces`: float16 (E, dim + 1), an affine map into another
                  model's space of E dims, its bias in the last column
@@ -30,6 +32,7 @@ CARD_FILE = "README.md"
 REQUIRED_FILES = (MODEL_FILE, TOKENIZER_FILE, PARITY_FILE, CARD_FILE)
 
 Activations = Literal["dynamic", "static"]  # int8: steps found for each pass, or fixed: then texts may share a pass
+Kind = Literal["bi-encoder", "cross-encoder"]
 Padding = Literal["computed", "skipped"]  # what padded places of a batch cost: as much as tokens, or next to nothing
 
 T = TypeVar("T")
@@ -71,7 +74,7 @@ class Space:
     other_cosine: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """What a model is and where it came from; `manifest.json` is exactly this."""
 
@@ -79,8 +82,8 @@ class Manifest:
 
     schema_version: int
     name: str
-    kind: Literal["bi-encoder", "cross-encoder"]
-    dim: int
+    kind: Kind = "bi-encoder"
+    dim: int  # of a re-ranker 1: its score
     max_length: int  # tokens, specials included
     languages: tuple[str, ...]
     precision: Literal["int8", "fp32"]
@@ -161,14 +164,15 @@ def describe_files(folder: Path) -> dict[str, FileEntry]:
     return {path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in paths}
 
 
-def load_manifest(folder: Path) -> Manifest:
+def load_manifest(folder: Path, *, setting: str = "CROSSLET_MODEL") -> Manifest:
     """Read and check `manifest.json`; the files it names are checked by `verify_files`.
 
+    Args:   setting: that names the folder, for the message.
     Raises: ArtifactError: the folder or manifest is missing, not JSON, of another schema, or contradicts itself.
     """
     if not folder.is_dir():
-        raise ArtifactError(f"model folder {folder} does not exist (CROSSLET_MODEL)")
-    manifest = _read(folder, MANIFEST_FILE, Manifest)
+        raise ArtifactError(f"model folder {folder} does not exist ({setting})")
+    manifest = read_part(folder, MANIFEST_FILE, Manifest)
     missing = sorted(set(REQUIRED_FILES) - set(manifest.files))
     if missing:
         raise ArtifactError(f"{folder}: {MANIFEST_FILE} does not list {', '.join(missing)}")
@@ -240,7 +244,7 @@ def load_parity(folder: Path, manifest: Manifest) -> ParityPack:
 
     Raises: ArtifactError: missing, not JSON, empty, ragged, or of another dimension.
     """
-    parity = _read(folder, PARITY_FILE, ParityPack)
+    parity = read_part(folder, PARITY_FILE, ParityPack)
     counts = (len(parity.texts), len(parity.input_ids), len(parity.embeddings))
     if len(set(counts)) != 1 or not parity.texts:
         raise ArtifactError(f"{folder}: {PARITY_FILE} has {counts[0]} texts, {counts[1]} id rows, {counts[2]} vectors")
@@ -254,7 +258,11 @@ def _first_other_length(rows: Sequence[Sequence[float]], length: int) -> int | N
     return next((len(row) for row in rows if len(row) != length), None)
 
 
-def _read(folder: Path, name: str, kind: type[T]) -> T:
+def read_part(folder: Path, name: str, kind: type[T]) -> T:
+    """A JSON file of an artifact.
+
+    Raises: ArtifactError: it is missing, not JSON, or not of this kind or schema.
+    """
     try:
         content = (folder / name).read_bytes()
     except OSError as exc:

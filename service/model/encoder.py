@@ -27,6 +27,7 @@ from service.model.prompts import Prompts
 from service.model.session import IDS_NAME, Session
 from service.model.spaces import Spaces
 from service.model.tokenizer import TokenisedText, Tokenizer
+from service.model.windows import windows_of
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,10 @@ class Encoder:
             del waiting[-len(chosen) :]
             found |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
         return [found[position] for position in range(len(texts))]
+
+    def windows(self, text: str, *, prompt: str) -> list[tuple[int, ...]]:
+        """Overlapping parts of a text that fit, as token ids behind the prompt; one where it fits whole."""
+        return windows_of(self._tokenizer, text, prompt=prompt)
 
     def room(self, length: int) -> int:
         """How many texts of at most so many tokens a pass takes."""
@@ -238,11 +243,14 @@ def load_encoder(folder: Path) -> Encoder:
     """
     manifest = load_manifest(folder)
     if manifest.kind != "bi-encoder":
-        raise ArtifactError(f"{folder}: {manifest.name} is a {manifest.kind}; the service embeds with a bi-encoder")
+        raise ArtifactError(
+            f"{folder}: {manifest.name} is a re-ranker, which gives no vectors: CROSSLET_RERANKER takes it, "
+            "CROSSLET_MODEL takes an encoder"
+        )
     verify_files(folder, manifest)
     tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
     session = Session(folder / MODEL_FILE, dim=manifest.dim)
-    _check_ids(folder, tokenizer, session)
+    check_ids(folder, tokenizer, session)
     encoder = Encoder(manifest, tokenizer, session, Spaces.load(folder, manifest))
     parity = load_parity(folder, manifest)
     encoder.try_sharing(parity)
@@ -250,8 +258,11 @@ def load_encoder(folder: Path) -> Encoder:
     return encoder
 
 
-def _check_ids(folder: Path, tokenizer: Tokenizer, session: Session) -> None:
-    """Refuse token ids that have no embedding: the graph would fail on them, or give vectors of no meaning."""
+def check_ids(folder: Path, tokenizer: Tokenizer, session: Session) -> None:
+    """Refuse token ids that have no embedding: the graph would fail on them, or give vectors of no meaning.
+
+    Raises: ArtifactError.
+    """
     highest, rows = tokenizer.highest_id, embedding_rows(folder / MODEL_FILE, IDS_NAME)
     found = f"{folder}: {TOKENIZER_FILE} has token ids up to {highest}"
     way_out = "export the model again with the tokenizer that it was trained with"

@@ -22,9 +22,10 @@ KEPT_PLACES = 256  # texts times tokens: what a larger pass took is let go, else
 class Session:
     """One single-threaded ONNX Runtime session; `run` may be called from many threads at once."""
 
-    def __init__(self, path: Path, *, dim: int) -> None:
+    def __init__(self, path: Path, *, dim: int, output: str = OUTPUT_NAME) -> None:
         """Load the graph and check its signature.
 
+        Args:   output: its name, (B, D) float32.
         Raises: ArtifactError: ONNX Runtime refuses the graph, or its inputs and output are not the contract's.
         """
         try:
@@ -35,12 +36,12 @@ class Session:
             raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({_first_line(exc)})") from exc
         names = sorted(node.name for node in self._session.get_inputs())
         outputs = {node.name: node.shape for node in self._session.get_outputs()}
-        if names != INPUT_NAMES or OUTPUT_NAME not in outputs:
-            raise ArtifactError(f"{path.parent}: {path.name} maps {names} to {sorted(outputs)}, not to {OUTPUT_NAME}")
-        graph_dim = outputs[OUTPUT_NAME][-1]
+        if names != INPUT_NAMES or output not in outputs:
+            raise ArtifactError(f"{path.parent}: {path.name} maps {names} to {sorted(outputs)}, not to {output}")
+        graph_dim = outputs[output][-1]
         if isinstance(graph_dim, int) and graph_dim != dim:
             raise ArtifactError(f"{path.parent}: {path.name} gives {graph_dim} dims, the manifest says {dim}")
-        self._dim = dim
+        self._dim, self._output = dim, output
         self._giving_back = onnxruntime.RunOptions()
         self._giving_back.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
 
@@ -48,14 +49,14 @@ class Session:
         """Embed texts in one pass, padded where they are shorter than the longest.
 
         Args:    rows: for each text its token ids, specials included.  multiple: L is one of this.
-        Returns: (B, D) float32, norm 1.
+        Returns: (B, D) float32; an encoder's of norm 1.
         Raises:  InferenceFailed: ONNX Runtime raised, or the vectors are not D finite numbers each.
         """
         longest = max(map(len, rows))
         input_ids_BL, attention_mask_BL = _padded(rows, -(-longest // multiple) * multiple)
         try:
             (embedding_BD,) = self._session.run(
-                [OUTPUT_NAME],
+                [self._output],
                 {"input_ids": input_ids_BL, "attention_mask": attention_mask_BL},
                 self._giving_back if input_ids_BL.size > KEPT_PLACES else None,
             )
@@ -70,7 +71,7 @@ class Session:
         """Let go of the memory that earlier passes took: ONNX Runtime keeps it for the next ones."""
         one_token = np.zeros((1, 1), dtype=np.int64)
         inputs = {"input_ids": one_token, "attention_mask": np.ones_like(one_token)}
-        self._session.run([OUTPUT_NAME], inputs, self._giving_back)
+        self._session.run([self._output], inputs, self._giving_back)
 
 
 def _padded(rows: Sequence[list[int]], length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

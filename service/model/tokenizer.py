@@ -8,11 +8,11 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import orjson
 import tokenizers  # type: ignore[import-untyped]
@@ -22,6 +22,8 @@ from service.process.memory import return_free_memory
 
 if TYPE_CHECKING:
     from service.model.unigram import UnigramTokenizer
+
+T = TypeVar("T")
 
 LONG_TEXT_CHARS = 10_000
 MOST_UNUSED_IDS = 1000  # in a row
@@ -39,6 +41,15 @@ def normalised_length(text: str) -> int:
         return len(text)
     ligatures = Counter(LIGATURES.findall(text))
     return len(text) + sum(count * (len(unicodedata.normalize("NFKC", one)) - 1) for one, count in ligatures.items())
+
+
+@dataclass(frozen=True)
+class PairFrame:
+    """The special tokens before, between and behind the two texts of a pair; none where the tokenizer puts none."""
+
+    before: list[int]
+    between: list[int]
+    after: list[int]
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,21 @@ class OtherTokenizer:
         (ids,) = self.encode_all([text])
         return ids
 
+    def pieces(self, text: str) -> list[int]:
+        """Token ids without specials."""
+        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        ids: list[int] = encoding.ids
+        return ids
+
+    @cached_property
+    def pair_frame(self) -> PairFrame:
+        """What the post-processor puts around a pair."""
+        encoding = self._tokenizer.encode("a", "a")
+        sides: list[int | None] = encoding.sequence_ids  # None: special
+        ids, first, second = encoding.ids, sides.index(0), sides.index(1)
+        end = len(sides) - sides[::-1].index(1)
+        return PairFrame(ids[:first], ids[first + sides.count(0) : second], ids[end:])
+
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]  # it lets go of the GIL
@@ -113,14 +139,30 @@ class Tokenizer:
 
     def tokenise(self, text: str) -> TokenisedText:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
+        return self._in_turn(text, self._tokenised)
+
+    def pieces(self, text: str) -> list[int]:
+        """Token ids of one text, whole and without special tokens: a side of a pair."""
+        return self._in_turn(text, self._tokenizer.pieces)
+
+    def whole(self, text: str) -> list[int]:
+        """Token ids of one text, whole and with its special tokens."""
+        return self._in_turn(text, self._tokenizer.encode)
+
+    @property
+    def pair_frame(self) -> PairFrame:
+        """The special tokens of a pair of texts."""
+        return self._tokenizer.pair_frame
+
+    def _in_turn(self, text: str, work: Callable[[str], T]) -> T:
         may_be_long = len(text) * MOST_CHARS > LONG_TEXT_CHARS  # a sentence need not be looked through
         is_long = may_be_long and normalised_length(text) > LONG_TEXT_CHARS
         if not is_long:
-            return self._tokenised(text)
+            return work(text)
         with self._long_text:
-            tokenised = self._tokenised(text)
+            found = work(text)
             return_free_memory()  # the C heap would keep it, in each thread's part of it
-        return tokenised
+        return found
 
     def _tokenised(self, text: str) -> TokenisedText:
         return self.cut(self._tokenizer.encode(text))
@@ -138,10 +180,14 @@ class Tokenizer:
         full_length = len(ids)
         if full_length <= self.max_length:
             return TokenisedText(ids, full_length)
-        closing = self._tokenizer.after
-        closing = closing if ids[full_length - len(closing) :] == closing else []
+        closing = self.closing(ids)
         kept = max(0, self.max_length - len(closing))
         return TokenisedText((ids[:kept] + closing)[: self.max_length], full_length)
+
+    def closing(self, ids: list[int]) -> list[int]:
+        """The special tokens that end a text, if its ids end with them."""
+        closing = self._tokenizer.after
+        return closing if ids[len(ids) - len(closing) :] == closing else []
 
 
 def _load(path: Path) -> "OtherTokenizer | UnigramTokenizer":

@@ -14,6 +14,8 @@ import orjson
 import sentencepiece
 import tokenizers  # type: ignore[import-untyped]
 
+from service.model.tokenizer import PairFrame
+
 WORD_START = "▁"
 METASPACE = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": True}
 NONE = (1 << 64) - 1  # -1, as a field of SentencePiece's file has it
@@ -36,16 +38,22 @@ class UnigramTokenizer:
         shell = {**state, "model": small, "added_tokens": [], "post_processor": None}
         self._normalizer = tokenizers.Tokenizer.from_str(orjson.dumps(shell).decode()).normalizer
         self.before, self.after = _frame(state["post_processor"])
+        self.pair_frame = _pair_frame(state["post_processor"])
         self.highest_id: int = self._pieces.GetPieceSize() - 1
 
     def encode(self, text: str) -> list[int]:
         """Token ids, specials included."""
+        return [*self.before, *self.pieces(text), *self.after]
+
+    def pieces(self, text: str) -> list[int]:
+        """Token ids without specials."""
         if self._normalizer is not None:
             text = self._normalizer.normalize_str(text)
         marked = text.replace(" ", WORD_START)
         if marked and not marked.startswith(WORD_START):
             marked = WORD_START + marked
-        return [*self.before, *self._pieces.EncodeAsIds(marked), *self.after]
+        ids: list[int] = self._pieces.EncodeAsIds(marked)
+        return ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text."""
@@ -69,11 +77,26 @@ def _frame(processor: dict[str, Any] | None) -> tuple[list[int], list[int]]:
     """The special tokens before and behind a text."""
     if processor is None:
         return [], []
-    parts = processor["single"]
-    middle = next(number for number, part in enumerate(parts) if "Sequence" in part)
-    names = [[part["SpecialToken"]["id"] for part in side] for side in (parts[:middle], parts[middle + 1 :])]
-    before, after = ([id_ for name in side for id_ in processor["special_tokens"][name]["ids"]] for side in names)
+    before, after = _gaps(processor, "single")
     return before, after
+
+
+def _pair_frame(processor: dict[str, Any] | None) -> PairFrame:
+    """Those around a pair of texts."""
+    if processor is None:
+        return PairFrame([], [], [])
+    return PairFrame(*_gaps(processor, "pair"))
+
+
+def _gaps(processor: dict[str, Any], template: str) -> list[list[int]]:
+    """The special tokens before, between and behind the texts of a template."""
+    gaps: list[list[int]] = [[]]
+    for part in processor[template]:
+        if "Sequence" in part:
+            gaps.append([])
+        else:
+            gaps[-1] += processor["special_tokens"][part["SpecialToken"]["id"]]["ids"]
+    return gaps
 
 
 def _model_file(vocabulary: list[tuple[str, float]], unknown: int, specials: set[int]) -> bytes:

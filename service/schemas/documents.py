@@ -214,9 +214,12 @@ class SearchRequest(Strict):
         default=["text", "metadata"], description="What to return with each id and score.", examples=[["text"]]
     )
     rerank: bool = Field(
-        False, description="Re-score with a re-ranker; refused while none is loaded.", examples=[False]
+        False,
+        description="Order the `rerank_k` nearest by the re-ranker, whose scores they then have; refused where none is "
+        "loaded.",
+        examples=[False],
     )
-    rerank_k: Whole = Field(50, ge=1, description="How many candidates the re-ranker reads.", examples=[50])
+    rerank_k: Whole = Field(50, ge=1, description="How many documents the re-ranker reads.", examples=[50])
     prompt_name: PromptName = None
     input_type: InputType = None
 
@@ -231,13 +234,15 @@ class SearchResult(BaseModel):
     """One document that was found."""
 
     id: str = Field(description="The document's id.", examples=["de/1"])
-    score: float = Field(description="Cosine with the query, in [-1, 1].", examples=[0.83])
+    score: float = Field(
+        description="Cosine with the query, in [-1, 1]; with `rerank` the re-ranker's, in [0, 1].", examples=[0.83]
+    )
     text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])
     metadata: dict[str, Any] | None = Field(None, description="Its metadata, if included.", examples=[{"lang": "de"}])
 
 
 class SearchResponse(BaseModel):
-    """Documents by descending score, ties by id."""
+    """Documents by descending score, ties by id; re-ranked ones by their cosine."""
 
     results: list[SearchResult] | list[list[SearchResult]] = Field(
         description="A list for `query`, a list of lists for `queries`.",

@@ -112,6 +112,7 @@ COMMANDS = {
     "embed": (*CROSSLET, "embed", *LINES),
     "mine": (*CROSSLET, "mine", "{files}/lines.txt", "{files}/lines.txt"),
     "dedup": (*CROSSLET, "dedup", "{files}/lines.txt"),
+    "rerank": (*CROSSLET, "rerank", LINES[0], "{files}/lines.txt"),
     "index build": (*CROSSLET, "index", "build", "{files}/documents.jsonl"),
     "evaluate an artifact": (*CROSSLET, "evaluate", "{model}", "--data", "{files}/sets"),
     "evaluate a checkpoint": (*CROSSLET, "evaluate", "{checkpoint}", "--data", "{files}/sets"),

@@ -86,6 +86,7 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_as_the_ser
         "training/__init__.py: service.process.telemetry_off",
         "training/evaluation/encoders.py: service.",
         "training/evaluation/mining.py: service.bulk.margin",
+        "training/evaluation/served_reranker.py: service.",
     )
     assert [line for line in found if not line.startswith(allowed)] == []
 
@@ -93,7 +94,9 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_as_the_ser
 def test_export_takes_only_the_contract_exactness_telemetry_and_version_but_to_map_vectors_as_served() -> None:
     found = offences("export", {"service"})
     assert found
-    contract = r"model(\.(artifact|exactness)(\.\w+)?)?|process(\.(files|telemetry_off)(\.\w+)?)?|version(\.\w+)?"
+    contract = (
+        r"model(\.(artifact|exactness|pair_parity)(\.\w+)?)?|process(\.(files|telemetry_off)(\.\w+)?)?|version(\.\w+)?"
+    )
     allowed = rf": service(\.({contract}))?$|export/space\.py: service\."
     assert [line for line in found if not re.search(allowed, line)] == []
 

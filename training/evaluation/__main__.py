@@ -14,6 +14,7 @@ from training.evaluation.encoders import load_model
 from training.evaluation.failures import Failure, failures_markdown
 from training.evaluation.report import Scores, markdown
 from training.evaluation.search import BUNDLED
+from training.evaluation.served_reranker import ServedReranker, is_served_reranker
 from training.evaluation.sets import (
     DEFAULT_KINDS,
     KINDS,
@@ -54,8 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _scores(options: argparse.Namespace) -> tuple[Scores, list[Failure]]:
-    """Scores of a cross-encoder; or scores of an encoder and, if requested, its worst failures."""
-    if is_cross_encoder(Path(options.model)):
+    """Of a re-ranker, or of an encoder with its worst failures where they are asked for."""
+    folder = Path(options.model)
+    if is_cross_encoder(folder) or is_served_reranker(folder):
         return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
     model = load_model(options.model, trust_remote_code=options.trust_remote_code)
     choice = _choice(options, options.languages or model.languages)
@@ -66,15 +68,21 @@ def _scores(options: argparse.Namespace) -> tuple[Scores, list[Failure]]:
 
 
 def _reranker(options: argparse.Namespace) -> dict[str, Scorer]:
-    """The cross-encoder, and for comparison BM25 and the baseline's bi-encoder."""
-    model, tokenizer, facts = load_cross_encoder(Path(options.model))
-    own = CrossEncoderScorer(model.to(pick_device()), tokenizer, max_length=facts.max_length)
-    scorers: dict[str, Scorer] = {"": own, "_bm25": bm25}
+    """The cross-encoder, BM25, and the bi-encoder that is to stand beside them."""
+    scorers: dict[str, Scorer] = {"": _own_scorer(Path(options.model)), "_bm25": bm25}
     if options.baseline is not None:
         encoder = load_model(options.baseline, trust_remote_code=options.trust_remote_code)
         encoders = each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
         scorers["_bi_encoder"] = BiEncoderScorer(*encoders)
     return scorers
+
+
+def _own_scorer(folder: Path) -> Scorer:
+    """Of an artifact, or of a checkpoint."""
+    if not is_cross_encoder(folder):
+        return ServedReranker(folder)
+    model, tokenizer, facts = load_cross_encoder(folder)
+    return CrossEncoderScorer(model.to(pick_device()), tokenizer, max_length=facts.max_length)
 
 
 def _choice(options: argparse.Namespace, languages: Iterable[str] | None) -> Choice:

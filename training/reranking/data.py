@@ -94,7 +94,7 @@ class RerankData:
         settings = self.config.xpi
         if settings is None:
             raise ConfigError("the run has no xpi")
-        sentences = screen_sentences(self._parallel(settings.sources), self.measured)
+        sentences = screen_sentences(self.parallel(settings.sources), self.measured)
         return paraphrase_pairs(
             Parallel.of(sentences, self.config.languages),
             self.config.languages,
@@ -103,6 +103,23 @@ class RerankData:
             mono_positives=settings.mono_positives,
             positive_share=settings.positive_share,
         )
+
+    def parallel(self, sources: Iterable[str]) -> list[Texts]:
+        """Sentences by their English: the same English in two files is one sentence in three languages."""
+        found: dict[tuple[str, int], dict[str, str]] = {}
+        for source in sources:
+            paths = {name: find_pair_file(self.folder / "parallel", source, name) for name in self.config.languages}
+            if not any(paths.values()):
+                raise CorpusError(f"{self.folder / 'parallel' / source} has no text in {', '.join(paths)}")
+            for language, path in paths.items():
+                for english, other in read_pairs(path, language) if path else ():
+                    number = 0  # a second translation of the same English is a sentence of its own
+                    while language in found.get((english, number), {}):
+                        number += 1
+                    found.setdefault((english, number), {"en": english})[language] = other
+        wanted = set(self.config.languages)
+        kept = ({name: text for name, text in one.items() if name in wanted} for one in found.values())
+        return [one for one in kept if len(one) > 1]
 
     def fingerprint(self) -> str:
         """Identity of all files that the run reads."""
@@ -150,23 +167,6 @@ class RerankData:
             for language in self.config.languages:
                 path = find_pair_file(self.folder / "parallel", source, language)
                 yield from files_of(path) if path else ()
-
-    def _parallel(self, sources: Iterable[str]) -> list[Texts]:
-        """Sentences by their English: the same English in two files is one sentence in three languages."""
-        found: dict[tuple[str, int], dict[str, str]] = {}
-        for source in sources:
-            paths = {name: find_pair_file(self.folder / "parallel", source, name) for name in self.config.languages}
-            if not any(paths.values()):
-                raise CorpusError(f"{self.folder / 'parallel' / source} has no text in {', '.join(paths)}")
-            for language, path in paths.items():
-                for english, other in read_pairs(path, language) if path else ():
-                    number = 0  # a second translation of the same English is a sentence of its own
-                    while language in found.get((english, number), {}):
-                        number += 1
-                    found.setdefault((english, number), {"en": english})[language] = other
-        wanted = set(self.config.languages)
-        kept = ({name: text for name, text in one.items() if name in wanted} for one in found.values())
-        return [one for one in kept if len(one) > 1]
 
 
 def find_negatives(collection: Collection, settings: NegativesConfig, *, seed: int) -> Negatives:

@@ -22,11 +22,13 @@ from training.models.cross_encoder import load_base
 from training.models.teacher import teacher_identity
 from training.optimisation.processes import process_count
 from training.pipeline.runner import Step, run_alone, run_steps
+from training.pipeline.summary import pairs_seen, training_commit
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.config import RerankConfig, load_rerank_config
 from training.reranking.data import RerankData
 from training.reranking.measure import measure, sets_of
 from training.reranking.ranking import Scorer
+from training.reranking.record import write_record
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
 from training.reranking.trainer import BEST, LAST, train_stage
 from training.system.device import pick_device
@@ -109,9 +111,20 @@ class RerankRun:
         return scorers
 
     def _finish(self, folder: Path) -> None:
-        """Both checkpoints, and what they score."""
+        """Both checkpoints with their records, and what the best one scores."""
+        stages = [*(["xpi"] if self.config.xpi else []), *self.xpr_steps]
+        seen = {name: pairs_seen(self.out / name) for name in stages}
+        commit, scores = training_commit(self.out / self.xpr_steps[-1]), read_scores(self.out)
         for name in (BEST, LAST):
             shutil.copytree(self.out / self.xpr_steps[-1] / name, folder / name, dirs_exist_ok=True)
+            write_record(
+                folder / name,
+                self.config,
+                self.data,
+                git_commit=commit,
+                pairs_seen=seen,
+                scores=scores if name == BEST else {},
+            )
         shutil.copyfile(self.out / "scores" / SCORES, folder / SCORES)
         logger.info("the re-ranker is in %s; %s holds the weights of the end", folder / BEST, folder / LAST)
 

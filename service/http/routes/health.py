@@ -11,7 +11,8 @@ from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
 from service.http.responses import json_response
 from service.http.routes.openapi import answers
-from service.schemas.embed import InfoResponse, Limits, SpaceInfo, StatusResponse
+from service.model.reranker import Reranker
+from service.schemas.info import InfoResponse, Limits, RerankerInfo, SpaceInfo, StatusResponse
 from service.version import VERSION
 
 router = APIRouter(tags=["operation"], route_class=JsonRoute)
@@ -84,8 +85,15 @@ async def info(runtime: RuntimeDependency) -> Response:
             "min_scores": manifest.min_scores,
             "spaces": [{name: getattr(space, name) for name in SpaceInfo.model_fields} for space in manifest.spaces],
             "document_space": settings.space or None,
+            "reranker": _reranker(runtime.reranker),
             "limits": limits,
             "index": index,
             "version": VERSION,
         }
     )
+
+
+def _reranker(reranker: Reranker | None) -> dict[str, object] | None:
+    if reranker is None:
+        return None
+    return {name: getattr(reranker.manifest, name) for name in RerankerInfo.model_fields}

@@ -37,6 +37,7 @@ COST_HEADERS = {
     "x-queue-ms": "Milliseconds until the first text was taken; 0 where the event loop encodes it.",
     "x-inference-ms": "Milliseconds spent encoding, summed over the distinct texts.",
 }
+SCORE_HEADERS = {"x-reranker": "What has scored: the re-ranker, or the bi-encoder in its place."}
 
 
 def answers(*statuses: int, error: type[BaseModel] = ErrorResponse, **success: Any) -> Responses:
@@ -52,9 +53,14 @@ def answers(*statuses: int, error: type[BaseModel] = ErrorResponse, **success: A
     return {200: {"headers": _headers({})} | success} | refused
 
 
-def inference(*more: int, error: type[BaseModel] = ErrorResponse, example: object = None) -> Responses:
-    """OpenAPI's entries of a route that embeds. example: of its answer, where the answer's schema has none."""
-    success: dict[str, Any] = {"headers": _headers(COST_HEADERS)}
+def inference(
+    *more: int, error: type[BaseModel] = ErrorResponse, example: object = None, scores: bool = False
+) -> Responses:
+    """OpenAPI's entries of a route that embeds. example: of its answer, where the answer's schema has none.
+
+    scores: whether it scores pairs, too.
+    """
+    success: dict[str, Any] = {"headers": _headers(COST_HEADERS | (SCORE_HEADERS if scores else {}))}
     if example is not None:
         success["content"] = {"application/json": {"example": example}}
     return answers(*INFERENCE_ERRORS, *more, error=error, **success)

@@ -1,7 +1,8 @@
 """POST /search: the documents nearest to a query. Knows the route; the collection searches."""
 
+import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fastapi import APIRouter, Request, Response
 
@@ -20,6 +21,7 @@ from service.http.dependencies import (
 from service.http.json_route import JsonRoute
 from service.http.responses import dump_json, dumped_response
 from service.http.routes.openapi import inference
+from service.http.search_reranking import candidates, check_rerank, reranked
 from service.runtime import Runtime
 from service.schemas.documents import SearchRequest, SearchResponse
 
@@ -28,7 +30,7 @@ MAX_ANSWER_BYTES = 8_000_000
 router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
 
-@router.post("/search", response_model=SearchResponse, responses=inference(), summary="Find documents")
+@router.post("/search", response_model=SearchResponse, responses=inference(scores=True), summary="Find documents")
 async def search(
     request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -48,14 +50,25 @@ async def search(
         max_chars=MAX_ANSWER_BYTES,
         filter_s=runtime.settings.request_timeout_s,
     )
-    looking_up = runtime.read(_answer, runtime.collection, body, batch.embeddings, shown, started_at=started_at)
-    answer = await while_connected(request, looking_up)
-    return dumped_response(answer, headers=cost_headers(batch))
+    if not body.rerank:
+        looking_up = runtime.read(_answer, runtime.collection, body, batch.embeddings, shown, started_at=started_at)
+        return dumped_response(await while_connected(request, looking_up), headers=cost_headers(batch))
+    finding = runtime.read(
+        runtime.collection.search_all,
+        batch.embeddings,
+        top_k=body.rerank_k,
+        filter_=body.filter,
+        shown=candidates(shown),
+    )
+    found = await while_connected(request, finding)
+    best = await reranked(body, queries, found, embedder=embedder, runtime=runtime)
+    answer = await asyncio.to_thread(_as_json, best.matches, body, shown, started_at=started_at)
+    return dumped_response(answer, headers=best.headers(batch))
 
 
 def _check(body: SearchRequest, runtime: Runtime) -> None:
     if body.rerank:
-        raise InvalidInput("rerank is true, but this service has no re-ranker loaded; leave it out")
+        check_rerank(body, runtime)
     limit, wanted = runtime.settings.max_top_k, body.offset + body.top_k
     named = f"top_k is {body.top_k}" if not body.offset else f"offset and top_k together are {wanted}"
     if wanted > limit:
@@ -73,6 +86,10 @@ def _answer(
     collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, shown: Shown, *, started_at: float
 ) -> bytes:
     found = collection.search_all(query_BD, top_k=body.offset + body.top_k, filter_=body.filter, shown=shown)
+    return _as_json(found, body, shown, started_at=started_at)
+
+
+def _as_json(found: Sequence[Sequence[Match]], body: SearchRequest, shown: Shown, *, started_at: float) -> bytes:
     results = _within_limit(dump_json([_result(match, shown) for match in matches]) for matches in found)
     lists = results[0] if body.query is not None else b"[%b]" % b",".join(results)
     took_ms = round((time.monotonic() - started_at) * 1000, 2)

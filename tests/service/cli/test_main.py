@@ -10,13 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tokenizers
+from fastapi.testclient import TestClient
 
 from service.cli import main as cli
 from service.documents.store.store import Document
+from service.http.app import create_app
 from service.model.encoder import load_encoder
-from service.runtime import load_collection
+from service.model.reranker import Reranker
+from service.runtime import load_collection, load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS, write_manifest
+from tests.reranker_artifact import build_reranker
 
 SEEN: list[list[str]] = []
 COMMAND = [sys.executable, "-c", "import sys; from service.cli.main import main; sys.exit(main())"]
@@ -187,7 +191,18 @@ def test_a_file_that_the_system_refuses_is_one_sentence(
 
 def test_info_prints_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info"]) == 0
-    assert json.loads(capsys.readouterr().out)["name"] == "tiny"
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["name"], facts["kind"]) == ("tiny", "bi-encoder")
+
+
+def test_info_tells_a_reranker_from_an_encoder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build_reranker(tmp_path / "reranker")
+    assert cli.main(["info", str(tmp_path / "reranker")]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["name"], facts["kind"]) == ("tiny-reranker", "cross-encoder")
+    assert not facts.keys() & {"dim", "prompts", "spaces"}
+    assert cli.main(["info", str(tmp_path / "none")]) == 2
+    assert "none does not exist" in capsys.readouterr().err
 
 
 def test_the_model_option_goes_before_the_environment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -256,3 +271,63 @@ def test_every_subcommand_lists_the_settings(name: str, capsys: pytest.CaptureFi
     assert [f"CROSSLET_{field.upper()}" in help_ for field in Settings.model_fields] == [True] * len(
         Settings.model_fields
     )
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.fixture
+def passages(tmp_path: Path) -> Path:
+    path = tmp_path / "passages.txt"
+    path.write_text("\n\n".join([*TEXTS, TEXTS[0]]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_rerank_prints_the_lines_that_a_service_would_put_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, passages: Path, tiny_reranker: Path
+) -> None:
+    query = "Who plays the guitar?"
+    for reranker in (None, tiny_reranker):
+        if reranker is not None:
+            monkeypatch.setenv("CROSSLET_RERANKER", str(reranker))
+        assert cli.main(["rerank", query, str(passages), "--top-k", "4"]) == 0
+        with TestClient(create_app(load_runtime(Settings()))) as client:
+            texts = [*TEXTS, TEXTS[0]]
+            found = client.post("/rerank", json={"query": query, "texts": texts, "return_text": True}).json()[:4]
+        expected = [{"line": 2 * one["index"] + 1, "score": one["score"], "text": one["text"]} for one in found]
+        assert lines(capsys) == expected
+
+
+def test_rerank_reads_texts_of_jsonl_and_windows_of_long_ones(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_reranker: Path
+) -> None:
+    monkeypatch.setenv("CROSSLET_RERANKER", str(tiny_reranker))
+    texts = [" ".join(TEXTS), "hallo"]
+    path = tmp_path / "passages.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    reranker = Reranker.load(tiny_reranker)
+    for option, parts in (
+        ([], [[reranker.tokenize("guitar", text)] for text in texts]),
+        (["--windows"], [reranker.windows("guitar", text) for text in texts]),
+    ):
+        assert cli.main(["rerank", "guitar", str(path), *option]) == 0
+        scores = {one["text"]: one["score"] for one in lines(capsys)}
+        assert [scores[text] for text in texts] == [max(map(reranker.score, part)) for part in parts]
+
+
+def test_rerank_refuses_what_is_no_passage_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Path
+) -> None:
+    path = tmp_path / "passages.txt"
+    path.write_bytes(b"hallo\n\xff\n")
+    assert cli.main(["rerank", "a", str(path)]) == 2
+    assert capsys.readouterr().err == f"crosslet: {path} line 2 is not valid UTF-8\n"
+    assert cli.main(["rerank", "", str(path)]) == 2
+    assert "the query is empty" in capsys.readouterr().err
+    path.write_bytes(b"")
+    assert cli.main(["rerank", "a", str(path)]) == 0
+    assert lines(capsys) == []
+    monkeypatch.setenv("CROSSLET_RERANKER", str(tiny_model))
+    assert cli.main(["rerank", "a", str(path)]) == 2
+    assert "CROSSLET_RERANKER takes a re-ranker" in capsys.readouterr().err

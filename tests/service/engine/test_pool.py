@@ -274,7 +274,7 @@ def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]],
             del alive[jobs[number % len(jobs)]]
         works = {work for job in alive for work in job.works}
         assert queue.unstarted == sum(not work.is_started for work in works)
-        assert queue.unstarted_long == sum(len(work.text) > 500 for work in works if not work.is_started)
+        assert queue.unstarted_of["long text"] == sum(len(work.text) > 500 for work in works if not work.is_started)
         assert queue.depth == sum(work.waiting for work in works)
     left = 0
     while queue.unstarted:

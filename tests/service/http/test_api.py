@@ -565,7 +565,7 @@ def test_invalid_documents_are_422_and_none_is_kept(
         ({"queries": ["a", ""]}, ["queries[1] is empty"]),
         ({"query": "a", "top_k": 0}, ["top_k"]),
         ({"query": "a", "top_k": 1001}, ["1001", "1000", "CROSSLET_MAX_TOP_K"]),
-        ({"query": "a", "rerank": True}, ["no re-ranker"]),
+        ({"query": "a", "rerank": True}, ["no re-ranker (CROSSLET_RERANKER)"]),
         ({"query": "a", "include": ["vector"]}, ["include[0]"]),
         ({"query": "a", "filter": {"a": {"gt": None}}}, ["filter"]),
         ({"query": "a", "filter": nested(100)}, ["filter"]),
@@ -1025,7 +1025,7 @@ def test_every_answer_is_described_with_its_headers_and_its_content(client: Test
             (content,) = answer["content"].values()
             assert "$ref" in content["schema"] or "example" in content, (name, status)
             if status != "200":
-                openais = ("post /embeddings", "post /v1/", "get /v1/")
+                openais = ("post /embeddings", "post /v1/embeddings", "get /v1/")
                 model = "OpenAIErrorResponse" if name.startswith(openais) else "ErrorResponse"
                 assert content["schema"]["$ref"].endswith(f"/{model}"), (name, status)
             if status == "429":
@@ -1065,7 +1065,7 @@ def test_what_the_docs_fill_in_is_a_request_that_works(client: TestClient) -> No
     """Examples of single fields, all together, would be both a query and queries."""
     put(client, {"id": "de/1", "text": "Ein Mann spielt Gitarre."})
     described = client.get("/openapi.json").json()
-    for path in ("/embed", "/search", "/documents/delete"):
+    for path in ("/embed", "/search", "/documents/delete", "/v1/rerank", "/v2/rerank"):
         content = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
         example = described["components"]["schemas"][content["$ref"].rpartition("/")[2]]["example"]
         assert client.post(path, json=example).status_code == 200, path

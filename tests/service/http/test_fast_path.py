@@ -14,7 +14,8 @@ def test_posts_with_a_body_alone_go_straight() -> None:
     routes = [route for router in ROUTERS for route in router.routes]
     layer = FastPath(ROUTERS[0], routes=routes)
     documents = {"/search", "/documents/delete", "/documents/count"}
-    paths = {"/embed", "/similarity", "/embeddings", "/v1/embeddings"} | documents
+    reranking = {"/rerank", "/v1/rerank", "/v2/rerank"}
+    paths = {"/embed", "/similarity", "/embeddings", "/v1/embeddings"} | documents | reranking
     assert set(layer._direct) == {"/"} | paths | {f"{path}/" for path in paths}
 
 

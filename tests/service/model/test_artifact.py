@@ -62,6 +62,14 @@ def test_a_written_folder_reads_back_the_same_and_verifies(tmp_path: Path) -> No
     assert load_parity(tmp_path, manifest).texts == ("hallo",)
 
 
+def test_a_manifest_without_a_kind_is_of_a_bi_encoder(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    fields = json.loads((tmp_path / "manifest.json").read_text())
+    del fields["kind"]
+    (tmp_path / "manifest.json").write_text(json.dumps(fields))
+    assert load_manifest(tmp_path).kind == "bi-encoder"
+
+
 def test_the_hash_of_an_empty_file_is_the_published_one(tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.touch()

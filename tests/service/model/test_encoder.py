@@ -138,10 +138,10 @@ def test_where_the_table_cannot_be_read_the_highest_id_is_tried(
         load_encoder(folder)
 
 
-def test_a_cross_encoder_is_not_served_as_an_encoder(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_reranker_is_not_served_as_an_encoder(tiny_model: Path, tmp_path: Path) -> None:
     folder = copy_of(tiny_model, tmp_path)
     write_manifest(folder, kind="cross-encoder")
-    with pytest.raises(ArtifactError, match="is a cross-encoder"):
+    with pytest.raises(ArtifactError, match=r"is a re-ranker, .* CROSSLET_RERANKER takes it"):
         load_encoder(folder)
 
 

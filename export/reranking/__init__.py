@@ -1,0 +1,1 @@
+"""Turns a cross-encoder's checkpoint into a served artifact."""

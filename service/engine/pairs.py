@@ -1,0 +1,73 @@
+"""Queries and passages as the pool's workers take them. Knows the re-ranker; knows no queue and no HTTP."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.errors import TextTooLong
+from service.model.encoder import Encoded, Encoder, TextInput
+from service.model.pair_tokenizer import PairTokens
+from service.model.reranker import Reranker
+
+CHARS_A_TOKEN = 4  # about
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A query and a passage; what does not fit the re-ranker is cut."""
+
+    query: str
+    passage: str
+
+    @property
+    def size(self) -> int:
+        """In characters."""
+        return len(self.query) + len(self.passage)
+
+
+@dataclass(frozen=True, slots=True)
+class Batcher:
+    """A query and a part of a passage that fits, as token ids with specials.  full_length: the ids before any cut."""
+
+    input_ids: tuple[int, ...]
+    full_length: int
+
+    @property
+    def size(self) -> int:
+        """In characters, about."""
+        return CHARS_A_TOKEN * len(self.input_ids)
+
+
+PairInput = Pair | Batcher
+Input = TextInput | PairInput
+
+
+def scored(reranker: Reranker, pair: PairInput, truncate: bool) -> Encoded:
+    """The score of a pair as a vector of one number.
+
+    Raises: TextTooLong: it does not fit and `truncate` is off.  InferenceFailed: the model raised.
+    """
+    if isinstance(pair, Pair):
+        tokens = reranker.tokenize(pair.query, pair.passage)
+    else:
+        tokens = PairTokens(list(pair.input_ids), pair.full_length)
+    if tokens.truncated and not truncate:
+        raise TextTooLong(
+            f"and the query have {tokens.full_length} tokens; the re-ranker reads {reranker.max_length}, half of them "
+            "for the query at most (set truncate to true, or ask for windows)"
+        )
+    score = np.array([reranker.score(tokens)], np.float32)  # of which it was made: the bits stay
+    return Encoded(score, tokens=len(tokens.input_ids), full_length=tokens.full_length)
+
+
+def encode_with(encoder: Encoder, reranker: Reranker | None) -> Callable[[Input, bool], Encoded]:
+    """What workers call: the encoder for texts, the re-ranker for pairs, which there are only with one."""
+
+    def encode(given: Input, truncate: bool) -> Encoded:
+        if reranker is not None and isinstance(given, PairInput):
+            return scored(reranker, given, truncate)
+        assert not isinstance(given, PairInput)  # noqa: S101 - routes make pairs only for a re-ranker
+        return encoder.encode(given, truncate)
+
+    return encode

@@ -1,0 +1,96 @@
+"""Puts the documents that a search has found in the re-ranker's order. Knows the engine and matches; searches nothing.
+
+N pairs
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.documents.results import Match, Shown
+from service.engine.fair_queue import EncodedBatch
+from service.engine.scorers import PairScorer
+from service.errors import InvalidInput
+from service.http.dependencies import Embedder, cost_headers
+from service.http.ranking import ranked_by_header
+from service.runtime import Runtime
+from service.schemas.documents import SearchRequest
+
+
+@dataclass(frozen=True)
+class Reranked:
+    """Matches with the re-ranker's scores, a list a query, and what that took; None: there was nothing to score."""
+
+    matches: list[list[Match]]
+    batch: EncodedBatch | None
+    ranked_by: str
+
+    def headers(self, queries: EncodedBatch) -> dict[str, str]:
+        """Those of the answer: what the queries and the pairs took together."""
+        if self.batch is None:
+            return cost_headers(queries) | ranked_by_header(self.ranked_by)
+        both = dataclasses.replace(
+            queries,
+            tokens=queries.tokens + self.batch.tokens,
+            queue_s=queries.queue_s + self.batch.queue_s,
+            inference_s=queries.inference_s + self.batch.inference_s,
+        )
+        headers = cost_headers(both) | ranked_by_header(self.ranked_by)
+        if self.batch.truncated:
+            headers["x-truncated"] += f"; documents={len(self.batch.truncated)}"
+        return headers
+
+
+def check_rerank(body: SearchRequest, runtime: Runtime) -> None:
+    """Raises: InvalidInput: there is no re-ranker, or it would read more or fewer documents than it may."""
+    if runtime.reranker is None:
+        raise InvalidInput("rerank is true, and this service has no re-ranker (CROSSLET_RERANKER); leave it out")
+    wanted, limits = body.offset + body.top_k, runtime.settings
+    if body.rerank_k < wanted:
+        raise InvalidInput(
+            f"rerank_k is {body.rerank_k}, offset and top_k together are {wanted}: re-rank at least as many"
+        )
+    if body.rerank_k > limits.max_top_k:
+        raise InvalidInput(f"rerank_k is {body.rerank_k}; the limit is {limits.max_top_k} (CROSSLET_MAX_TOP_K)")
+    pairs = len(body.queries or [body.query]) * body.rerank_k
+    if pairs > limits.max_texts:
+        raise InvalidInput(
+            f"queries times rerank_k are {pairs}; the re-ranker reads {limits.max_texts} pairs for a request "
+            "(CROSSLET_MAX_TEXTS)"
+        )
+
+
+def candidates(shown: Shown) -> Shown:
+    """What to read of the documents that are to be re-ranked: their texts, and from the first one on."""
+    return dataclasses.replace(shown, offset=0, text=True)
+
+
+async def reranked(
+    body: SearchRequest,
+    queries: Sequence[str],
+    found: Sequence[Sequence[Match]],
+    *,
+    embedder: Embedder,
+    runtime: Runtime,
+) -> Reranked:
+    """The page that a request asks for of what its queries have found, best first; equal scores keep their order.
+
+    Raises: TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
+    """
+    assert runtime.reranker is not None  # noqa: S101 - `check_rerank`
+    scorer = PairScorer(runtime.reranker)
+    pairs = [
+        scorer.whole(query, match.document.text)
+        for query, matches in zip(queries, found, strict=True)
+        for match in matches
+    ]
+    if not pairs:
+        return Reranked([[] for _ in queries], None, scorer.name)
+    ids = [match.document.id for matches in found for match in matches]
+    batch = await embedder.compute(pairs, place=lambda position: f"document {ids[position]}:")
+    score = iter(scorer.raw(batch.embeddings).tolist())
+    scored = [[dataclasses.replace(match, score=next(score)) for match in matches] for matches in found]
+    pages = [
+        sorted(matches, key=lambda match: -match.score)[body.offset : body.offset + body.top_k] for matches in scored
+    ]
+    return Reranked(pages, batch, scorer.name)

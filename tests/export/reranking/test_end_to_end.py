@@ -1,0 +1,52 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service.model.reranker import Reranker
+from tests.skeleton.project import ROOT
+from tests.training.reranking.small import THINGS, student_base, write_data
+from tests.training.reranking.test_job import settings
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def run(*command: str) -> str:
+    """A command's standard output."""
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_commands_train_evaluate_export_and_score(tmp_path: Path) -> None:
+    data, base = write_data(tmp_path / "data"), student_base(tmp_path / "base")
+    config, out, artifact = tmp_path / "small.yaml", tmp_path / "run", tmp_path / "artifact"
+    config.write_text(yaml.safe_dump(settings(base)), encoding="utf-8")
+    run("-m", "training", "--config", str(config), "--data", str(data), "--out", str(out))
+    best = str(out / "final/best")
+    evaluate = ("-m", "training.evaluation", "--data", str(data), "--sets", "rerank")
+    trained = json.loads(run(*evaluate, best))
+    record = json.loads((out / "final/best/crosslet.json").read_text(encoding="utf-8"))
+    assert record["evaluation"]["xset, acc@1"].keys() == {"re-ranker", "BM25", "bi-encoder"}
+    assert record["data"] == [
+        {"source": "train", "licence": "see the source", "url": "", "pairs": len(THINGS[:9]) - 3},
+        {"source": "talk", "licence": "see the source", "url": "", "pairs": 36},
+    ]
+    run("-m", "export", "--checkpoint", best, "--out", str(artifact), "--precision", "fp32")
+    assert json.loads(run(*evaluate, str(artifact))) == trained
+    gate = ("--min-rank-correlation", "-1", "--max-acc1-drop", "100")  # so small a model loses much to int8
+    run("-m", "export", "--checkpoint", best, "--out", str(artifact), "--force", *gate)
+    facts = json.loads(run("-c", f"from service.cli.main import main; main(['info', {str(artifact)!r}])"))
+    assert (facts["kind"], facts["name"], facts["training"]["git_commit"]) == (
+        "cross-encoder",
+        "small",
+        record["git_commit"],
+    )
+    assert facts["evaluation"]["export"]["questions"] == 3
+    assert json.loads(run(*evaluate, str(artifact))).keys() == trained.keys()
+    reranker = Reranker.load(artifact)
+    tokens = reranker.tokenize("where is the cat today", "the cat is in the house and stays there")
+    assert 0 <= reranker.score(tokens) == reranker.score(tokens) <= 1

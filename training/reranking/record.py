@@ -1,0 +1,91 @@
+"""Writes `crosslet.json` beside a finished cross-encoder: what the exporter and the model card need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from training.corpora.sources.catalog import load_catalog
+from training.reranking.collection import Collection
+from training.reranking.config import RerankConfig
+from training.reranking.data import RerankData
+from training.reranking.mixing import mixed
+from training.reranking.negatives import aligned_pairs, random_negatives
+from training.system.files import write_json_atomically
+
+RECORD_FILE = "crosslet.json"
+GATE_QUESTIONS = 100  # of validation: what the exporter's quality gate is measured on
+GATE_CANDIDATES = 20  # each
+CALIBRATION_QUESTIONS = 100  # of each source: pairs that the exporter fixes the steps of activations by
+
+Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]  # set -> scorer -> metric -> couple -> x 100
+
+
+def write_record(
+    folder: Path, config: RerankConfig, data: RerankData, *, git_commit: str, pairs_seen: dict[str, int], scores: Scores
+) -> None:
+    """Gather scores, data sources, and the pairs for calibration and the quality gate."""
+    record = {
+        "name": config.name,
+        "languages": sorted(set(config.languages)),
+        "max_length": config.max_length,
+        "config": asdict(config),
+        "git_commit": git_commit,
+        "pairs_seen": pairs_seen,
+        "evaluation": by_metric(scores),
+        "data": data_sources(config, data),
+        "calibration_pairs": calibration_pairs(config, data),
+        "ranking_gate": ranking_gate(config, data),
+    }
+    write_json_atomically(folder / RECORD_FILE, record)
+
+
+def by_metric(scores: Scores) -> dict[str, dict[str, Mapping[str, float]]]:
+    """A table for each set and metric: scorer -> couple of languages -> score x 100."""
+    return {
+        f"{name}, {metric}": {scorer: values[metric] for scorer, values in by_scorer.items()}
+        for name, by_scorer in scores.items()
+        for metric in next(iter(by_scorer.values()))
+    }
+
+
+def data_sources(config: RerankConfig, data: RerankData) -> list[dict[str, Any]]:
+    """Each source with its licence and how many questions, or sentences of stage 1, it has."""
+    known = load_catalog()
+    counts = {source.label: len(kept.questions) for source, kept in zip(config.train, data.training, strict=True)} | {
+        source: len(data.parallel([source])) for source in (config.xpi.sources if config.xpi else ())
+    }
+    titles = {source: (entry.title, entry.licence, entry.url) for source, entry in known.items()}
+    rows = [(*titles.get(source, (source, "see the source", "")), count) for source, count in counts.items()]
+    return [dict(zip(("source", "licence", "url", "pairs"), row, strict=True)) for row in rows]
+
+
+def calibration_pairs(config: RerankConfig, data: RerankData) -> list[tuple[str, str]]:
+    """Queries with passages that answer them and others, mixed by language as in training."""
+    found = []
+    for collection in data.training:
+        few = _spread(collection, CALIBRATION_QUESTIONS)
+        pairs = aligned_pairs(few, random_negatives(few, 1, seed=config.seed))
+        found += [(pair.query, pair.passage) for pair in mixed(pairs, config.languages, seed=config.seed)]
+    return list(dict.fromkeys(found))
+
+
+def ranking_gate(config: RerankConfig, data: RerankData) -> dict[str, Any]:
+    """Validation questions, each with its positives and a few other passages; only these are kept."""
+    found = data.validation.spread(GATE_QUESTIONS).with_candidates(GATE_CANDIDATES, seed=config.seed)
+    used = sorted({int(index) for row in found.candidates for index in row})
+    new_index = {old: new for new, old in enumerate(used)}
+    return {
+        "queries": found.queries,
+        "passages": [found.passages[index] for index in used],
+        "candidates": [[new_index[index] for index in row.tolist()] for row in found.candidates],
+        "positives": [sorted(new_index[index] for index in row) for row in found.positives],
+    }
+
+
+def _spread(collection: Collection, count: int) -> Collection:
+    """At most so many questions, evenly spaced."""
+    step = -(-len(collection.questions) // count)
+    return collection.with_questions(collection.questions[:: max(1, step)])
