@@ -117,7 +117,7 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
         UTF-8.
     """
     from service.bulk.lines import Lines
-    from service.engine.offline import score_all
+    from service.bulk.rerank import score_all
 
     query = _readable(options.query, "the query", settings)
     with Lines(options.file) as lines:

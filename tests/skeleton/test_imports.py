@@ -32,7 +32,7 @@ ARROWS = {
     },
     "service.bulk": {
         *("service.documents", "service.engine", "service.json_parsing", "service.model", "service.process"),
-        *("service.schemas", "service.settings"),
+        *("service.runtime", "service.schemas", "service.settings"),
     },
     "training.system": set(),
     "training.config": set(),
