@@ -127,6 +127,7 @@ class Settings(BaseSettings):
         default="",
         description="Comma-separated origins whose pages may call, such as https://app.example; * = any; empty = none.",
     )
+    page: bool = Field(default=True, description="Whether browsers get the search page at GET /; false: /docs.")
     metrics_port: int = Field(
         default=0,
         ge=0,

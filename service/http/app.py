@@ -23,7 +23,7 @@ from service.http.request_log import RequestLog
 from service.http.response_limit import ResponseLimit
 from service.http.responses import error_response, on_http_error, on_service_error, on_validation_error
 from service.http.route_table import Resources, spellings
-from service.http.routes import docs, documents, embed, health, models, openai, rerank, root, search, similarity
+from service.http.routes import docs, documents, embed, health, models, openai, page, rerank, root, search, similarity
 from service.runtime import Runtime
 from service.version import VERSION
 
@@ -53,7 +53,9 @@ def create_app(runtime: Runtime) -> FastAPI:
     )
     for router in ROUTERS:
         app.include_router(router, dependencies=[BEARER])
-    others = [health.router, docs.router, *([] if runtime.settings.metrics_port else [health.metrics_router])]
+    others = [health.router, docs.router, page.router if runtime.settings.page else docs.root_router]
+    if not runtime.settings.metrics_port:
+        others.append(health.metrics_router)
     for router in others:
         app.include_router(router)
     app.mount(docs.STATIC_PATH, StaticFiles(directory=docs.STATIC_FILES))

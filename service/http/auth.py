@@ -13,7 +13,7 @@ from service.http.headers import header
 from service.http.responses import error_response
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})  # /docs describes, it does not answer
-OPEN_PREFIX = "/docs/"
+OPEN_PREFIXES = ("/docs/", "/page/")  # files that anybody can have; what they ask for needs a key
 # For OpenAPI alone, so that /docs can send a key: `KeyCheck` checks, before a body is read.
 BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -41,7 +41,7 @@ class KeyCheck:
         path: str = scope["path"]
         reads = scope["method"] in READ_METHODS
         spelled = path.removesuffix("/") or path
-        is_open = reads and (spelled in self._open or path.startswith(OPEN_PREFIX))  # POST / embeds: not open
+        is_open = reads and (spelled in self._open or path.startswith(OPEN_PREFIXES))  # POST / embeds: not open
         if not (self._full or self._read) or is_open:
             return None
         scheme, _, key = header(scope, b"authorization").partition(" ")

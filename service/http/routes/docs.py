@@ -14,6 +14,7 @@ STATIC_PATH = "/docs/static"
 STATIC_FILES = Path(fastapi_offline.__file__).parent / "static"
 
 router = APIRouter(include_in_schema=False, route_class=JsonRoute)
+root_router = APIRouter(include_in_schema=False, route_class=JsonRoute)  # where there is no page at GET /
 
 
 @router.get("/docs")
@@ -35,7 +36,7 @@ async def openapi(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
 
 
-@router.get("/")
+@root_router.get("/")
 async def to_docs(runtime: RuntimeDependency) -> Response:
     """Lead to the page, with whatever scheme and host the client has used."""
     root = runtime.settings.root_path

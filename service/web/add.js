@@ -1,0 +1,150 @@
+// Adding documents: a file or pasted text, what will be sent, how far it is.
+
+import { ApiError } from "./api.js";
+import { command, showCommand } from "./curl.js";
+import { byId, el, say, show } from "./dom.js";
+import { EXAMPLES } from "./examples.js";
+import { FORMATS, detected, read } from "./parse.js";
+import { request, upload } from "./upload.js";
+import { t } from "./words.js";
+
+const MOST_ERRORS = 100; // on the page; the others are counted
+const OF_CURL = 2; // documents in the command that is shown
+
+let info = null;
+let source = { text: "", name: "" };
+let found = { documents: [], errors: [], format: "lines" };
+let sending = null;
+let errors = 0;
+let isSent = false; // then the page says what came of it
+
+/** Make the form work; `onStored` is called when there are new documents. */
+export function startAdd({ onStored }) {
+  byId("file").addEventListener("change", () => byId("file").files[0] && take(byId("file").files[0]));
+  byId("pasted").addEventListener("input", () => use({ text: byId("pasted").value, name: "" }));
+  for (const id of ["format", "text-field", "id-field"]) byId(id).addEventListener("input", look);
+  for (const id of ["add-example", "empty-example"]) byId(id).addEventListener("click", useExample);
+  byId("add-curl").addEventListener("click", () => {
+    const some = found.documents.slice(0, OF_CURL);
+    showCommand(command("PUT", "documents", request(some.length ? some : [{ id: "1", text: "Hello!", metadata: {} }])));
+  });
+  byId("stop").addEventListener("click", () => sending?.abort());
+  byId("add-form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    await send();
+    onStored();
+  });
+  acceptDrops(byId("drop"));
+  return { show: showInfo };
+}
+
+function showInfo(given) {
+  info = given;
+  const names = formatNames();
+  const kept = byId("format").value;
+  const options = FORMATS.map((value) => el("option", { value, textContent: names[value] }));
+  byId("format").replaceChildren(el("option", { value: "", textContent: t("add.auto") }), ...options);
+  byId("format").value = kept;
+  if (!isSent) look();
+}
+
+const formatNames = () => ({ ndjson: t("add.ndjson"), json: t("add.json"), csv: t("add.csv"), lines: t("add.lines") });
+
+function acceptDrops(zone) {
+  for (const kind of ["dragover", "dragleave", "drop"]) {
+    zone.addEventListener(kind, (event) => {
+      event.preventDefault();
+      zone.classList.toggle("over", kind === "dragover");
+      if (kind === "drop" && event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+    });
+  }
+}
+
+async function take(file) {
+  byId("pasted").value = "";
+  use({ text: await file.text(), name: file.name });
+  byId("file").value = ""; // so that the same file can be chosen again
+}
+
+function useExample() {
+  location.hash = "add";
+  byId("pasted").value = EXAMPLES;
+  use({ text: EXAMPLES, name: "" });
+  byId("send").focus();
+}
+
+function use(given) {
+  source = given;
+  say(byId("file-name"), given.name);
+  say(byId("add-trouble"), "");
+  look();
+}
+
+/** Read what is there and say what would be sent. */
+function look() {
+  isSent = false;
+  const [textField, idField] = [byId("text-field").value.trim() || "text", byId("id-field").value.trim() || "id"];
+  const format = byId("format").value || detected(source.text, source.name, textField);
+  const prefix = source.name || `paste-${new Date().toISOString().slice(0, 10)}`;
+  found = { ...read(source.text, { format, prefix, textField, idField }), format };
+  byId("send").disabled = sending !== null || info === null || found.documents.length === 0;
+  byId("send").textContent = found.documents.length ? t("add.send", { n: found.documents.length }) : t("add.sendNone");
+  showErrors(found.errors);
+  const isEmpty = source.text.trim() === "";
+  say(byId("add-status"), isEmpty ? "" : t("add.found", { n: found.documents.length, format: formatNames()[format] }));
+}
+
+function showErrors(list) {
+  errors = 0;
+  byId("add-errors").replaceChildren();
+  list.forEach(showError);
+  countErrors();
+}
+
+function showError({ place, message }) {
+  errors += 1;
+  if (errors > MOST_ERRORS) return;
+  const where = found.format === "json" ? t("add.item", { n: place }) : t("add.line", { n: place });
+  byId("add-errors").append(el("li", {}, el("b", {}, where), " ", message));
+}
+
+function countErrors() {
+  const more = errors > MOST_ERRORS ? ` ${t("add.moreErrors", { n: errors - MOST_ERRORS })}` : "";
+  say(byId("errors-title"), errors ? t("add.errors", { n: errors }) + more : "");
+}
+
+async function send() {
+  const { documents } = found;
+  isSent = true;
+  say(byId("add-trouble"), "");
+  sending = new AbortController();
+  setSending(true);
+  let stored = 0;
+  const onProgress = (done, soFar) => {
+    stored = soFar;
+    byId("progress").value = done / documents.length;
+    byId("add-status").textContent = t("add.progress", { done, n: documents.length });
+  };
+  const onError = (place, message) => {
+    showError({ place, message });
+    countErrors();
+  };
+  try {
+    await upload(documents, { limits: info.limits, signal: sending.signal, onProgress, onError });
+    say(byId("add-status"), t("add.stored", { n: stored }));
+  } catch (error) {
+    if (!(error instanceof ApiError) && error.name !== "AbortError") throw error;
+    say(byId("add-status"), t("add.stopped", { n: stored }));
+    if (error instanceof ApiError) say(byId("add-trouble"), error.message);
+  } finally {
+    sending = null;
+    setSending(false);
+  }
+}
+
+function setSending(isSending) {
+  byId("progress").value = 0;
+  show(byId("progress"), isSending);
+  show(byId("stop"), isSending);
+  byId("send").disabled = isSending;
+}

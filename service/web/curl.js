@@ -1,0 +1,38 @@
+// Shows a request as the command that sends it. The key stays out of it: a clipboard is read by many.
+
+import { address } from "./api.js";
+import { byId } from "./dom.js";
+import { currentKey } from "./key.js";
+import { t } from "./words.js";
+
+/** The command for a POSIX shell. */
+export function command(method, path, body) {
+  const parts = [`curl -s${method === "POST" ? "" : ` -X ${method}`} ${quoted(address(path))}`];
+  if (currentKey()) parts.push('-H "Authorization: Bearer $CROSSLET_KEY"');
+  parts.push("-H 'content-type: application/json'", `-d ${quoted(body)}`);
+  return parts.join(" \\\n  ");
+}
+
+/** Show a command, to be read and copied. */
+export function showCommand(text) {
+  const copy = byId("curl-copy");
+  byId("curl-text").textContent = text;
+  copy.textContent = t("curl.copy");
+  copy.onclick = async () => {
+    copy.textContent = (await copied(text)) ? t("curl.copied") : t("curl.manual");
+  };
+  byId("curl-close").onclick = () => byId("curl-dialog").close();
+  byId("curl-dialog").showModal();
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text); // browsers have it for https and localhost alone
+    return true;
+  } catch {
+    getSelection().selectAllChildren(byId("curl-text"));
+    return document.execCommand("copy");
+  }
+}
+
+const quoted = (text) => `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -1,0 +1,56 @@
+// What GET /info says, for people.
+
+import { byId, el } from "./dom.js";
+import { languageName, number, score, t } from "./words.js";
+
+/** Show the model, the index and the limits. */
+export function showFacts(info) {
+  byId("facts").replaceChildren(
+    group(t("facts.model"), model(info)),
+    group(t("facts.index"), index(info)),
+    group(t("facts.limits"), limits(info.limits)),
+  );
+}
+
+function group(title, rows) {
+  const items = rows.filter(([, value]) => value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+  return el("section", { className: "card" }, el("h2", {}, title), el("dl", {}, ...items));
+}
+
+function model(info) {
+  const scores = Object.entries(info.min_scores).sort(([one], [other]) => (other === "all") - (one === "all"));
+  return [
+    [t("facts.name"), info.model],
+    [t("facts.languages"), list(info.languages.map(languageName))],
+    [t("facts.parameters"), `${number(info.parameters / 1e6, 1)} M · ${info.precision}`],
+    [t("facts.dim"), number(info.dim)],
+    [t("facts.reads"), t("facts.tokens", { n: info.max_length })],
+    [t("facts.prompts"), Object.keys(info.prompts).join(", ")],
+    [t("facts.spaces"), info.spaces.map((space) => space.name).join(", ")],
+    [t("facts.reranker"), info.reranker?.name],
+    [t("facts.minScores"), scores.map(([code, least]) => `${code === "all" ? t("facts.all") : code} ${score(least)}`).join(" · ")],
+    [t("facts.fingerprint"), info.fingerprint.slice(0, 12)],
+  ];
+}
+
+function index({ index: { backend, documents, size_bytes, recall }, document_space, version }) {
+  return [
+    [t("facts.documents"), number(documents)],
+    [t("facts.backend"), backend],
+    [t("facts.memory"), `${number(size_bytes / 1e6, 1)} MB`],
+    [t("facts.recall"), recall === null ? t("facts.unmeasured") : `${number(recall * 100, 1)} %`],
+    [t("facts.space"), document_space],
+    [t("facts.version"), version],
+  ];
+}
+
+const limits = (given) => [
+  [t("facts.texts"), number(given.max_texts)],
+  [t("facts.chars"), number(given.max_text_chars)],
+  [t("facts.body"), `${number(given.max_body_bytes / 1e6, 1)} MB`],
+  [t("facts.topK"), number(given.max_top_k)],
+];
+
+function list(names) {
+  return new Intl.ListFormat(document.documentElement.lang, { type: "unit", style: "short" }).format(names);
+}

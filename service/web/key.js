@@ -1,0 +1,69 @@
+// The API key: asked for when the service wants one, kept in this tab alone, sent to this service alone.
+
+import { byId, say, show } from "./dom.js";
+import { t } from "./words.js";
+
+const PLACE = `crosslet.key:${new URL(document.baseURI).pathname}`; // several services may share a host
+
+let key = stored() ?? "";
+let asking = null;
+
+/** The key that requests carry; empty without one. */
+export const currentKey = () => key;
+
+/** Let the visitor change or forget the key at any time. */
+export function startKey() {
+  byId("key-button").addEventListener("click", () => askForKey(""));
+  show(byId("key-button"), key !== "");
+}
+
+/** Ask for a key; true once there is a new one, false if the visitor declines. One dialog for all who ask. */
+export function askForKey(trouble) {
+  asking ??= ask(trouble).finally(() => (asking = null));
+  return asking;
+}
+
+function ask(trouble) {
+  const dialog = byId("key-dialog");
+  const field = byId("key");
+  say(byId("key-trouble"), trouble);
+  field.value = "";
+  byId("key-forget").disabled = key === "";
+  byId("key-forget").onclick = () => dialog.close("forget");
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    byId("key-form").onsubmit = (event) => {
+      event.preventDefault(); // the policy of the page lets no form go anywhere
+      dialog.close("use");
+    };
+    byId("key-cancel").onclick = () => dialog.close("");
+    dialog.onclose = () => {
+      if (dialog.returnValue) use(dialog.returnValue === "use" ? field.value.trim() : "");
+      field.value = "";
+      resolve(dialog.returnValue === "use" && key !== "");
+    };
+  });
+}
+
+/** What to say of a key that was refused. */
+export const refusedKey = () => (key === "" ? t("key.needed") : t("key.wrong"));
+
+function use(given) {
+  key = given;
+  show(byId("key-button"), true);
+  try {
+    if (key) sessionStorage.setItem(PLACE, key);
+    else sessionStorage.removeItem(PLACE);
+  } catch {
+    // storage is refused: the key lasts as long as the page
+  }
+}
+
+function stored() {
+  try {
+    return sessionStorage.getItem(PLACE);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,42 @@
+// Starts the page: words, tabs, then each part with what the service says of itself.
+
+import { startAdd } from "./add.js";
+import { call } from "./api.js";
+import { startCompare } from "./compare.js";
+import { byId, say } from "./dom.js";
+import { showFacts } from "./facts.js";
+import { startKey } from "./key.js";
+import { startSearch } from "./search.js";
+import { startTabs } from "./tabs.js";
+import { startWords } from "./words.js";
+
+let info = null;
+
+/** Ask again what runs, and show it. */
+async function refresh() {
+  try {
+    info = (await call("GET", "info")).data;
+    say(byId("trouble"), "");
+  } catch (error) {
+    say(byId("trouble"), error.message);
+  }
+  showAll();
+}
+
+function showAll() {
+  if (info === null) return;
+  showFacts(info);
+  search.show(info);
+  add.show(info);
+}
+
+const search = startSearch();
+const add = startAdd({ onStored: refresh });
+startCompare();
+await startWords(showAll);
+startKey();
+startTabs((name) => {
+  if (name === "about" && info !== null) refresh();
+});
+document.documentElement.dataset.ready = "";
+await refresh();

@@ -1,0 +1,54 @@
+// One found document as an item of the list: its score, text, id and metadata.
+
+import { el } from "./dom.js";
+import { readable } from "./json.js";
+import { score, t } from "./words.js";
+
+const LONG = 600; // characters; a longer text is shown whole when asked for
+const NO_FIELDS = ["and", "or", "not"]; // in a filter these combine conditions
+
+/** narrow: called with a field and its value when the visitor wants only documents that have it. */
+export function resultItem(result, { rank, isDoubtful, narrow }) {
+  const chips = Object.entries(result.metadata ?? {}).map(([field, value]) => chip(field, value, narrow));
+  const item = el(
+    "li",
+    { className: isDoubtful ? "result doubtful" : "result", "data-score": String(result.score) },
+    el("span", { className: "rank", "aria-hidden": "true" }, String(rank)),
+    el("div", { className: "found" }, ...textOf(result.text ?? ""), el("ul", { className: "chips" }, idChip(result.id), ...chips)),
+    bar(result.score),
+  );
+  return item;
+}
+
+function textOf(text) {
+  const paragraph = el("p", { className: "text", dir: "auto" }, text);
+  if (text.length <= LONG) return [paragraph];
+  paragraph.textContent = `${text.slice(0, LONG).trimEnd()}…`;
+  const whole = el("button", { type: "button", className: "link" }, t("result.whole"));
+  whole.addEventListener("click", () => {
+    paragraph.textContent = text;
+    whole.remove();
+  });
+  return [paragraph, whole];
+}
+
+function bar(value) {
+  const fill = el("span", { className: "fill" });
+  fill.style.inlineSize = `${Math.min(Math.max(value, 0), 1) * 100}%`;
+  const facts = { className: "bar", role: "meter", "aria-label": t("result.score"), "aria-valuetext": score(value) };
+  const limits = { "aria-valuemin": "-1", "aria-valuemax": "1", "aria-valuenow": String(value) };
+  const meter = el("div", { ...facts, ...limits }, fill);
+  return el("div", { className: "score" }, el("span", { className: "number", title: String(value) }, score(value)), meter);
+}
+
+const idChip = (id) => el("li", { className: "chip id" }, el("span", { className: "field" }, "id"), " ", id);
+
+function chip(field, value, narrow) {
+  const content = [el("span", { className: "field" }, field), " ", readable(value)];
+  const canFilter = ["string", "number", "boolean"].includes(typeof value) && !NO_FIELDS.includes(field);
+  if (!canFilter) return el("li", { className: "chip" }, ...content);
+  const label = t("result.narrow", { field, value: String(value) });
+  const button = el("button", { type: "button", className: "chip", title: label, "aria-label": label }, ...content);
+  button.addEventListener("click", () => narrow(field, value));
+  return el("li", {}, button);
+}

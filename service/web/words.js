@@ -1,0 +1,88 @@
+// The languages of the page: which one, its words, its numbers.
+
+import { byId, el } from "./dom.js";
+
+const LANGUAGES = ["en", "de", "fr", "es"];
+const CHOICE = "crosslet.language";
+
+let language = "en";
+let words = {};
+
+/** The words of a key, with {blanks} filled in; `n` chooses between singular and plural. */
+export function t(key, blanks = {}) {
+  const found = words[key] ?? key;
+  const text = typeof found === "string" ? found : found[plural(blanks.n)] ?? found.other;
+  return text.replace(/{(\w+)}/g, (blank, name) => (name in blanks ? shown(blanks[name]) : blank));
+}
+
+/** A number as the language writes it; at most so many decimals. */
+export function number(value, decimals = 0) {
+  return new Intl.NumberFormat(language, { maximumFractionDigits: decimals }).format(value);
+}
+
+/** A score, with two decimals always. */
+export function score(value) {
+  return new Intl.NumberFormat(language, { minimumFractionDigits: 2, maximumFractionDigits: 2 }).format(value);
+}
+
+/** The name of a language: `de` is Deutsch, or German. */
+export function languageName(code) {
+  try {
+    return new Intl.DisplayNames([language], { type: "language" }).of(code);
+  } catch {
+    return code;
+  }
+}
+
+/** Load the words of the visitor's language and offer the others; `onChange` is called after each change. */
+export async function startWords(onChange) {
+  const select = byId("language");
+  for (const code of LANGUAGES) {
+    const name = new Intl.DisplayNames([code], { type: "language" }).of(code);
+    select.append(el("option", { value: code, textContent: name, lang: code }));
+  }
+  select.addEventListener("change", async () => {
+    keep(select.value);
+    await use(select.value);
+    onChange();
+  });
+  await use(wanted());
+  select.value = language;
+}
+
+function wanted() {
+  const asked = [kept(), ...navigator.languages].map((one) => String(one).slice(0, 2).toLowerCase());
+  return asked.find((one) => LANGUAGES.includes(one)) ?? "en";
+}
+
+async function use(code) {
+  const answer = await fetch(new URL(`page/${code}.json`, document.baseURI));
+  words = await answer.json();
+  language = code;
+  document.documentElement.lang = code;
+  const places = { t: "textContent", tPlaceholder: "placeholder", tLabel: "ariaLabel", tTitle: "title" };
+  for (const [data, property] of Object.entries(places)) {
+    const attribute = `data-${data.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+    for (const element of document.querySelectorAll(`[${attribute}]`)) element[property] = t(element.dataset[data]);
+  }
+}
+
+const plural = (n) => new Intl.PluralRules(language).select(n);
+const shown = (value) => (typeof value === "number" ? number(value) : value);
+
+// Storage is refused where cookies are: then the choice lasts as long as the page.
+function kept() {
+  try {
+    return localStorage.getItem(CHOICE);
+  } catch {
+    return null;
+  }
+}
+
+function keep(code) {
+  try {
+    localStorage.setItem(CHOICE, code);
+  } catch {
+    // see above
+  }
+}
