@@ -5,6 +5,7 @@ import { command, showCommand } from "./curl.js";
 import { byId, el, say, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { FORMATS, detected, read } from "./parse.js";
+import { openTab } from "./tabs.js";
 import { request, upload } from "./upload.js";
 import { t } from "./words.js";
 
@@ -67,7 +68,7 @@ async function take(file) {
 }
 
 function useExample() {
-  location.hash = "add";
+  openTab("add");
   byId("pasted").value = EXAMPLES;
   use({ text: EXAMPLES, name: "" });
   byId("send").focus();
@@ -105,7 +106,9 @@ function showError({ place, message }) {
   errors += 1;
   if (errors > MOST_ERRORS) return;
   const where = found.format === "json" ? t("add.item", { n: place }) : t("add.line", { n: place });
-  byId("add-errors").append(el("li", {}, el("b", {}, where), " ", message));
+  const items = [...byId("add-errors").children];
+  const item = el("li", { "data-place": String(place) }, el("b", {}, where), " ", message);
+  byId("add-errors").insertBefore(item, items.find((one) => Number(one.dataset.place) > place) ?? null);
 }
 
 function countErrors() {

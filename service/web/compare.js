@@ -9,7 +9,6 @@ const EXAMPLES = {
   left: ["Can I pay in instalments?", "How do I reset my password?", "When does the shop open?"],
   right: ["¿Puedo pagar a plazos?", "Wie kann ich mein Passwort zurücksetzen?", "À quelle heure ouvre le magasin ?", "明日は雨が降るでしょう。"],
 };
-const LIGHT_ON = 0.55; // from this score on, a cell is dark enough for light digits
 
 /** Make the form work. */
 export function startCompare() {
@@ -68,8 +67,8 @@ function cells(row) {
   const best = Math.max(...row);
   return row.map((value) => {
     const heat = Math.min(Math.max(value, 0), 1);
-    const names = [heat >= LIGHT_ON ? "hot" : "", value === best && row.length > 1 ? "best" : ""];
-    const cell = el("td", { className: names.join(" ").trim(), title: String(value) }, score(value));
+    const isBest = value === best && row.length > 1;
+    const cell = el("td", { className: isBest ? "best" : "", title: String(value) }, score(value));
     cell.style.setProperty("--heat", `${heat * 100}%`);
     return cell;
   });

@@ -28,7 +28,7 @@ function model(info) {
     [t("facts.prompts"), Object.keys(info.prompts).join(", ")],
     [t("facts.spaces"), info.spaces.map((space) => space.name).join(", ")],
     [t("facts.reranker"), info.reranker?.name],
-    [t("facts.minScores"), scores.map(([code, least]) => `${code === "all" ? t("facts.all") : code} ${score(least)}`).join(" · ")],
+    [t("facts.minScores"), scores.map(([code, least]) => `${code === "all" ? t("facts.all") : code}\u00a0${score(least)}`).join(", ")],
     [t("facts.fingerprint"), info.fingerprint.slice(0, 12)],
   ];
 }
@@ -37,7 +37,7 @@ function index({ index: { backend, documents, size_bytes, recall }, document_spa
   return [
     [t("facts.documents"), number(documents)],
     [t("facts.backend"), backend],
-    [t("facts.memory"), `${number(size_bytes / 1e6, 1)} MB`],
+    [t("facts.memory"), size(size_bytes)],
     [t("facts.recall"), recall === null ? t("facts.unmeasured") : `${number(recall * 100, 1)} %`],
     [t("facts.space"), document_space],
     [t("facts.version"), version],
@@ -47,9 +47,11 @@ function index({ index: { backend, documents, size_bytes, recall }, document_spa
 const limits = (given) => [
   [t("facts.texts"), number(given.max_texts)],
   [t("facts.chars"), number(given.max_text_chars)],
-  [t("facts.body"), `${number(given.max_body_bytes / 1e6, 1)} MB`],
+  [t("facts.body"), size(given.max_body_bytes)],
   [t("facts.topK"), number(given.max_top_k)],
 ];
+
+const size = (bytes) => (bytes < 1e6 ? `${number(bytes / 1e3, 1)} kB` : `${number(bytes / 1e6, 1)} MB`);
 
 function list(names) {
   return new Intl.ListFormat(document.documentElement.lang, { type: "unit", style: "short" }).format(names);

@@ -85,6 +85,7 @@ function* csvRecords(text) {
   if (head === undefined) return;
   const names = head.cells.map((name) => name.trim());
   for (const { place, cells } of rows) {
+    if (cells.every((cell) => cell.trim() === "")) continue;
     if (cells.length !== names.length) {
       yield { place, trouble: t("add.wrongCells", { has: cells.length, wanted: names.length }) };
     } else {

@@ -37,7 +37,8 @@ function showInfo(given) {
   byId("top-k").max = info.limits.max_top_k;
   show(byId("rerank-field"), Boolean(info.reranker));
   show(byId("search-empty"), info.index.documents === 0);
-  byId("query").placeholder = t("search.placeholder", { n: info.index.documents });
+  const n = info.index.documents;
+  byId("query").placeholder = n === 0 ? t("search.query") : t("search.placeholder", { n });
   const kept = byId("min-score").value;
   const { all, ...languages } = info.min_scores;
   const recommended = Object.entries(languages).map(([code, least]) => [languageName(code), least]);
@@ -125,6 +126,7 @@ function showResults({ results, took_ms }, headers, offset) {
   }
   const wanted = Number(byId("top-k").value);
   show(byId("more"), results.length === wanted && shown + wanted <= info.limits.max_top_k);
+  if (shown > 0) show(byId("search-empty"), false);
   const found = shown === 0 ? t("search.nothing") : t("search.found", { n: shown });
   const facts = [found, t("search.took", { ms: number(took_ms, 1) })];
   if (!/^0?$/.test(headers.get("x-truncated") ?? "")) facts.push(t("search.cut", { tokens: info.max_length }));

@@ -58,7 +58,7 @@ def test_this_python_is_accepted() -> None:
 def test_the_check_of_a_clone_is_the_same_whatever_the_shell_has_set(tmp_path: Path) -> None:
     (tmp_path / "make").write_text("#!/bin/sh\nenv\n", encoding="utf-8")
     (tmp_path / "make").chmod(0o755)
-    for program in ("g++", "strace"):
+    for program in ("g++", "strace", "chromium"):
         (tmp_path / program).symlink_to("/bin/true")
     foreign = {
         "ARGS": "-k none",

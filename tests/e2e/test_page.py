@@ -1,0 +1,314 @@
+"""The page of a live service in headless Chromium, as a visitor uses it. Needs Debian's `chromium`."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.browser import Browser, Page, browsing
+from tests.contract.live import live_service
+from tests.skeleton.project import ROOT
+
+pytestmark = pytest.mark.slow
+
+MODEL = ROOT / "models" / "default"
+SHOTS = os.environ.get("CROSSLET_TEST_SCREENSHOTS")  # a folder to keep pictures of every part in
+KEY = "schlüssel"
+LINES = """{"id": "a", "text": "Where is the station?", "metadata": {"n": 1234567890123456789}}
+
+{"id": "b", "text": ""}
+{"id": "a", "text": "again"}
+no JSON
+{"id": "../c", "text": "a path"}
+{"id": 7, "text": "Das Wetter ist schön.", "lang": "de"}
+"""
+CSV = """nr;body;title
+1;Der Bahnhof ist dort.;"A ""quoted""
+title; of two lines"
+only one cell
+;;
+3;;no text
+2;Il fait beau.;
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browsing(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """With a key, under a path that the page does not know of: the service cuts it off, as a proxy may leave it."""
+    with live_service(MODEL, tmp_path_factory.mktemp("store"), root_path="/lab/crosslet", api_keys=KEY) as client:
+        client.headers["authorization"] = f"Bearer {KEY}"  # httpx sends UTF-8
+        yield client
+
+
+@pytest.fixture
+def page(browser: Browser, service: httpx.Client) -> Page:
+    """The page of a service without documents, its key given."""
+    service.post("/documents/delete", json={"filter": {"not": {"nothing": {"exists": True}}}})
+    page = Page(browser)
+    page.open(f"{service.base_url}/lab/crosslet/")
+    give_key(page)
+    page.wait_for("document.querySelector('#facts dd')")
+    return page
+
+
+def give_key(page: Page, key: str = KEY) -> None:
+    page.wait_for("document.querySelector('#key-dialog').open")
+    page.type(key, "#key")
+    page.press("Enter")
+
+
+def search(page: Page, query: str) -> list[str]:
+    """The texts that a query finds."""
+    page.value("document.querySelector('#search-status').textContent = ''")
+    page.click("#tab-search")
+    page.type(query, "#query")
+    page.press("Enter")
+    page.wait_for("document.querySelector('#search-status').textContent")
+    texts: list[str] = page.value("[...document.querySelectorAll('.result .text')].map(e => e.textContent)")
+    return texts
+
+
+def add(page: Page, text: str) -> str:
+    """What the page says after it has sent pasted text."""
+    page.click("#tab-add")
+    page.type(text, "#pasted")
+    page.click("#send")
+    page.wait_for("document.querySelector('#add-status').textContent.includes('stored')")
+    return page.text("#add-status")
+
+
+def test_a_visitor_gives_the_key_adds_documents_and_finds_them_in_another_language(
+    page: Page, service: httpx.Client
+) -> None:
+    page.click("#empty-example")
+    assert page.value("document.activeElement.id") == "send"
+    page.press("Enter")
+    page.wait_for("document.querySelector('#add-status').textContent === '10 documents are stored.'")
+    assert service.get("/info").json()["index"]["documents"] == 10
+    assert search(page, "I would like to send these shoes back.")[0].startswith("Vorrei restituire le scarpe")
+    page.click("button.chip[title*='lang it']")
+    page.wait_for("document.querySelectorAll('.result').length === 1")
+    assert json.loads(page.value("document.querySelector('#filter').value")) == {"lang": "it"}
+    page.type('{"lang": {"in": ["de", "fr"]}}', "#filter")
+    assert len(search(page, "password")) == 2
+    page.type("[1]", "#filter")
+    assert "a filter is an object" in page.text("#filter-trouble").lower()
+    assert page.value("document.querySelector('#filter').getAttribute('aria-invalid')") == "true"
+    assert page.complaints() == [
+        "Failed to load resource: the server responded with a status of 401 (Unauthorized) "
+        f"{service.base_url}/lab/crosslet/info"
+    ]
+    assert page.hosts() == {str(service.base_url).rstrip("/")}
+
+
+def test_scores_are_bars_and_the_recommended_minimum_divides_the_results(page: Page, service: httpx.Client) -> None:
+    put(service, ["Das Passwort ist falsch.", "The moon is far away."])
+    search(page, "My password is wrong.")
+    widths = page.value("[...document.querySelectorAll('.fill')].map(e => parseFloat(e.style.inlineSize))")
+    scores = page.value("[...document.querySelectorAll('.bar')].map(e => Number(e.ariaValueNow))")
+    assert widths == pytest.approx([max(score, 0) * 100 for score in scores], abs=0.01)
+    border = service.get("/info").json()["min_scores"]["all"]
+    kinds = page.value("[...document.querySelectorAll('#results > li')].map(e => e.className)")
+    doubtful = sum(score < border for score in scores)
+    assert 0 < doubtful < len(scores)
+    assert kinds == ["result"] * (len(scores) - doubtful) + ["divider"] + ["result doubtful"] * doubtful
+    page.value("document.querySelector('#min-score').selectedIndex = 1")
+    assert page.value("document.querySelector('#min-score').value") == str(border)
+    assert len(search(page, "My password is wrong.")) == len(scores) - doubtful
+    page.value("document.querySelector('#top-k').value = 1; document.querySelector('#min-score').selectedIndex = 0")
+    assert len(search(page, "My password is wrong.")) == 1
+    page.click("#more")
+    page.wait_for("document.querySelectorAll('.result').length === 2")
+
+
+def test_every_line_that_is_no_document_is_named_and_all_others_are_stored(page: Page, service: httpx.Client) -> None:
+    assert add(page, LINES) == "2 documents are stored."
+    errors = page.text("#add-errors").splitlines()
+    assert [error.split(":")[0] for error in errors] == ["Line 3", "Line 4", "Line 5", "Line 6"]
+    assert "already, at 1" in errors[1]
+    assert "'.' or '..'" in errors[3]  # the service's own words
+    assert service.get("/documents/a").text.count("1234567890123456789") == 1  # to the last digit
+    assert service.get("/documents/7").json()["metadata"] == {"lang": "de"}
+    search(page, "Where is the station?")
+    assert "1234567890123456789" in page.text("#results")
+
+
+def test_a_file_of_cells_is_read_by_the_names_of_its_columns(page: Page, service: httpx.Client, tmp_path: Path) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text(CSV, encoding="utf-8")
+    page.click("#tab-add")
+    page.type("body", "#text-field")
+    page.type("nr", "#id-field")
+    page.choose_file("#file", file)
+    page.wait_for("document.querySelector('#send').textContent === 'Add 2 documents'")
+    assert [line.split(":")[0] for line in page.text("#add-errors").splitlines()] == ["Line 4", "Line 6"]
+    page.click("#send")
+    page.wait_for("document.querySelector('#add-status').textContent === '2 documents are stored.'")
+    assert service.get("/documents/1").json()["metadata"] == {"title": 'A "quoted"\ntitle; of two lines'}
+    assert service.get("/documents/2").json()["metadata"] == {}
+
+
+def test_many_lines_are_sent_in_batches_and_named_after_their_line(page: Page, service: httpx.Client) -> None:
+    before = service.get("/info").json()["index"]["documents"]
+    assert add(page, "\n".join(f"Number {n} of many." for n in range(200))) == "200 documents are stored."
+    assert service.get("/info").json()["index"]["documents"] == before + 200
+    puts = [line for line in service.get("/metrics").text.splitlines() if "crosslet_requests_total" in line]
+    assert any('route="/documents",status="200"' in line and float(line.split()[-1]) >= 4 for line in puts)
+    assert page.value("[...document.querySelectorAll('#progress')].every(e => e.hidden)")
+
+
+def test_two_lists_become_a_matrix_of_the_cosines_that_the_service_gives(page: Page, service: httpx.Client) -> None:
+    lists = {"left": ["A dog.", "A cat.", "<b>The sun.</b>"], "right": ["Eine Katze.", "Die Sonne."]}
+    page.click("#tab-compare")
+    for side, texts in lists.items():
+        page.type("\n".join(texts), f"#{side}")
+    page.click("#compare-form .primary")
+    page.wait_for("document.querySelector('.matrix')")
+    cells = page.value("[...document.querySelectorAll('.matrix tbody tr')].map(r => [...r.cells].map(c => c.title))")
+    matrix = service.post("/similarity", json={"inputs": lists}).json()
+    assert [[float(cell) for cell in row[1:]] for row in cells] == matrix
+    assert page.value("document.querySelectorAll('.matrix b').length") == 0  # text stays text
+    best = page.value("[...document.querySelectorAll('.best')].map(e => e.cellIndex - 1)")
+    assert best == [row.index(max(row)) for row in matrix]
+
+
+def test_a_request_is_shown_as_a_command_without_the_key(page: Page, service: httpx.Client) -> None:
+    page.type("it's here", "#query")
+    page.click("#search-curl")
+    command = page.text("#curl-text")
+    assert command.startswith(f"curl -s '{service.base_url}/lab/crosslet/search' \\")
+    assert '-H "Authorization: Bearer $CROSSLET_KEY"' in command
+    assert r"""-d '{"query":"it'\''s here","top_k":10}'""" in command
+    assert KEY not in page.value("document.documentElement.outerHTML")
+
+
+def test_the_key_stays_in_the_tab_and_a_wrong_one_is_asked_for_again(browser: Browser, service: httpx.Client) -> None:
+    page = Page(browser)
+    page.open(f"{service.base_url}/lab/crosslet/")
+    give_key(page, "wrong")
+    page.wait_for("document.querySelector('#key-trouble').textContent.includes('does not know this key')")
+    give_key(page)
+    page.wait_for("document.querySelector('#facts dd')")
+    assert page.value("JSON.stringify(localStorage)") == "{}"
+    assert KEY in page.value("Object.values(sessionStorage)")
+    page.open(f"{service.base_url}/lab/crosslet/#about")
+    page.wait_for("document.querySelector('#facts dd')")
+    page.click("#key-button")
+    page.click("#key-forget")
+    assert page.value("sessionStorage.length") == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "word"), [("de-AT", "Suchen"), ("fr", "Chercher"), ("es-MX", "Buscar"), ("tr", "Search")]
+)
+def test_the_page_speaks_the_language_of_the_browser_until_another_is_chosen(
+    browser: Browser, service: httpx.Client, asked: str, word: str
+) -> None:
+    page = Page(browser, language=asked)
+    page.open(f"{service.base_url}/lab/crosslet/")
+    assert page.text("#tab-search") == word
+    give_key(page)
+    other = "en" if word != "Search" else "de"
+    page.value(
+        f"(s => {{ s.value = '{other}'; s.dispatchEvent(new Event('change')) }})(document.querySelector('#language'))"
+    )
+    page.wait_for(f"document.documentElement.lang === '{other}'")
+    page.open(f"{service.base_url}/lab/crosslet/")
+    assert page.value("document.documentElement.lang") == other
+
+
+def test_the_keyboard_alone_is_enough_and_everything_has_a_name(page: Page) -> None:
+    page.value("document.querySelector('#tab-search').focus()")
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home"):
+        page.press(key)
+        seen.append(page.value("document.activeElement.dataset.tab"))
+        assert page.value("document.querySelector('[role=tabpanel]:not([hidden])').id") == f"panel-{seen[-1]}"
+    assert seen == ["compare", "add", "about", "search", "about", "search"]
+    for tab in ("search", "compare", "add", "about"):
+        page.click(f"#tab-{tab}")
+        nodes = page.send("Accessibility.getFullAXTree")["nodes"]
+        roles = {
+            "button",
+            "textbox",
+            "searchbox",
+            "combobox",
+            "spinbutton",
+            "tab",
+            "tablist",
+            "tabpanel",
+            "progressbar",
+        }
+        named = [
+            (node["role"]["value"], node["name"]["value"])
+            for node in nodes
+            if node.get("role", {}).get("value") in roles
+        ]
+        assert len(named) > 6
+        assert [role for role, name in named if not name] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_no_part_is_wider_than_the_window_and_all_text_can_be_read(
+    page: Page, service: httpx.Client, width: int, scheme: str, tmp_path: Path
+) -> None:
+    put(service, ["Das Passwort ist falsch.", "x" * 400])
+    page.resize(width, 800)
+    page.colours(scheme)
+    search(page, "My password is wrong.")
+    page.click("#tab-compare")
+    page.click("#compare-example")
+    page.wait_for("document.querySelector('.matrix')")
+    for tab in ("search", "compare", "add", "about"):
+        page.click(f"#tab-{tab}")
+        assert page.value("document.documentElement.scrollWidth") <= width, tab
+        faint = page.value(CONTRASTS)
+        assert faint == [], tab
+        page.screenshot((Path(SHOTS) if SHOTS else tmp_path) / f"{tab}-{width}-{scheme}.png")
+
+
+def put(service: httpx.Client, texts: list[str]) -> None:
+    documents = [{"id": text[:20], "text": text, "metadata": {"n": n}} for n, text in enumerate(texts)]
+    assert service.put("/documents", json={"documents": documents}).status_code == 200
+
+
+# What has less contrast with what is behind it than WCAG 2.2 asks for (4.5:1), as the browser computes its colours.
+CONTRASTS = """(() => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d");
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (rgb) => {
+    const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = rgb.slice(0, 3).map((c) => linear(c / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const colour = rgba(getComputedStyle(e).backgroundColor);
+      if (colour[3] === 255) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const hasText = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  const elements = [...document.querySelectorAll("body *")];
+  const shown = elements.filter((e) => hasText(e) && e.checkVisibility() && !e.disabled);
+  return shown.flatMap((e) => {
+    const [one, other] = [light(rgba(getComputedStyle(e).color)), light(behind(e))].sort((a, b) => b - a);
+    const contrast = (one + 0.05) / (other + 0.05);
+    return contrast < 4.5 ? [`${e.tagName} ${e.textContent.slice(0, 30)}: ${contrast.toFixed(2)}`] : [];
+  });
+})()"""
