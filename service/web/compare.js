@@ -7,7 +7,12 @@ import { score, t } from "./words.js";
 
 const EXAMPLES = {
   left: ["Can I pay in instalments?", "How do I reset my password?", "When does the shop open?"],
-  right: ["¿Puedo pagar a plazos?", "Wie kann ich mein Passwort zurücksetzen?", "À quelle heure ouvre le magasin ?", "明日は雨が降るでしょう。"],
+  right: [
+    "¿Puedo pagar a plazos?",
+    "Wie kann ich mein Passwort zurücksetzen?",
+    "À quelle heure ouvre le magasin ?",
+    "明日は雨が降るでしょう。",
+  ],
 };
 
 /** Make the form work. */

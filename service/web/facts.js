@@ -13,12 +13,14 @@ export function showFacts(info) {
 }
 
 function group(title, rows) {
-  const items = rows.filter(([, value]) => value).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+  const known = rows.filter(([, value]) => value);
+  const items = known.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
   return el("section", { className: "card" }, el("h2", {}, title), el("dl", {}, ...items));
 }
 
 function model(info) {
-  const scores = Object.entries(info.min_scores).sort(([one], [other]) => (other === "all") - (one === "all"));
+  const { all, ...languages } = info.min_scores;
+  const scores = Object.entries({ ...(all && { [t("facts.all")]: all }), ...languages });
   return [
     [t("facts.name"), info.model],
     [t("facts.languages"), list(info.languages.map(languageName))],
@@ -28,7 +30,7 @@ function model(info) {
     [t("facts.prompts"), Object.keys(info.prompts).join(", ")],
     [t("facts.spaces"), info.spaces.map((space) => space.name).join(", ")],
     [t("facts.reranker"), info.reranker?.name],
-    [t("facts.minScores"), scores.map(([code, least]) => `${code === "all" ? t("facts.all") : code}\u00a0${score(least)}`).join(", ")],
+    [t("facts.minScores"), scores.map(([name, least]) => `${name}\u00a0${score(least)}`).join(", ")],
     [t("facts.fingerprint"), info.fingerprint.slice(0, 12)],
   ];
 }

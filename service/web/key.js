@@ -11,9 +11,9 @@ let asking = null;
 /** The key that requests carry; empty without one. */
 export const currentKey = () => key;
 
-/** Let the visitor change or forget the key at any time. */
-export function startKey() {
-  byId("key-button").addEventListener("click", () => askForKey(""));
+/** Let the visitor change or forget the key at any time; `onNew` is called when there is another. */
+export function startKey({ onNew }) {
+  byId("key-button").addEventListener("click", async () => (await askForKey("")) && onNew());
   show(byId("key-button"), key !== "");
 }
 

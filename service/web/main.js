@@ -34,9 +34,9 @@ const search = startSearch();
 const add = startAdd({ onStored: refresh });
 startCompare();
 await startWords(showAll);
-startKey();
-startTabs((name) => {
-  if (name === "about" && info !== null) refresh();
-});
+startKey({ onNew: refresh });
+let isAsked = false; // for the first time
+startTabs((name) => isAsked && name === "about" && refresh());
 document.documentElement.dataset.ready = "";
 await refresh();
+isAsked = true;

@@ -29,9 +29,11 @@ export function read(text, { format, prefix, textField, idField }) {
   for (const { place, value, trouble } of records(text.replace(/^\uFEFF/, ""), format)) {
     try {
       if (trouble) throw new Error(trouble);
-      const document = toDocument(format === "lines" ? { [textField]: value } : value, { place, prefix, textField, idField });
-      if (places.has(document.id)) throw new Error(t("add.repeated", { id: document.id, place: places.get(document.id) }));
-      places.set(document.id, place);
+      const record = format === "lines" ? { [textField]: value } : value;
+      const document = toDocument(record, { place, prefix, textField, idField });
+      const { id } = document;
+      if (places.has(id)) throw new Error(t("add.repeated", { id, place: places.get(id) }));
+      places.set(id, place);
       documents.push(document);
     } catch (error) {
       errors.push({ place, message: error.message });
@@ -44,7 +46,8 @@ export function read(text, { format, prefix, textField, idField }) {
 function toDocument(record, { place, prefix, textField, idField }) {
   if (typeof record !== "object" || record === null || Array.isArray(record)) throw new Error(t("add.noObject"));
   const { [textField]: text, [idField]: id, metadata, ...others } = record;
-  if (text === undefined) throw new Error(t("add.noField", { field: textField, fields: Object.keys(record).join(", ") }));
+  const fields = Object.keys(record).join(", ");
+  if (text === undefined) throw new Error(t("add.noField", { field: textField, fields }));
   if (typeof text !== "string" || text.trim() === "") throw new Error(t("add.noText", { field: textField }));
   const isObject = typeof metadata === "object" && metadata !== null && !Array.isArray(metadata);
   const kept = isObject ? { ...others, ...metadata } : metadata === undefined ? others : { ...others, metadata };

@@ -9,15 +9,15 @@ const NO_FIELDS = ["and", "or", "not"]; // in a filter these combine conditions
 
 /** narrow: called with a field and its value when the visitor wants only documents that have it. */
 export function resultItem(result, { rank, isDoubtful, narrow }) {
-  const chips = Object.entries(result.metadata ?? {}).map(([field, value]) => chip(field, value, narrow));
-  const item = el(
+  const fields = Object.entries(result.metadata ?? {});
+  const chips = [idChip(result.id), ...fields.map(([field, value]) => chip(field, value, narrow))];
+  return el(
     "li",
     { className: isDoubtful ? "result doubtful" : "result", "data-score": String(result.score) },
     el("span", { className: "rank", "aria-hidden": "true" }, String(rank)),
-    el("div", { className: "found" }, ...textOf(result.text ?? ""), el("ul", { className: "chips" }, idChip(result.id), ...chips)),
+    el("div", { className: "found" }, ...textOf(result.text ?? ""), el("ul", { className: "chips" }, ...chips)),
     bar(result.score),
   );
-  return item;
 }
 
 function textOf(text) {
@@ -38,7 +38,8 @@ function bar(value) {
   const facts = { className: "bar", role: "meter", "aria-label": t("result.score"), "aria-valuetext": score(value) };
   const limits = { "aria-valuemin": "-1", "aria-valuemax": "1", "aria-valuenow": String(value) };
   const meter = el("div", { ...facts, ...limits }, fill);
-  return el("div", { className: "score" }, el("span", { className: "number", title: String(value) }, score(value)), meter);
+  const digits = el("span", { className: "number", title: String(value) }, score(value));
+  return el("div", { className: "score" }, digits, meter);
 }
 
 const idChip = (id) => el("li", { className: "chip id" }, el("span", { className: "field" }, "id"), " ", id);

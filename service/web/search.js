@@ -125,11 +125,11 @@ function showResults({ results, took_ms }, headers, offset) {
     before = result.score;
   }
   const wanted = Number(byId("top-k").value);
-  show(byId("more"), results.length === wanted && shown + wanted <= info.limits.max_top_k);
+  show(byId("more"), results.length === wanted && shown + wanted <= Number(byId("top-k").max || Infinity));
   if (shown > 0) show(byId("search-empty"), false);
   const found = shown === 0 ? t("search.nothing") : t("search.found", { n: shown });
   const facts = [found, t("search.took", { ms: number(took_ms, 1) })];
-  if (!/^0?$/.test(headers.get("x-truncated") ?? "")) facts.push(t("search.cut", { tokens: info.max_length }));
+  if (!/^0?$/.test(headers.get("x-truncated") ?? "")) facts.push(t("search.cut"));
   say(byId("search-status"), facts.join(" · "));
 }
 

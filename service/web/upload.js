@@ -12,10 +12,12 @@ const ABOUT_DOCUMENTS = [400, 413, 422];
 /** The batches of documents that fit into a request each. */
 function* batches(documents, { max_texts, max_body_bytes }) {
   const encoder = new TextEncoder();
+  const most = Math.min(MOST_DOCUMENTS, max_texts);
   let [batch, bytes] = [[], 0];
   for (const document of documents) {
     const size = encoder.encode(JSON.stringify(document)).length;
-    if (batch.length >= Math.min(MOST_DOCUMENTS, max_texts) || (batch.length && bytes + size > BODY_SHARE * max_body_bytes)) {
+    const isFull = batch.length >= most || bytes + size > BODY_SHARE * max_body_bytes;
+    if (isFull && batch.length > 0) {
       yield batch;
       [batch, bytes] = [[], 0];
     }

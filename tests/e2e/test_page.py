@@ -204,7 +204,7 @@ def test_the_key_stays_in_the_tab_and_a_wrong_one_is_asked_for_again(browser: Br
     page.wait_for("document.querySelector('#facts dd')")
     page.click("#key-button")
     page.click("#key-forget")
-    assert page.value("sessionStorage.length") == 0
+    page.wait_for("sessionStorage.length === 0")
 
 
 @pytest.mark.parametrize(
