@@ -16,7 +16,8 @@ pytestmark = pytest.mark.slow
 
 MODEL = ROOT / "models" / "default"
 SHOTS = os.environ.get("CROSSLET_TEST_SCREENSHOTS")  # a folder to keep pictures of every part in
-KEY = "schlüssel"
+KEY, READ_KEY = "schlüssel", "lesen"
+MAX_BODY_BYTES = 20_000
 LINES = """{"id": "a", "text": "Where is the station?", "metadata": {"n": 1234567890123456789}}
 
 {"id": "b", "text": ""}
@@ -44,7 +45,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """With a key, under a path that the page does not know of: the service cuts it off, as a proxy may leave it."""
-    with live_service(MODEL, tmp_path_factory.mktemp("store"), root_path="/lab/crosslet", api_keys=KEY) as client:
+    settings = {"api_keys": KEY, "read_api_keys": READ_KEY, "max_body_bytes": MAX_BODY_BYTES}
+    with live_service(MODEL, tmp_path_factory.mktemp("store"), root_path="/lab/crosslet", **settings) as client:
         client.headers["authorization"] = f"Bearer {KEY}"  # httpx sends UTF-8
         yield client
 
@@ -189,6 +191,23 @@ def test_a_request_is_shown_as_a_command_without_the_key(page: Page, service: ht
     assert '-H "Authorization: Bearer $CROSSLET_KEY"' in command
     assert r"""-d '{"query":"it'\''s here","top_k":10}'""" in command
     assert KEY not in page.value("document.documentElement.outerHTML")
+
+
+def test_a_body_over_the_limit_is_the_error_of_its_line(page: Page) -> None:
+    text = "\n".join(["short", "x" * MAX_BODY_BYTES, *(f"{n} {'y' * 3000}" for n in range(12))])
+    assert add(page, text) == "13 documents are stored."
+    (error,) = page.text("#add-errors").splitlines()
+    assert error.startswith("Line 2:")
+    assert f"{MAX_BODY_BYTES} (CROSSLET_MAX_BODY_BYTES)" in error
+
+
+def test_a_key_that_may_not_write_ends_the_adding_with_the_reason(browser: Browser, service: httpx.Client) -> None:
+    page = Page(browser)
+    page.open(f"{service.base_url}/lab/crosslet/#add")
+    give_key(page, READ_KEY)
+    page.wait_for("document.querySelector('#facts dd')")
+    assert add(page, "one\ntwo") == "Stopped: 0 documents are stored."
+    assert "CROSSLET_READ_API_KEYS" in page.text("#add-trouble")
 
 
 def test_the_key_stays_in_the_tab_and_a_wrong_one_is_asked_for_again(browser: Browser, service: httpx.Client) -> None:
