@@ -27,6 +27,37 @@ OPTIONS = [
     "--force-color-profile=srgb",
 ]
 
+# Texts with less contrast to what is behind them than WCAG 2.2 asks for (4.5:1), as the browser computes colours.
+CONTRASTS = """(() => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d");
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (rgb) => {
+    const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = rgb.slice(0, 3).map((c) => linear(c / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const colour = rgba(getComputedStyle(e).backgroundColor);
+      if (colour[3] === 255) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const hasText = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  const elements = [...document.querySelectorAll("body *")];
+  const shown = elements.filter((e) => hasText(e) && e.checkVisibility() && !e.disabled);
+  return shown.flatMap((e) => {
+    const [one, other] = [light(rgba(getComputedStyle(e).color)), light(behind(e))].sort((a, b) => b - a);
+    const contrast = (one + 0.05) / (other + 0.05);
+    return contrast < 4.5 ? [`${e.tagName} ${e.textContent.slice(0, 30)}: ${contrast.toFixed(2)}`] : [];
+  });
+})()"""
+
 
 def chromium() -> str:
     """The browser. Fail in CI where there is none: a check that was not made must not pass. Elsewhere skip the test."""
@@ -161,6 +192,11 @@ class Page:
     def text(self, selector: str) -> str:
         """What an element shows."""
         found: str = self.value(f"document.querySelector({json.dumps(selector)}).innerText")
+        return found
+
+    def faint_texts(self) -> list[str]:
+        """The shown texts that are hard to read, each with its contrast."""
+        found: list[str] = self.value(CONTRASTS)
         return found
 
     def screenshot(self, path: Path) -> None:
