@@ -32,7 +32,7 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 async def search(
     request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
-    """The top_k documents with the largest cosine, in any language; how surely is `recall` in `GET /info`."""
+    """The top_k documents with the largest cosine, in any language. `GET /info` gives the recall."""
     started_at = time.monotonic()
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
@@ -80,7 +80,7 @@ def _answer(
 
 
 def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
-    """The answers of all queries; a document that several find is in each, so a few long ones can be many bytes."""
+    """Collect the answers of all queries. A document found by several queries is repeated, so they can grow large."""
     kept: list[bytes] = []
     for answer in answers:
         kept.append(answer)

@@ -87,7 +87,7 @@ def test_bad_lines_stop_the_build_or_are_skipped_as_told(
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [DOCUMENTS[0], "{nope", {"id": "x", "text": ""}, DOCUMENTS[1]])
     error = crosslet(capsys, "index", "build", path, status=2)[1]
-    assert f"crosslet: {path}: line 2: is not valid JSON (--on-bad-line skip passes over it)" in error
+    assert f"crosslet: {path}: line 2: is not valid JSON (skip bad lines with --on-bad-line skip)" in error
     error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip")[1]
     assert f"crosslet: skipped {path}: line 3: text: String should have at least 1 character" in error
     assert error.splitlines()[-1] == "2 documents read: 2 new, 0 replaced, 0 unchanged, 2 bad lines skipped"
@@ -154,7 +154,7 @@ def test_reading_commands_work_beside_a_service_and_changing_ones_are_refused(
         assert facts["size_bytes"] == sum(
             file.stat().st_size for file in (tmp_path / "data").iterdir() if file.suffix != ".lock"
         )
-        assert "13 documents are sound" in crosslet(capsys, "index", "verify")[1]
+        assert "13 documents are intact" in crosslet(capsys, "index", "verify")[1]
         for command in (["build", path], ["compact"]):
             assert "is in use by another process" in crosslet(capsys, "index", *command, status=2)[1]
     finally:
@@ -169,7 +169,7 @@ def test_a_store_of_another_model_is_read_but_not_built_upon(
     build_artifact(tmp_path / "other", seed=7)
     monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "other"))
     assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 12
-    assert "12 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "12 documents are intact" in crosslet(capsys, "index", "verify")[1]
     assert "holds vectors of model" in crosslet(capsys, "index", "build", path, status=2)[1]
 
 
@@ -236,7 +236,7 @@ def test_compact_gives_back_what_was_deleted_and_changes_nothing_else(
     assert sizes["after_bytes"] < sizes["before_bytes"] / 4
     assert sizes["after_bytes"] == json.loads(crosslet(capsys, "index", "stats")[0])["size_bytes"]
     assert crosslet(capsys, "index", "export", "--vectors", "base64")[0] == before
-    assert "100 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "100 documents are intact" in crosslet(capsys, "index", "verify")[1]
 
 
 def test_compact_needs_room_beside_the_store_and_nowhere_else(
@@ -256,7 +256,7 @@ def test_compact_needs_room_beside_the_store_and_nowhere_else(
     with closing(sqlite3.connect(":memory:")) as connection:
         (folder,) = connection.execute("PRAGMA temp_store_directory").fetchone()
     assert folder == str(tmp_path / "Ann's data")
-    assert "1000 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "1000 documents are intact" in crosslet(capsys, "index", "verify")[1]
 
 
 @pytest.mark.parametrize("command", ["export", "stats", "verify", "compact"])
@@ -325,14 +325,14 @@ def test_a_build_that_was_ended_goes_on_where_it_was(capsys: Capture, tmp_path: 
         error = building.communicate(timeout=200)[1].decode()
     if signal_ == signal.SIGINT:
         assert building.returncode == 2
-        assert "the same command goes on" in error.splitlines()[-1]
+        assert "run the same command again to continue" in error.splitlines()[-1]
         assert "Traceback" not in error
     there = json.loads(crosslet(capsys, "index", "stats")[0])["documents"]
     assert there >= 256
     assert build(capsys, write_jsonl(tmp_path / "a.jsonl", rows)) == (
         f"1500 documents read: {1500 - there} new, 0 replaced, {there} unchanged"
     )
-    assert "1500 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "1500 documents are intact" in crosslet(capsys, "index", "verify")[1]
 
 
 def wait_for_documents(count: int) -> None:

@@ -60,7 +60,7 @@ def test_an_imported_store_is_the_one_that_a_build_makes(
 ) -> None:
     assert load(capsys, documents, vectors_ND) == NEW
     assert read_jsonl(crosslet(capsys, "index", "export")[0]) == DOCUMENTS
-    assert "12 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "12 documents are intact" in crosslet(capsys, "index", "verify")[1]
     for row, vector_D in zip(DOCUMENTS, vectors_ND, strict=True):
         assert np.array_equal(stored()[str(row["id"])], vector_D)
     assert crosslet(capsys, "index", "build", documents)[1].splitlines()[-1] == NEW.replace(
@@ -115,7 +115,7 @@ def test_an_interrupted_import_goes_on_and_passes_over_what_is_there(
 
     monkeypatch.setattr(Collection, "put", stopped_in_the_second)
     assert load(capsys, documents, vectors_ND, status=2) == (
-        "crosslet: stopped: 5 documents read: 5 new, 0 replaced, 0 unchanged; the same command goes on"
+        "crosslet: stopped: 5 documents read: 5 new, 0 replaced, 0 unchanged; run the same command again to continue"
     )
     assert list(stored()) == [str(row["id"]) for row in DOCUMENTS[:5]]
     assert load(capsys, documents, vectors_ND) == "12 documents read: 7 new, 0 replaced, 5 unchanged"

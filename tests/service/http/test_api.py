@@ -824,7 +824,7 @@ def test_the_one_model_is_listed_as_openai_does(client: TestClient) -> None:
     for path in ("/v1/models/tiny", "/v1/models/tiny/"):
         assert client.get(path).json() == model
     message = client.get("/v1/models/other").json()["error"]["message"]
-    assert message == "no such model; this service has tiny"
+    assert message == "no such model; this service serves tiny"
 
 
 @pytest.mark.parametrize(

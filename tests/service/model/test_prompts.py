@@ -134,7 +134,7 @@ def test_token_ids_have_no_prompt_and_are_refused_where_one_is_due(serve: Serve,
     client = serve(model=prompted, token_ids=True)
     answer = client.post("/v1/embeddings", json={"input": [[2, 5, 3]]})
     assert answer.status_code == 422
-    assert "input[0] is a list of token ids, and the model's prompt goes before text" in answer.text
+    assert "input[0] is a list of token ids, but the model's prompt can only precede text" in answer.text
 
 
 def test_limits_are_those_of_the_clients_own_text(serve: Serve, prompted: Path) -> None:
