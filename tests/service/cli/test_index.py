@@ -115,7 +115,7 @@ def test_a_text_that_the_model_fails_on_leaves_the_load_its_other_documents(
             'document "new"',
         ]
         assert lines[-2] == f"1 documents read: {told}, 2 could not be embedded"
-        assert lines[-1].startswith("crosslet: 2 documents could not be embedded; what the store had")
+        assert lines[-1].startswith("crosslet: 2 documents could not be embedded; earlier versions")
         assert not [line for line in lines if "secret" in line]
     kept = read_jsonl(crosslet(capsys, "index", "export")[0])
     assert kept == [*DOCUMENTS, {"id": "last", "text": "gut", "metadata": {}}]

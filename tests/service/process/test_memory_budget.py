@@ -118,7 +118,7 @@ def test_memory_to_tokenise_the_longest_text_is_kept_while_it_waits() -> None:
 def test_a_start_that_leaves_no_room_for_a_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_budget, "LEAST_ROOM_BYTES", 50)
     budget(850, Process(taken=700), working=100)
-    with pytest.raises(StartError, match=r"takes 700 bytes at its start .* need 150 more; the limit is 849"):
+    with pytest.raises(StartError, match=r"takes 700 bytes after its start .* need 150 more; the limit is 849"):
         budget(849, Process(taken=700), working=100)
 
 
@@ -133,7 +133,7 @@ def test_documents_leave_room_for_the_workers_and_for_requests() -> None:
 
 
 def test_a_ceiling_below_the_start_is_refused() -> None:
-    with pytest.raises(StartError, match=r"takes 700 bytes at its start .* need 100 more; the limit is 799"):
+    with pytest.raises(StartError, match=r"takes 700 bytes after its start .* need 100 more; the limit is 799"):
         budget(799, Process(taken=700), working=100)
 
 
