@@ -142,7 +142,7 @@ def test_what_was_put_again_between_two_runs_comes_last_as_in_the_old_store(
 def test_the_same_model_is_refused(tmp_path: Path) -> None:
     collection = open_collection(tmp_path, "new", NEW_DIM)
     collection.close()
-    with pytest.raises(StoreError, match="has the vectors of this model already"):
+    with pytest.raises(StoreError, match="already has the vectors of this model"):
         conversion(tmp_path).copy(engine([]))
 
 
@@ -205,7 +205,7 @@ def test_a_next_store_that_is_not_whole_does_not_take_over(tmp_path: Path) -> No
     collection.close()
     with open_store_file(tmp_path / NEXT):
         with pytest.raises(
-            StoreError, match=r"could not be folded into it: .* is as it was: run the same command again"
+            StoreError, match=r"could not be merged into it: .* is unchanged: run the same command again"
         ):
             work.take_over(engine([]))
         unchanged = open_collection(tmp_path, "old", OLD_DIM)

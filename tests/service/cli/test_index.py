@@ -189,12 +189,12 @@ LONG, NAN = (np.full(DIM, value, "<f4").tobytes() for value in (2, np.nan))
         ),
         (
             ("UPDATE documents SET vector = ? WHERE id = '0'", NAN),
-            'document "0" has a vector that is not all finite',
+            'document "0" has a vector with numbers that are not finite',
         ),
-        ("DELETE FROM fields WHERE key = 'n' AND value = 5", 'document "5" has 2 filterable values, its rows in the'),
-        ("UPDATE fields SET value = 'fr' WHERE value = 'de'", 'document "0" has 2 filterable values, its rows in the'),
-        ("UPDATE documents SET metadata = '[1]' WHERE id = '4'", 'document "4" has metadata that are no JSON object'),
-        ("UPDATE documents SET revision = 99 WHERE id = '4'", 'document "4" is of revision 99, the store of 1'),
+        ("DELETE FROM fields WHERE key = 'n' AND value = 5", 'document "5" has 2 filterable values, but its rows in the'),
+        ("UPDATE fields SET value = 'fr' WHERE value = 'de'", 'document "0" has 2 filterable values, but its rows in the'),
+        ("UPDATE documents SET metadata = '[1]' WHERE id = '4'", 'document "4" has metadata that are not a JSON object'),
+        ("UPDATE documents SET revision = 99 WHERE id = '4'", 'document "4" has revision 99, beyond the store's revision 1'),
         ("DELETE FROM documents WHERE id = '6'", "2 rows of the table of fields belong to no document"),
     ],
 )
@@ -252,7 +252,7 @@ def test_compact_needs_room_beside_the_store_and_nowhere_else(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "nothing was lost" in said
-    assert f"{Settings().data} must have room" in said
+    assert f"{Settings().data} needs free space" in said
     with closing(sqlite3.connect(":memory:")) as connection:
         (folder,) = connection.execute("PRAGMA temp_store_directory").fetchone()
     assert folder == str(tmp_path / "Ann's data")
@@ -372,4 +372,4 @@ def test_the_documents_are_made_over_for_another_model(
     found = json.loads(crosslet(capsys, "search", DOCUMENTS[3]["text"], "--top-k", "1")[0])
     assert found["id"] == DOCUMENTS[3]["id"]
     assert json.loads(crosslet(capsys, "index", "stats")[0])["documents"] == 12
-    assert "has the vectors of this model already" in crosslet(capsys, "index", "re-embed", status=2)[1]
+    assert "already has the vectors of this model" in crosslet(capsys, "index", "re-embed", status=2)[1]

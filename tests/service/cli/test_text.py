@@ -163,7 +163,7 @@ def test_files_that_cannot_be_compared_are_one_sentence(capsys: Capture, tmp_pat
     full, empty = write(tmp_path / "a.txt", ["x"]), write(tmp_path / "b.txt", ["", " "])
     assert "b.txt has no line with a text" in crosslet(capsys, "mine", full, empty, status=2)[1]
     assert "no.txt cannot be read" in crosslet(capsys, "mine", full, tmp_path / "no.txt", status=2)[1]
-    assert "is not a plain file" in crosslet(capsys, "dedup", tmp_path, status=2)[1]
+    assert "is not a regular file" in crosslet(capsys, "dedup", tmp_path, status=2)[1]
     assert crosslet(capsys, "dedup", empty)[0] == ""
     assert not list(tmp_path.glob("*.part"))
     with pytest.raises(SystemExit):
