@@ -103,7 +103,7 @@ def test_a_full_queue_refuses_with_both_numbers_and_loses_nothing() -> None:
         await until(gate.entered.is_set)  # the worker holds it
         second = asyncio.create_task(pool.encode(["b", "c"]))
         await until(lambda: pool.depth == 2)
-        with pytest.raises(Overloaded, match=r"2 texts wait; requests are taken while fewer than 2 do") as caught:
+        with pytest.raises(Overloaded, match=r"2 texts wait; requests are accepted while fewer than 2 do") as caught:
             await pool.encode(["d", "e"])
         assert caught.value.retry_after_s >= 1
         gate.opened.set()
