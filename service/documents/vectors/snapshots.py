@@ -138,7 +138,7 @@ def _sha256(path: Path) -> str:
 
 
 def flush(path: Path) -> None:
-    """Flush a file or a folder to disk (fsync)."""
+    """Have the disk keep a file or a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
