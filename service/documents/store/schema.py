@@ -1,7 +1,7 @@
-"""The tables of the document store, and how older stores become today's. Knows SQL; opens no file.
+"""The tables of the document store, and the migrations from older versions.
 
 documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change, checksums
-fields     one row a path of the metadata and scalar at its end, so that a filter is an index look-up
+fields     one row for each path and scalar of the metadata, so that a filter is an index look-up
 store      schema version, fingerprint of the model that made the vectors, dim, revision, snapshots of the index
 """
 
@@ -15,7 +15,7 @@ from service.documents.store.fields import SqlValue, fields_of
 
 SCHEMA_VERSION = 4
 CHECKSUMS_SINCE = 3
-PATHS_SINCE = 4  # before it `fields` has the metadata's own keys alone
+PATHS_SINCE = 4  # before, `fields` has only the metadata's top-level keys
 TABLES = """
 CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
@@ -44,7 +44,7 @@ UPDATE documents SET text_checksum = checksum(id, text, metadata), vector_checks
 """,
     3: "",  # the paths of nested values, which `migrate` adds
 }
-# The paths of an older store that may not be changed are beside it, for the one connection.
+# The nested paths of an older store that is only read, in temporary tables of one connection.
 SHADOW = """
 CREATE TEMP TABLE paths (
     key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
@@ -56,7 +56,7 @@ SELECT key, kind, value, row FROM main.fields UNION ALL SELECT key, kind, value,
 
 
 def checksum(*parts: str | bytes) -> int:
-    """CRC-32 of the parts, their lengths included: SQLite finds no flipped bit inside a text or a vector by itself."""
+    """Return the CRC-32 of the parts and their lengths. SQLite does not detect flipped bits in texts and vectors."""
     value = 0
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -65,12 +65,12 @@ def checksum(*parts: str | bytes) -> int:
 
 
 def facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """What the table `store` says."""
+    """Return the contents of the table `store`."""
     return dict(connection.execute("SELECT key, value FROM store").fetchall())
 
 
 def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
-    """Make the tables of an empty file, or those of an older version today's. Without documents it takes any model."""
+    """Create the tables of an empty file, or migrate an older version. A store without documents takes any model."""
     if is_blank(connection):
         create(connection, fingerprint=fingerprint, dim=dim)
     version = facts(connection).get("schema_version", "")
@@ -82,19 +82,19 @@ def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: i
 
 
 def is_blank(connection: sqlite3.Connection) -> bool:
-    """Whether a file has no table yet."""
+    """Return whether a file has no tables yet."""
     return not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
 
 
 def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
-    """Make the tables of an empty file, in one transaction."""
+    """Create the tables of an empty file, in one transaction."""
     said = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
     rows = ", ".join(f"('{key}', '{value}')" for key, value in said.items())
     connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
 
 
 def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
-    """Let a store be another model's, unless it holds vectors."""
+    """Assign a store to another model, unless it holds vectors."""
     connection.execute(
         "UPDATE store SET value = CASE key WHEN 'fingerprint' THEN ? ELSE ? END "
         "WHERE key IN ('fingerprint', 'dim') AND NOT EXISTS (SELECT * FROM documents)",
@@ -103,7 +103,7 @@ def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, d
 
 
 def migrate(connection: sqlite3.Connection, found: int) -> None:
-    """Bring a store of an older version to today's, one version at a time, each in a transaction of its own."""
+    """Migrate a store to the current version, one version at a time, each in a transaction of its own."""
     connection.create_function("checksum", -1, checksum, deterministic=True)
     for version in range(found, SCHEMA_VERSION):
         connection.executescript(f"BEGIN;{MIGRATIONS[version]}")
@@ -114,27 +114,27 @@ def migrate(connection: sqlite3.Connection, found: int) -> None:
 
 
 def shadow_fields(connection: sqlite3.Connection) -> None:
-    """Have a connection find the nested values of an older store, which stays as it is."""
+    """Let a connection find the nested values of an older store, without changing the store."""
     for statement in SHADOW.split(";\n"):  # not as a script: that would end the connection's transaction
         connection.execute(statement)
     connection.executemany("INSERT INTO paths (key, kind, value, row) VALUES (?, ?, ?, ?)", _paths(connection))
 
 
 def _paths(connection: sqlite3.Connection) -> Iterator[tuple[str, str, SqlValue, int]]:
-    """What `fields` lacks in a store of before: the paths with more than one key."""
+    """Yield the rows that `fields` lacks in an older store: paths with more than one key."""
     with_objects = "WHERE instr(substr(metadata, 2), '{')"
     nested = connection.execute(f"SELECT row, CAST(metadata AS BLOB) FROM documents {with_objects}")  # noqa: S608
     for row, text in nested:
         try:
             metadata = orjson.loads(text)
             found = fields_of(metadata)
-        except (orjson.JSONDecodeError, AttributeError):  # damaged on the disk: whoever reads it is told
+        except (orjson.JSONDecodeError, AttributeError):  # damaged on disk: reading the document will say so
             continue
         yield from ((path, *kind, row) for path, kinds in found.items() if path not in metadata for kind in kinds)
 
 
 def is_readable(version: str | None, *, migrated: bool) -> bool:
-    """Whether this service reads a store of a version; an older one too where it may not be changed."""
+    """Return whether this service reads a store of a version. Without migration it also reads older ones."""
     if version is None or not version.isdecimal():
         return False
     return int(version) == SCHEMA_VERSION or (not migrated and int(version) in MIGRATIONS)

@@ -1,4 +1,4 @@
-"""One change of the document store. Knows rows and SQL; opens no file and decides nothing."""
+"""One change of the document store: inserts, replaces and deletes documents, then commits."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from service.documents.store.fields import fields_of
 from service.documents.store.schema import checksum
 
 COLUMNS = ("id", "text", "metadata", "vector", "revision", "text_checksum", "vector_checksum")
-# Two statements: an upsert in one uses up a row number each time it replaces, and indexes grow with the largest.
+# Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
 UPDATE = f"UPDATE documents SET {', '.join(f'{name} = ?' for name in COLUMNS[1:])} WHERE id = ? RETURNING row"  # noqa: S608 - constants
 INSERT = f"INSERT INTO documents ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) RETURNING row"  # noqa: S608
 
 
 @dataclass(frozen=True)
 class Document:
-    """What a client puts: metadata is any JSON object."""
+    """A document as a client sends it. metadata: any JSON object."""
 
     id: str
     text: str
@@ -27,14 +27,14 @@ class Document:
 
 
 class Transaction:
-    """The writes of one change; valid inside `DocumentStore.transaction`."""
+    """The writes of one change; valid only inside `DocumentStore.transaction`."""
 
     def __init__(self, connection: sqlite3.Connection, revision: int) -> None:
         self._connection = connection
         self.revision = revision
 
     def upsert(self, documents: Sequence[Document], vectors_ND: Vectors) -> list[int]:
-        """Insert or replace documents; gives their rows, in order. A replaced one keeps its row."""
+        """Insert or replace documents. Return their rows, in order; a replaced document keeps its row."""
         return [
             self._upsert_one(document, vector_D.astype("<f4").tobytes())
             for document, vector_D in zip(documents, vectors_ND, strict=True)
@@ -50,7 +50,7 @@ class Transaction:
         self._connection.executemany("DELETE FROM documents WHERE row = ?", ((row,) for row in rows))
 
     def commit(self) -> None:
-        """Make the change durable, under its revision number."""
+        """Write the change to disk, under its revision."""
         self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
         self._connection.execute("COMMIT")
 

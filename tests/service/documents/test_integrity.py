@@ -138,7 +138,7 @@ def test_a_damaged_log_is_not_taken_for_an_older_store(tmp_path: Path) -> None:
     ):
         folder = shutil.copytree(killed, tmp_path / str(number))
         (folder / f"{STORE}-wal").write_bytes(content)
-        with pytest.raises(StoreError, match=r"is of revision \d, but revision 8 was answered for|cannot be used"):
+        with pytest.raises(StoreError, match=r"has revision \d, but revision 8 was acknowledged|cannot be used"):
             opened(folder)
     whole = opened(killed)
     assert len(whole) == 8
@@ -160,7 +160,7 @@ def store(sound: Path, tmp_path: Path) -> Path:
 def test_a_damaged_text_is_said_wherever_it_would_be_given(store: Path) -> None:
     flip(store, TEXTS["d7"].encode())
     collection = opened(store)
-    sentence = r'the text or metadata of document "d7" is damaged on the disk: put it again, or delete it'
+    sentence = r'the text or metadata of document "d7" is damaged on the disk: put it again or delete it'
     for look in (
         lambda: collection.get("d7"),
         lambda: collection.search(VECTORS[7], top_k=1),

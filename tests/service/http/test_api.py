@@ -727,7 +727,7 @@ def test_a_damaged_document_is_named_until_it_is_put_again(serve: Serve, tmp_pat
     with closing(sqlite3.connect(tmp_path / "data/documents.sqlite3")) as connection, connection:
         connection.execute("UPDATE documents SET text = 'hello' WHERE id = 'a'")  # as a flipped bit does
     for response in (client.get("/documents/a"), client.post("/search", json={"query": "hallo"})):
-        assert_refused(response, 500, "Backend", 'document "a" is damaged on the disk', "put it again, or delete it")
+        assert_refused(response, 500, "Backend", 'document "a" is damaged on the disk', "put it again or delete it")
         assert "hello" not in response.text
     assert client.get("/documents/b").json()["text"] == "danke"
     put(client, {"id": "a", "text": "hallo"})
