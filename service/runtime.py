@@ -1,4 +1,4 @@
-"""Everything one process holds: model, workers, documents, metrics. Knows how to build and close it; knows no HTTP."""
+"""Builds and closes the parts of a running service: model, workers, documents, metrics."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ PASSES_MEASURED = 3
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Threads for look-ups: in this process they compute, and share the CPUs; elsewhere they wait for answers.
+# Threads for look-ups. Embedded, they compute and share the CPUs; with Milvus, they wait for answers.
 EMBEDDED_READERS, REMOTE_READERS = 2, 16
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Lifecycle:
-    """Where the process is in its life."""
+    """Whether the process has started or is shutting down."""
 
     is_started: bool = False
     is_draining: bool = False
@@ -52,7 +52,7 @@ class Lifecycle:
 
 @dataclass(frozen=True)
 class Runtime:
-    """The parts of a running service. Built before it listens, closed after the last answer."""
+    """The parts of a running service. Built before it listens, closed after its last answer."""
 
     settings: Settings
     manifest: Manifest
@@ -68,22 +68,22 @@ class Runtime:
 
     @property
     def prompts(self) -> Prompts:
-        """What may go before a text."""
+        """The model's prompts."""
         return Prompts.of(self.manifest)
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking look-up off the event loop; it does not wait for writes.
+        """Run a blocking look-up off the event loop, without waiting for writes.
 
-        Raises: Overloaded: too many wait.
+        Raises: Overloaded: too many look-ups wait.
         """
         return await self.readers.run(lambda: call(*args, **kwargs))
 
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking change off the event loop, one after the other; once begun, it ends, whoever waits."""
+        """Run a blocking change off the event loop, one at a time. Once started, it completes even if cancelled."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, lambda: call(*args, **kwargs))
 
     def trouble(self) -> str | None:
-        """Why the service is not ready, or None."""
+        """Return why the service is not ready, or None."""
         if not self.lifecycle.is_started:
             return "the service is starting"
         if self.lifecycle.is_draining:
@@ -96,7 +96,7 @@ class Runtime:
         self.lifecycle.is_started = True
 
     def close(self) -> None:
-        """Finish what was accepted and close the store. Blocks."""
+        """Finish accepted requests and close the store. Blocks."""
         self.lifecycle.is_draining = True
         self.pool.close()
         self.readers.shutdown()
@@ -111,11 +111,12 @@ def load_collection(
     read_only: bool = False,
     check_memory: Callable[[int], None] = lambda growth_bytes: None,
 ) -> DocumentIndex:
-    """Open what keeps the documents, as `CROSSLET_INDEX` says. read_only: a running service may have it open, too.
+    """Open the document index that `CROSSLET_INDEX` names.
 
-    check_memory: raises StorageFull where the process has no room for so many bytes of vectors.
-    Raises: StoreError: the store is unreadable, in use, or of another model or space.  StartError: Milvus cannot be
-        used, or the model has no such space.
+    Args:   read_only: a running service may have it open, too.
+            check_memory: raises StorageFull if the process has no room for that many bytes of vectors.
+    Raises: StoreError: the store is unreadable, in use, or has vectors of another model or space.
+            StartError: Milvus cannot be used, or the model has no such space.
     """
     manifest = stored_as(manifest, settings.space)
     if settings.index != EMBEDDED:
@@ -139,20 +140,20 @@ def load_collection(
 
 
 def _release(cache: VectorCache, encoder: Encoder) -> None:
-    """Drop what can be computed again, and what passes have left."""
+    """Empty the cache, and free the memory that forward passes left behind."""
     cache.clear()
     encoder.give_back_unused()
 
 
 def _pass_bytes(encoder: Encoder) -> int:
-    """What a worker's passes take at their peak: the median of some, for one may seem to take half of another."""
-    unmap_code()  # what only the start ran is not to be counted; what a pass runs is back after one
+    """Measure the peak memory of a worker's passes: the median, since single measurements vary by half."""
+    unmap_code()  # do not count code that only the start ran; the next line maps what a pass runs
     encoder.embed_longest()
     return sorted(_growth_by_passes(encoder) for _ in range(PASSES_MEASURED))[PASSES_MEASURED // 2]
 
 
 def _growth_by_passes(encoder: Encoder) -> int:
-    encoder.give_back_unused()  # what they take must not come out of what was free already
+    encoder.give_back_unused()  # otherwise the passes would reuse free memory, which does not count as growth
     give_back_unused()
     return growth_during(encoder.embed_longest)
 
@@ -173,7 +174,7 @@ def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) ->
 
 
 def _count(collection: DocumentIndex) -> float:
-    """How many documents there are; while they cannot be reached NaN, which Prometheus takes for not known."""
+    """Return the number of documents; NaN (to Prometheus: unknown) while the index is unavailable."""
     try:
         return len(collection)
     except ServiceError:
@@ -181,9 +182,9 @@ def _count(collection: DocumentIndex) -> float:
 
 
 def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
-    """Verify and load the model, unless that is done, then the documents.
+    """Load the model, unless `choice` has it, then the documents.
 
-    Raises: StartError: one sentence for the operator.
+    Raises: StartError: the model, the documents or a setting is refused; one sentence for the operator.
     """
     choice = choice or choose_encoder(settings.model, settings.fallback_model)
     encoder, manifest = choice.encoder, choice.encoder.manifest
@@ -191,7 +192,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         "artifact loaded",
         extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
     )
-    pass_bytes = _pass_bytes(encoder) if settings.memory_budget else 0  # it takes a tenth of a second
+    pass_bytes = _pass_bytes(encoder) if settings.memory_budget else 0  # takes a tenth of a second
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     longest_dim = max([manifest.dim, *(space.dim for space in manifest.spaces)])
     memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=partial(_release, cache, encoder))
@@ -211,7 +212,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         sharing=encoder if encoder.shares_passes else None,
         on_loop_s=LIMIT_S,
     )
-    encoder.give_back_unused()  # what only the start needed is not to be counted
+    encoder.give_back_unused()  # do not count memory that only the start needed
     give_back_unused()
     memory.reserve(pool.workers * pass_bytes)
     metrics = Metrics(manifest)

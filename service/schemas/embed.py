@@ -1,4 +1,4 @@
-"""The JSON of requests and answers, described field by field. Knows shapes; limits that are settings come later."""
+"""The JSON of requests and answers, described field by field. Limits that are settings are checked by the routes."""
 
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -7,13 +7,13 @@ from pydantic.config import JsonDict
 
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
 
-# TEI's clients send fields that mean nothing here; they are ignored there, and refused on our own routes (`Strict`).
+# Unknown fields are ignored on TEI's and OpenAI's routes, whose clients send more than we use; our own refuse them.
 IGNORE = ConfigDict(extra="ignore")
 
 
 T = TypeVar("T")
 
-# One wrong element is enough to know: an error for each of a hundred thousand takes a second and 300 MB.
+# Stop at the first wrong element: errors for a hundred thousand elements take a second and 300 MB.
 Listed = Annotated[list[T], Field(fail_fast=True)]
 
 
@@ -33,16 +33,16 @@ Number = Annotated[float, _no_flag_or_text("number")]
 PromptName = Annotated[
     str | None,
     Field(
-        description="Name of the model's prompt (`prompts` in /info) to put before each text; null: the one that "
-        "`default_prompt_name` names, if there is one.",
+        description="Name of the model's prompt (`prompts` in /info) to prepend to each text; null: the model's "
+        "`default_prompt_name`, if any.",
         examples=[None],
     ),
 ]
 InputType = Annotated[
     str | None,
     Field(
-        description="What the texts are, in place of `prompt_name`: query or search_query, document, passage or "
-        "search_document; or the name of any other of the model's prompts, as classification.",
+        description="What the texts are, instead of `prompt_name`: query or search_query; document, passage or "
+        "search_document; or the name of another prompt of the model, such as classification.",
         examples=[None],
     ),
 ]
@@ -57,39 +57,39 @@ SpaceName = Annotated[
 
 
 def whole_example(body: JsonDict) -> ConfigDict:
-    """What /docs fills in: the examples of all fields together would be no request."""
+    """Set the example that /docs fills in: the fields' examples together would not be a valid request."""
     return ConfigDict(json_schema_extra={"example": body})
 
 
 class Strict(BaseModel):
-    """A request that may hold no field but its own."""
+    """A request that refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def _knows_every_field(cls, given: object) -> object:
-        """One error for all unknown fields, and before any is looked at: a body holds hundreds of thousands."""
+        """Raise a single error before validating fields: a body may hold hundreds of thousands of unknown ones."""
         if isinstance(given, dict) and not given.keys() <= cls.model_fields.keys():
             raise ValueError(f"a field is unknown; known are {', '.join(cls.model_fields)}")
         return given
 
 
 class ReadingOptions(BaseModel):
-    """How a text is read, in the fields of text-embeddings-inference (EmbedRequest in its router/src/http/types.rs).
+    """How texts are read: the options of text-embeddings-inference (EmbedRequest in its router/src/http/types.rs).
 
-    What this model cannot do is refused: ignored, it would give other vectors than the client asked for.
+    Options that the model does not support are refused: ignoring them would give other vectors than requested.
     """
 
     model_config = IGNORE
 
     truncate: bool | None = Field(
         True,
-        description="Cut texts that are longer than the model reads (see x-truncated); false refuses them with 422.",
+        description="Truncate texts longer than the model reads (see x-truncated); false refuses them with 422.",
         examples=[True],
     )
     truncation_direction: Literal["right", "Right", "left", "Left"] | None = Field(
-        None, description="Only right (or null): a text that is cut keeps its beginning.", examples=["right"]
+        None, description="Only right (or null): a truncated text keeps its beginning.", examples=["right"]
     )
     prompt_name: PromptName = None
     input_type: InputType = None
@@ -98,12 +98,12 @@ class ReadingOptions(BaseModel):
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         if self.truncation_direction in {"left", "Left"}:
-            raise ValueError("truncation_direction is left; this model reads the beginning of a text, leave it out")
+            raise ValueError("truncation_direction is left; this model reads the beginning of a text: leave it out")
         return self
 
     @property
     def may_cut(self) -> bool:
-        """Whether a text that is too long is cut; null means the default."""
+        """Whether long texts are truncated; null means the default, true."""
         return self.truncate is not False
 
 
@@ -113,44 +113,42 @@ class EmbedRequest(ReadingOptions):
     model_config = whole_example({"inputs": [*GUITAR]})
 
     inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
-    normalize: bool | None = Field(
-        True, description="Only true (or null): the model gives vectors of norm 1 and no others.", examples=[True]
-    )
+    normalize: bool | None = Field(True, description="Only true (or null): all vectors have norm 1.", examples=[True])
     dimensions: Whole | None = Field(
         None,
         ge=1,
-        description="Keep the first dimensions only, scaled to norm 1 again; null keeps all.",
+        description="Number of first dimensions to keep, rescaled to norm 1; null keeps all.",
         examples=[128],
     )
 
     @model_validator(mode="after")
     def _is_normalized(self) -> Self:
         if self.normalize is False:
-            raise ValueError("normalize is false; this model only has vectors of norm 1, leave it out")
+            raise ValueError("normalize is false; this model only gives vectors of norm 1: leave it out")
         return self
 
 
 class SourceSimilarity(Strict):
-    """One sentence against many."""
+    """One sentence, compared with many."""
 
     source_sentence: str = Field(description="The sentence to compare.", examples=[GUITAR[0]])
     sentences: Listed[str] = Field(description="What to compare it with.", examples=[GUITAR[1:]])
 
 
 class PairSimilarity(Strict):
-    """Pairs, each compared within itself."""
+    """Pairs of texts, compared with each other."""
 
     pairs: Listed[tuple[str, str]] = Field(description="Pairs of texts.", examples=[[GUITAR]])
 
 
 class MatrixSimilarity(Strict):
-    """Every text on the left against every text on the right."""
+    """Every text on the left, compared with every text on the right."""
 
     left: Listed[str] = Field(description="The rows of the answer.", examples=[GUITAR[:1]])
     right: Listed[str] = Field(description="The columns of the answer.", examples=[GUITAR[1:]])
 
 
-# Tags are no identifiers: messages leave them out of a field's place.
+# The tags are not identifiers, so that error messages leave them out of a field's path.
 def _similarity_shape(inputs: object) -> str | None:
     tags = {"source_sentence": "of-source", "pairs": "of-pairs", "left": "of-left"}
     return next((tag for key, tag in tags.items() if isinstance(inputs, dict) and key in inputs), None)
@@ -184,35 +182,37 @@ def _task(body: object) -> str:
     return "to-compare" if isinstance(inputs, dict | BaseModel) else "to-embed"
 
 
-# Of POST /. Here, too, the tags are no identifiers.
+# The body of POST /. These tags are not identifiers either.
 RootRequest = Annotated[
     Annotated[EmbedRequest, Tag("to-embed")] | Annotated[SimilarityRequest, Tag("to-compare")], Discriminator(_task)
 ]
 
 
 class SpaceInfo(BaseModel):
-    """The vector space of another model, in which the service can answer."""
+    """The vector space of another model, into which vectors can be mapped."""
 
-    name: str = Field(description="What requests call it: `space`.", examples=["all-MiniLM-L6-v2"])
+    name: str = Field(description="Its name for `space` in requests.", examples=["all-MiniLM-L6-v2"])
     identity: str = Field(
         description="The other model, and a hash or commit of its files.",
         examples=["sentence-transformers/all-MiniLM-L6-v2#6f9a3a69"],
     )
     dim: int = Field(description="Length of a vector in it.", examples=[384])
     english_cosine: float = Field(
-        description="Mean cosine of held-out English sentences to the other model's vectors.", examples=[0.9]
+        description="Mean cosine between mapped vectors of held-out English sentences and the other model's.",
+        examples=[0.9],
     )
     other_cosine: float = Field(
-        description="The same for their translations, to the vectors of the English sentences.", examples=[0.8]
+        description="The same for their translations, with the other model's vectors of the English sentences.",
+        examples=[0.8],
     )
 
 
 class Limits(BaseModel):
-    """What one request may hold."""
+    """The limits of one request."""
 
     max_texts: int = Field(description="Texts in a request.", examples=[512])
     max_text_chars: int = Field(description="Characters of a text.", examples=[100_000])
-    max_queue_texts: int = Field(description="Requests are taken while fewer texts wait.", examples=[512])
+    max_queue_texts: int = Field(description="Requests are accepted while fewer texts wait.", examples=[512])
     max_body_bytes: int = Field(description="Bytes of a body.", examples=[4_000_000])
     max_top_k: int = Field(description="Largest top_k and largest page.", examples=[1000])
     max_results: int = Field(description="Results in an answer: queries times top_k.", examples=[10_000])
@@ -221,51 +221,53 @@ class Limits(BaseModel):
 class IndexInfo(BaseModel):
     """The document index."""
 
-    backend: str = Field(description="What searches; faiss-flat is exact.", examples=["faiss-flat"])
+    backend: str = Field(description="The kind of index; faiss-flat is exact.", examples=["faiss-flat"])
     documents: int = Field(description="Documents in it.", examples=[200])
     size_bytes: int = Field(description="Memory of their vectors.", examples=[312_800])
     recall: float | None = Field(
-        description="Share of the 10 nearest that a search finds, measured when the index was built; 1 where exact; "
-        "null where it was not measured.",
+        description="Share of the 10 nearest that a search finds, measured when the index was built; 1 if exact; "
+        "null if not measured.",
         examples=[1.0],
     )
 
 
 class InfoResponse(BaseModel):
-    """What runs here."""
+    """The model, the limits and the index of the service."""
 
     model: str = Field(description="Name of the model.", examples=["default"])
     is_fallback: bool = Field(
-        description="Whether it stands in for a model that gives other vectors on this CPU.", examples=[False]
+        description="Whether it replaces CROSSLET_MODEL, which gives wrong vectors on this CPU.", examples=[False]
     )
     fingerprint: str = Field(description="Identity of its vector space.", examples=["6f9a3a69"])
     dim: int = Field(description="Length of a vector.", examples=[384])
-    max_length: int = Field(description="Tokens it reads, specials included.", examples=[128])
+    max_length: int = Field(description="Tokens it reads, including special tokens.", examples=[128])
     languages: list[str] = Field(description="ISO codes it was trained on.", examples=[["de", "en"]])
     precision: str = Field(description="int8 or fp32.", examples=["int8"])
     parameters: int = Field(description="Number of its weights.", examples=[10_000_000])
-    model_id: str = Field(description="The name again, as text-embeddings-inference says it.", examples=["default"])
-    max_input_length: int = Field(description="max_length again, as it says it.", examples=[128])
+    model_id: str = Field(description="The model's name, for TEI's clients.", examples=["default"])
+    max_input_length: int = Field(description="max_length, for TEI's clients.", examples=[128])
     max_client_batch_size: int = Field(
-        description="limits.max_texts again, as it says it: its clients split their requests by this.", examples=[512]
+        description="limits.max_texts, for TEI's clients, which split their requests by it.", examples=[512]
     )
-    auto_truncate: Literal[True] = Field(description="Long texts are cut unless truncate is false.", examples=[True])
+    auto_truncate: Literal[True] = Field(
+        description="Always true: long texts are truncated unless a request has truncate=false.", examples=[True]
+    )
     prompts: dict[str, str] = Field(
-        description="What may go before a text, by `prompt_name`; an empty text means no prompt.",
+        description="The model's prompts, by `prompt_name`; an empty text means no prompt.",
         examples=[{"query": "query: ", "document": "passage: "}],
     )
     default_prompt_name: str | None = Field(
-        description="The prompt of a text for which none is named; null: no prompt. Queries of a search and documents "
-        "have the prompts named query and document (or passage) first.",
+        description="The prompt of texts for which none is named; null: no prompt. Search queries and documents use "
+        "the prompts named query and document (or passage) if there are any.",
         examples=[None],
     )
-    spaces: list[SpaceInfo] = Field(description="Vector spaces of other models, by `space` in requests.", examples=[[]])
+    spaces: list[SpaceInfo] = Field(description="Vector spaces of other models, for `space`.", examples=[[]])
     document_space: str | None = Field(
-        description="The space that documents and queries are in; null: the model's own.", examples=[None]
+        description="The space of documents and search queries; null: the model's own.", examples=[None]
     )
     limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
     index: IndexInfo = Field(
-        description="Where documents are searched, and how many.",
+        description="The document index.",
         examples=[{"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800, "recall": 1.0}],
     )
     version: str = Field(description="Version of crosslet.", examples=["0.1.0"])
@@ -278,7 +280,7 @@ class StatusResponse(BaseModel):
 
 
 class ErrorResponse(BaseModel):
-    """The one body of all errors."""
+    """The body of every error."""
 
     error: str = Field(
         description="One sentence; for a limit it gives both numbers and the setting.",
@@ -286,4 +288,4 @@ class ErrorResponse(BaseModel):
     )
     error_type: Literal[
         "Validation", "Tokenizer", "Overloaded", "Backend", "Unauthorized", "NotFound", "TooLarge", "NotReady"
-    ] = Field(description="What kind of refusal it is.", examples=["Validation"])
+    ] = Field(description="The kind of error.", examples=["Validation"])

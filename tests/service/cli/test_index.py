@@ -94,7 +94,7 @@ def test_bad_lines_stop_the_build_or_are_skipped_as_told(
     rows = [{"id": "a/../b", "text": "a"}, {"id": "a", "text": "a", "metadata": {"n": 2**64}}]
     path = write_jsonl(tmp_path / "b.jsonl", rows)
     error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip")[1]
-    assert f"{path}: line 1: id: a part of it between slashes is '.' or '..'" in error
+    assert f"{path}: line 1: id: a part between slashes is '.' or '..'" in error
     assert f"{path}: line 2: metadata: a whole number is beyond 64 bits" in error
     assert "0 documents read" in error
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[]\n")))

@@ -142,7 +142,7 @@ def test_a_forbidden_cut_names_the_input_and_both_lengths(client: TestClient) ->
         ({}, ["inputs"]),
         ({"inputs": "a", "dimensions": DIM + 1}, [str(DIM), str(DIM + 1)]),
         ({"inputs": "a", "dimensions": 0}, ["dimensions"]),
-        ({"inputs": "a", "normalize": False}, ["normalize is false; this model only has vectors of norm 1"]),
+        ({"inputs": "a", "normalize": False}, ["normalize is false; this model only gives vectors of norm 1"]),
         ({"inputs": ["a"] * 513}, ["513", "512", "CROSSLET_MAX_TEXTS"]),
         ([], []),
         ("text", []),

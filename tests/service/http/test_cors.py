@@ -214,7 +214,7 @@ def test_without_the_setting_there_is_no_cors(serve: Serve) -> None:
 
 @pytest.mark.parametrize("given", ["https://a.example/", "a.example", "https://a.example,b", "https://*.a.example"])
 def test_what_is_no_origin_is_refused(given: str) -> None:
-    with pytest.raises(ValidationError, match=r"is no origin; write it as https://app\.example"):
+    with pytest.raises(ValidationError, match=r"is not an origin; write it like https://app\.example"):
         Settings(cors_origins=given)
 
 

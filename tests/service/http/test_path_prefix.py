@@ -107,7 +107,7 @@ def test_requests_count_for_their_routes(service: TestClient, base: str) -> None
 
 @pytest.mark.parametrize("given", ["crosslet", "/a//b", "/a b", "/a/../b", "/.", "/ü", "/a?b", "https://a.example/b"])
 def test_what_is_no_path_is_refused(given: str) -> None:
-    with pytest.raises(ValidationError, match="write it as /crosslet"):
+    with pytest.raises(ValidationError, match="write it like /crosslet"):
         Settings(root_path=given)
 
 
