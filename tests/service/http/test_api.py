@@ -241,7 +241,7 @@ def test_errors_of_the_root_name_the_field_as_the_other_routes_do(
         ({"truncation_direction": "Left"}, ["truncation_direction is left"]),
         ({"truncation_direction": "left"}, ["truncation_direction is left"]),
         ({"truncation_direction": "up"}, ["truncation_direction"]),
-        ({"prompt_name": "query"}, ["prompt_name is set; this model has no prompts"]),
+        ({"prompt_name": "query"}, ["prompt_name is set, but this model has no prompts"]),
     ],
 )
 def test_what_the_model_cannot_do_is_refused_and_not_ignored(

@@ -65,7 +65,7 @@ def test_a_model_without_prompts_takes_queries_and_documents_as_they_are() -> No
     for input_type in ("query", "search_query", "document", "search_document", "passage"):
         assert prompts.chosen(None, input_type) == ""
     for options in ({"prompt_name": "query"}, {"prompt_name": None, "input_type": "classification"}):
-        with pytest.raises(InvalidInput, match=r"is set; this model has no prompts, leave it out"):
+        with pytest.raises(InvalidInput, match=r"is set, but this model has no prompts: leave it out"):
             prompts.chosen(**options)
 
 
@@ -83,9 +83,12 @@ def test_the_parity_pack_is_checked_behind_the_default_prompt(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"default_prompt_name": "sts"}, "default_prompt_name 'sts', its prompts are none"),
-        ({"prompts": {"query": "q"}, "default_prompt_name": "sts"}, "default_prompt_name 'sts', its prompts are query"),
-        ({"truncate_dim": 8}, "truncate_dim 8 and dim 16; they are the same"),
+        ({"default_prompt_name": "sts"}, "default_prompt_name 'sts', but its prompts are none"),
+        (
+            {"prompts": {"query": "q"}, "default_prompt_name": "sts"},
+            "default_prompt_name 'sts', but its prompts are query",
+        ),
+        ({"truncate_dim": 8}, "truncate_dim 8 and dim 16; they must be equal"),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(
@@ -167,7 +170,7 @@ def test_embed_puts_the_default_or_the_named_prompt_first(capsys: Capture, promp
         assert np.array_equal(np.asarray(json.loads(line), np.float32), vector(prompted, name, TEXTS[0]))
     assert cli.main(["embed", "a", "--prompt-name", "web"]) == 2
     assert capsys.readouterr().err == (
-        "crosslet: prompt_name names none of this model's prompts; they are query, document, plain, sts\n"
+        "crosslet: prompt_name is not one of this model's prompts: query, document, plain, sts\n"
     )
 
 
