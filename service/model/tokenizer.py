@@ -126,7 +126,7 @@ class Tokenizer:
         return self.cut(self._tokenizer.encode(text))
 
     def tokenise_all(self, texts: Sequence[str]) -> list[TokenisedText]:
-        """Return the token ids of each text. Short texts share one call: between calls a thread may wait for the GIL."""
+        """Return the token ids of each text. Short texts share one call, since each call may wait for the GIL."""
         if not texts:
             return []
         if sum(map(normalised_length, texts)) > LONG_TEXT_CHARS:

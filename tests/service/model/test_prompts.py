@@ -106,7 +106,7 @@ def test_prompts_that_were_edited_are_refused(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
     manifest["prompts"]["query"] = "other "
     (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(ArtifactError, match="says fingerprint"):
+    with pytest.raises(ArtifactError, match="has fingerprint"):
         load_encoder(tmp_path)
 
 
