@@ -140,20 +140,20 @@ def load_collection(
 
 
 def _release(cache: VectorCache, encoder: Encoder) -> None:
-    """Empty the cache, and free the memory that forward passes left behind."""
+    """Drop what can be computed again, and what passes have left."""
     cache.clear()
     encoder.give_back_unused()
 
 
 def _pass_bytes(encoder: Encoder) -> int:
-    """Measure the peak memory of a worker's passes: the median, since single measurements vary by half."""
-    unmap_code()  # do not count code that only the start ran; the next line maps what a pass runs
+    """What a worker's passes take at their peak: the median of some, for one may seem to take half of another."""
+    unmap_code()  # what only the start ran is not to be counted; what a pass runs is back after one
     encoder.embed_longest()
     return sorted(_growth_by_passes(encoder) for _ in range(PASSES_MEASURED))[PASSES_MEASURED // 2]
 
 
 def _growth_by_passes(encoder: Encoder) -> int:
-    encoder.give_back_unused()  # otherwise the passes would reuse free memory, which does not count as growth
+    encoder.give_back_unused()  # what they take must not come out of what was free already
     give_back_unused()
     return growth_during(encoder.embed_longest)
 
@@ -192,7 +192,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         "artifact loaded",
         extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
     )
-    pass_bytes = _pass_bytes(encoder) if settings.memory_budget else 0  # takes a tenth of a second
+    pass_bytes = _pass_bytes(encoder) if settings.memory_budget else 0  # it takes a tenth of a second
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     longest_dim = max([manifest.dim, *(space.dim for space in manifest.spaces)])
     memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=partial(_release, cache, encoder))
@@ -212,7 +212,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         sharing=encoder if encoder.shares_passes else None,
         on_loop_s=LIMIT_S,
     )
-    encoder.give_back_unused()  # do not count memory that only the start needed
+    encoder.give_back_unused()  # what only the start needed is not to be counted
     give_back_unused()
     memory.reserve(pool.workers * pass_bytes)
     metrics = Metrics(manifest)

@@ -39,17 +39,17 @@ def _texts(parser: argparse.ArgumentParser) -> None:
 
 
 def _query(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="text to search for, in any language of the model")
-    parser.add_argument("--top-k", type=positive, default=10, help="number of documents to print (10)")
-    parser.add_argument("--filter", type=json_object, help="conditions on the metadata, as JSON")
-    prompt_argument(parser, "the one named query, if any")
+    parser.add_argument("query", metavar="QUERY", help="what to look for, in any language of the model")
+    parser.add_argument("--top-k", type=positive, default=10, help="how many documents to show (10)")
+    parser.add_argument("--filter", type=json_object, help="conditions on the metadata, in JSON")
+    prompt_argument(parser, "query, if it has that one")
 
 
 SUBCOMMANDS = {
     "serve": Subcommand(commands.serve, "serve over HTTP", use=Use.SERVE),
     "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts, Use.EMBED),
     "search": Subcommand(commands.search, "search the documents, without a server", _query, Use.DOCUMENTS),
-    "info": Subcommand(commands.info, "describe the model"),
+    "info": Subcommand(commands.info, "print what the model is"),
     **INDEX_SUBCOMMANDS,
     **TEXT_SUBCOMMANDS,
 }

@@ -169,7 +169,7 @@ class Collection:
         filter_: Mapping[str, object] | None = None,
         shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
-        """Search for each vector, each time over one revision, so that writers need not wait for all searches.
+        """One search a vector, each over one revision: writers need not wait for all of them.
 
         A change reaches the disk before the index. A reader that sees different revisions there tries again. If its
         filter takes longer than the time between writes, it gives up after some tries: it then blocks writers, looks
@@ -187,7 +187,7 @@ class Collection:
         return found
 
     def _beside_writers(self, vector_D: Vectors, top_k: int, reads: DocumentReader) -> list[Match] | None:
-        """Make one search, locking the index only while it is searched. None: the tries are used up."""
+        """One search, with the index locked for as long as it is searched; None: out of patience."""
         for _ in range(PATIENCE):
             with self._store.read_transaction() as revision:
                 among = reads.selected(revision)
@@ -210,7 +210,7 @@ class Collection:
         return self._revision in {None, revision}
 
     def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
-        """Return scores and rows, best first. Ties are sorted by id, and cut, before any text is read."""
+        """Scores and rows, best first; ties are ordered and cut by id before any text is read."""
         if self._index.is_exact:
             hits = self._index.search(vector_D, top_k=top_k, among=among)
             rows, scores_N = hits.rows.tolist(), hits.scores

@@ -57,8 +57,8 @@ class EncoderPool:
             threading.Condition()
         )  # guards the queue, the batcher, their jobs, completions and the fields below
         self._is_closing = False
-        self._idle = 0  # workers without work
-        self._mean_s = {False: 0.002, True: 0.02}  # is_long -> mean time; initial guesses
+        self._idle = 0  # workers that wait for something to do
+        self._mean_s = {False: 0.002, True: 0.02}  # by whether a text is long; guesses at first
         self._progress_at = time.monotonic()
         self._threads = [
             threading.Thread(target=self._work, name=f"encoder-{number}", daemon=True) for number in range(workers)
@@ -94,7 +94,7 @@ class EncoderPool:
         return min(LONGEST_RETRY_S, max(1, math.ceil(self._drain_s())))
 
     def _drain_s(self, more: Sequence[TextInput] = ()) -> float:
-        """Estimate how long the workers need for the waiting texts and `more`."""
+        """About how long the workers take for what waits and for more texts."""
         more_long = sum(len(text) > LONG_TEXT for text in more)
         long = self._queue.unstarted_long + more_long
         short = self._queue.unstarted + len(more) - long
@@ -114,7 +114,7 @@ class EncoderPool:
     async def encode(
         self, texts: Sequence[TextInput], *, truncate: bool = True, skip_failed: bool = False
     ) -> EncodedBatch:
-        """Embed the texts of one request. Cancelling drops its texts, except those that other requests want.
+        """Embed the texts of one request. A cancelled call drops those of its texts that nobody else waits for.
 
         Args:   skip_failed: embed the other texts if some fail.
         Raises: Overloaded: the queue is full or too slow, or texts still waited after `request_timeout_s`.
@@ -246,7 +246,7 @@ class EncoderPool:
         return self._sharing is None or work.is_long or self._batcher.has_room(work)
 
     def _take(self) -> list[Work]:
-        """Take a long text, or this worker's share of the short ones that fit in the batcher: perhaps none."""
+        """A long text, or a worker's part of the short ones that the window has room for: perhaps none."""
         if not self._queue.unstarted:
             return []
         if self._sharing is None or (self._queue.first().is_long and not self._batcher):
