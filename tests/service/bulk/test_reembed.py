@@ -4,10 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.engine import Embedded, Engine, Vectors
+from service.bulk.engine import Embedded, Engine
 from service.bulk.reembed import NEXT, Reembedding
 from service.bulk.store_file import open_store_file
 from service.documents.collection import Collection
+from service.documents.protocol import Vectors
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder

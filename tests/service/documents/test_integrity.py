@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.engine import Embedded, Vectors
+from service.bulk.engine import Embedded
 from service.bulk.repair import repair
 from service.bulk.store_file import open_store_file
 from service.bulk.upkeep import verify
 from service.documents.collection import Collection
+from service.documents.protocol import Vectors
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
