@@ -167,7 +167,7 @@ def test_what_a_next_store_has_left_does_not_stand_in_the_way(tmp_path: Path) ->
     put(collection, a="Hund")
     collection.close()
     conversion(tmp_path).copy(engine([]))
-    (tmp_path / NEXT).unlink()  # its witness stays, and says that a revision was answered for
+    (tmp_path / NEXT).unlink()  # its revision file stays, and records an acknowledged revision
     work = conversion(tmp_path)
     work.copy(engine([]))
     work.take_over(engine([]))

@@ -1,4 +1,4 @@
-"""A byte flipped, a file cut short, in each file that the store owns: nothing wrong is ever given for right."""
+"""Flipped bytes and truncated files, in each file of the store: damage is always detected."""
 
 import shutil
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Pages of other origins, as browsers ask for them (the Fetch standard, "HTTP-network-or-cache fetch")."""
+"""Requests of pages of other origins, as browsers make them (Fetch standard, "HTTP-network-or-cache fetch")."""
 
 import asyncio
 import threading

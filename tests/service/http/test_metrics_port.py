@@ -1,4 +1,4 @@
-"""The metrics on a port of their own: a process, two ports, one end."""
+"""Metrics on a port of their own: one process, two ports, one shutdown."""
 
 import json
 import signal

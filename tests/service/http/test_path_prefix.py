@@ -1,4 +1,4 @@
-"""The service under a path of its proxy, which cuts the path off or leaves it there."""
+"""The service under a proxy's path prefix, which the proxy strips or not."""
 
 import re
 from collections.abc import Iterator

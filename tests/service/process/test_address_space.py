@@ -1,4 +1,4 @@
-"""What becomes of a start, and of requests, where the system bounds the memory that a process may map (ulimit -v)."""
+"""Starts and requests under a limit on address space (ulimit -v)."""
 
 import resource
 import subprocess

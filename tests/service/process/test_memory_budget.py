@@ -1,4 +1,4 @@
-"""A ceiling of memory: its arithmetic, and real processes under one."""
+"""The memory budget: its arithmetic, and real processes under one."""
 
 import json
 import signal
@@ -79,7 +79,7 @@ def test_texts_that_do_not_fit_are_refused_with_both_numbers_and_the_setting() -
 
 
 def test_texts_that_would_not_fit_even_alone_are_refused_for_good() -> None:
-    """They are not told to come again: nothing that ends would make room for them."""
+    """Without Retry-After: they would not fit in an idle service either."""
     process = Process(taken=700)
     limited = budget(1200, process, working=100)
     with pytest.raises(TooLarge, match=r"need 464 bytes .* is 1200 \(CROSSLET_MEMORY_BUDGET\)"):
