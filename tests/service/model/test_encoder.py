@@ -134,7 +134,7 @@ def test_where_the_table_cannot_be_read_the_highest_id_is_tried(
     if is_whole:
         load_encoder(folder)
         return
-    with pytest.raises(ArtifactError, match=r"has token ids up to \d+, and model\.onnx fails on that one: export"):
+    with pytest.raises(ArtifactError, match=r"has token ids up to \d+, but model\.onnx fails on that one: export"):
         load_encoder(folder)
 
 
