@@ -1,13 +1,13 @@
-# Every command a person or CI needs. `make` alone lists them.
-# Two environments: .venv holds the service and nothing else (no torch); .venv-dev holds all that tests and training need.
+# Every command that people and CI need. `make` alone lists them.
+# Two environments: .venv has only the service (no torch), .venv-dev everything for tests and training.
 
 PYTHON ?= python3
-TORCH  ?= cpu# cpu | cuda: which build of torch the development environment gets
-ARGS   ?=# passed to pytest, the training job or the exporter
+TORCH  ?= cpu# cpu | cuda: the build of torch in the development environment
+ARGS   ?=# passed on to the command
 DATA   ?= data# of `make model`: folder with parallel/ and eval/
 OUT    ?= runs/crosslet-mini# of `make model`
 
-NEWEST  := 3.13# Python that the locks of the development environment hold for; the service alone takes newer ones
+NEWEST  := 3.13# newest Python of the development locks; the service alone also runs on newer ones
 SERVICE := .venv
 DEV     := .venv-dev$(if $(filter cuda,$(TORCH)),-cuda)
 LOCKED  := -m pip install -qq --disable-pip-version-check --require-hashes --no-deps
@@ -21,7 +21,7 @@ TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(SERVICE)/.installed $(DEV)/.installed  ## make both environments (every other target makes what it needs)
+setup: $(SERVICE)/.installed $(DEV)/.installed  ## make both environments (other targets make the one they need)
 
 setup-dev: $(DEV)/.installed  ## make the development environment; TORCH=cuda for a GPU
 
@@ -46,7 +46,7 @@ format: $(DEV)/.installed  ## rewrite the sources in the project's format
 train: $(DEV)/.installed  ## distil a model: ARGS="--config FILE --data DIR --out DIR"
 	$(TRAIN) $(ARGS)
 
-model: $(DEV)/.installed  ## train the bundled model and export it, into OUT: DATA=DIR OUT=DIR; hours, and it goes on where it was stopped
+model: $(DEV)/.installed  ## train the bundled model and export it, into OUT: DATA=DIR OUT=DIR; takes hours, resumes when run again
 	$(TRAIN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)"
 	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/checkpoint/crosslet.json" ] || \
 		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --force
@@ -57,7 +57,7 @@ bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/re
 bench-training: $(DEV)/.installed  ## training speed against sentence-transformers: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.training $(ARGS)
 
-endurance: $(DEV)/.installed  ## ARGS="overload", "shutdown", "soak", "crash" or "full-disk"
+endurance: $(DEV)/.installed  ## load, crashes and a full disk on a live service: ARGS="overload", "shutdown", "soak", "crash" or "full-disk"
 	$(DEV)/bin/python -m benchmarks.endurance $(ARGS)
 
 export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --out DIR --precision int8"
@@ -70,13 +70,13 @@ image:  ## build the service's container image
 	docker build --file docker/service.Dockerfile --tag crosslet:latest \
 		--build-arg REVISION="$$(git describe --always --dirty --abbrev=40 '--exclude=*' 2> /dev/null || echo unknown)" .
 
-image-test: $(DEV)/.installed  ## build and try the image without Docker (Debian, root, buildah)
+image-test: $(DEV)/.installed  ## build and test the image without Docker (Debian, root, buildah)
 	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" scripts/image-test.sh
 
-lock: $(DEV)/.installed  ## resolve the locks under requirements/ anew; ARGS="--upgrade" moves every version
+lock: $(DEV)/.installed  ## update the locks under requirements/; ARGS="--upgrade" upgrades every version
 	PATH="$(CURDIR)/$(DEV)/bin:$$PATH" scripts/lock.sh $(ARGS)
 
-# The stamps: an environment is brought up to date when its locks or pyproject.toml change, and only then.
+# Stamp files: an environment is updated only when its locks or pyproject.toml change.
 $(SERVICE)/.installed: requirements/build.txt requirements/service.txt pyproject.toml
 	@$(PYTHON) scripts/require_python.py
 	@echo "installing the service into $(SERVICE)"

@@ -1,10 +1,10 @@
-"""Exits with 0 when the service in this container answers GET /health. Standard library only; uses no proxy."""
+"""Exits with 0 if the service in this container answers GET /health. Standard library only; ignores proxies."""
 
 import http.client
 import os
 import sys
 
-LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - of addresses that are none to ask
+LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - wildcard address -> address to call
 
 host = os.environ.get("CROSSLET_HOST", "")
 port = int(os.environ.get("CROSSLET_PORT") or 8080)

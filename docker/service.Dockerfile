@@ -1,12 +1,12 @@
 # The service: one process, no torch, not root. Build from the repository root:
 #   docker build --file docker/service.Dockerfile --tag crosslet .
-# LOCK=milvus.txt adds what `CROSSLET_INDEX=milvus://..` needs.
+# --build-arg LOCK=milvus.txt adds the client for `CROSSLET_INDEX=milvus://..`.
 FROM docker.io/library/python:3.11-slim AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG LOCK
 COPY requirements requirements
-# Two environments: the tools that build stay here, the other is copied and holds not even pip.
+# Two environments: build tools stay in this stage; the other one, without pip, is copied to the image.
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --no-deps -r requirements/build.txt
 RUN python3 -m venv --without-pip /opt/crosslet \
     && /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r "requirements/${LOCK:-service.txt}"
@@ -16,7 +16,7 @@ RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/whe
     && /opt/build/bin/pip --python /opt/crosslet/bin/python install --no-deps /tmp/wheels/*.whl
 COPY docker/healthcheck.py /opt/crosslet/healthcheck.py
 COPY models/default /opt/models/default
-# Any user may run it, whatever the umask of the checkout was.
+# Readable for any user, whatever the checkout's umask was.
 RUN chmod -R a+rX /opt/crosslet /opt/models
 
 FROM docker.io/library/python:3.11-slim
@@ -25,7 +25,7 @@ LABEL org.opencontainers.image.title="crosslet" \
       org.opencontainers.image.description="Small cross-lingual sentence encoders, served from little memory" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.revision="${REVISION}"
-# A fixed number: `runAsNonRoot` and volume permissions need one.
+# A fixed uid, for `runAsNonRoot` and volume permissions.
 RUN groupadd --gid 10001 crosslet \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin crosslet \
     && install --directory --owner=10001 --group=10001 /data

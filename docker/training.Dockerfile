@@ -1,7 +1,7 @@
-# The training job: training/run.sh with all it needs. Reads /data, writes /out. Build from the repository root:
+# The training job: training/run.sh and its dependencies. Reads /data, writes /out. Build from the repository root:
 #   docker build --file docker/training.Dockerfile --tag crosslet-training .
 #   docker build --file docker/training.Dockerfile --tag crosslet-training:cuda --build-arg TORCH=cuda .     # for a GPU
-# Your own configuration lies in the folder that is mounted at /data:
+# Put your own configuration into the folder mounted at /data:
 #   docker run --user "$(id -u):$(id -g)" --volume DIR:/data:ro --volume OUT:/out crosslet-training --config /data/mine.yaml
 FROM docker.io/library/python:3.11-slim
 ARG TORCH=cpu
@@ -19,7 +19,7 @@ COPY service service
 COPY training training
 COPY export export
 RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --editable .
-# Any user may run it, whatever the umask of the checkout was.
+# Readable for any user, whatever the checkout's umask was.
 RUN chmod -R a+rX /opt/crosslet
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="crosslet-training" \
@@ -29,7 +29,7 @@ LABEL org.opencontainers.image.title="crosslet-training" \
 RUN groupadd --gid 10001 crosslet \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /out --shell /usr/sbin/nologin crosslet \
     && install --directory --owner=10001 --group=10001 /data /out
-# Caches go where any user of the container may write.
+# Caches are in a folder that any user of the container may write.
 ENV PATH="/opt/venv/bin:$PATH" \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -44,6 +44,6 @@ ENV PATH="/opt/venv/bin:$PATH" \
 VOLUME /data /out
 USER 10001:10001
 STOPSIGNAL SIGTERM
-# Of an option that is given twice the later one holds: arguments replace CMD, and may name another folder in a volume.
+# Arguments replace CMD. They may repeat --data or --out to name another folder in a volume: the later one wins.
 ENTRYPOINT ["training/run.sh", "--data", "/data", "--out", "/out"]
 CMD ["--config", "training/configs/default.yaml"]

@@ -1,4 +1,4 @@
-"""Serves a crosslet artifact over HTTP. Knows the artifact and its index; knows nothing about training."""
+"""Serves a crosslet artifact over HTTP, with a document index. Independent of training."""
 
 from service.process.telemetry_off import switch_telemetry_off
 

@@ -1,10 +1,10 @@
 # ruff: noqa: N818 - an error is named after what happened, as in the tree below
-"""The errors of the service, and the one table that maps them to HTTP. Knows nothing about routes.
+"""The errors of the service, and the table that maps them to HTTP.
 
 CrossletError
 ├── StartError              the service refuses to start: one sentence, exit code 2
-│   ├── ArtifactError       the model folder breaks its own manifest or parity pack
-│   │   └── ParityFailed    this CPU gives other vectors than the parity pack: another artifact may do
+│   ├── ArtifactError       the model folder does not match its manifest or parity pack
+│   │   └── ParityFailed    this CPU gives other vectors than the parity pack: another artifact may work
 │   └── StoreError          the document store is unreadable or belongs to another model
 └── ServiceError            answered over HTTP, see HTTP_OF
     ├── MalformedBody       400  the body is not JSON
@@ -14,35 +14,35 @@ CrossletError
     ├── Unauthorized        401  no key, or a wrong one
     │   └── Forbidden       403  a read-only key on a write
     ├── NotFound            404  unknown document id or route
-    ├── MethodNotAllowed    405  the route does not have this method
-    ├── TooLarge            413  the body is over the limit
-    ├── UnknownEncoding     415  the body is compressed in another way than gzip
+    ├── MethodNotAllowed    405  the route does not take this method
+    ├── TooLarge            413  the body is over a limit
+    ├── UnknownEncoding     415  the body is compressed, but not with gzip
     ├── Overloaded          429  the queue is full; carries Retry-After
     ├── NotReady            503  starting or shutting down
-    ├── IndexUnavailable    503  the process that keeps the documents does not answer
+    ├── IndexUnavailable    503  the process that stores the documents (Milvus) does not answer
     ├── StorageFull         507  the disk or the configured budget is full
-    ├── Damaged             500  the disk gives a document otherwise than it was stored
+    ├── Damaged             500  a document is damaged on the disk
     ├── InferenceFailed     500  the model raised on this input
-    └── ClientGone          499  the client left before its answer was ready; only the log sees it
+    └── ClientGone          499  the client disconnected before its answer was ready; seen only in the log
 """
 
 from dataclasses import dataclass
 
 
 class CrossletError(Exception):
-    """Root of every error raised on purpose in this package."""
+    """The base class of this package's errors."""
 
 
 class StartError(CrossletError):
-    """The service cannot start; the message is the one sentence the operator sees."""
+    """The service cannot start. The message is one sentence for the operator."""
 
 
 class ArtifactError(StartError):
-    """The model folder is not what its manifest or parity pack says."""
+    """The model folder does not match its manifest or parity pack."""
 
 
 class ParityFailed(ArtifactError):
-    """The files are right, but this machine makes other vectors of them than the exporter's did."""
+    """The files are intact, but this machine computes other vectors than the exporter's."""
 
 
 class StoreError(StartError):
@@ -50,7 +50,7 @@ class StoreError(StartError):
 
 
 class ServiceError(CrossletError):
-    """An answer other than success; the message is the sentence the client sees."""
+    """A request fails. The message is one sentence for the client."""
 
 
 class MalformedBody(ServiceError):
@@ -66,7 +66,7 @@ class InvalidInput(ServiceError):
 
 
 class TextTooLong(InvalidInput):
-    """A text is longer than the model reads and the client forbade the cut."""
+    """A text is longer than the model reads, and the client does not allow truncation."""
 
 
 class Unauthorized(ServiceError):
@@ -74,7 +74,7 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(Unauthorized):
-    """The key is known but may not do this."""
+    """The key is known, but may not do this."""
 
 
 class NotFound(ServiceError):
@@ -86,19 +86,19 @@ class MethodNotAllowed(ServiceError):
 
     def __init__(self, message: str, allow: str) -> None:
         super().__init__(message)
-        self.allow = allow  # the methods that there are, as the header lists them
+        self.allow = allow  # the methods that are allowed, as the header lists them
 
 
 class TooLarge(ServiceError):
-    """The request body is larger than the limit."""
+    """The request is larger than a limit."""
 
 
 class UnknownEncoding(ServiceError):
-    """The request body is compressed in a way the service does not read."""
+    """The request body is compressed with an unsupported encoding."""
 
 
 class Overloaded(ServiceError):
-    """The queue has no room for the request's texts now."""
+    """A queue or memory limit is reached; the request may succeed later."""
 
     def __init__(self, message: str, *, retry_after_s: int) -> None:
         super().__init__(message)
@@ -110,15 +110,15 @@ class NotReady(ServiceError):
 
 
 class IndexUnavailable(ServiceError):
-    """What keeps the documents is another process, and gives no answer; texts are still embedded."""
+    """The documents are in another process, which does not answer; embedding still works."""
 
 
 class StorageFull(ServiceError):
-    """The document store has no room; nothing accepted is lost."""
+    """Disk or memory for documents is full; nothing accepted is lost."""
 
 
 class Damaged(ServiceError):
-    """The disk gives a document, or the file of all, otherwise than it was stored."""
+    """A document or the store's file is damaged on the disk."""
 
 
 class InferenceFailed(ServiceError):
@@ -126,12 +126,12 @@ class InferenceFailed(ServiceError):
 
 
 class ClientGone(ServiceError):
-    """The client closed the connection; its waiting work was dropped."""
+    """The client closed the connection; its waiting texts were dropped."""
 
 
 @dataclass(frozen=True)
 class HttpMapping:
-    """How one error class is answered: the status and the body's `error_type`."""
+    """The HTTP status and the body's `error_type` of an error class."""
 
     status: int
     error_type: str

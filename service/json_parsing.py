@@ -1,4 +1,4 @@
-"""Parses JSON strictly, for requests and files. Knows JSON; knows no schema."""
+"""Parses JSON strictly, for requests and files."""
 
 import codecs
 import json
@@ -11,14 +11,14 @@ _MAYBE_LONG = b"9" * 19  # the shortest whole number beyond 64 bits has 19 digit
 
 
 def loads(content: bytes) -> Any:
-    """The value of JSON: no NaN, no lone surrogates, bounded depth, and every whole number as it is written.
+    """Parse JSON: no NaN, no lone surrogates, bounded depth, and no integer turned into a float.
 
-    orjson makes a float of a whole number beyond 64 bits. Where there may be one, Python's parser reads it after orjson
-    has found the content right.
+    orjson converts integers beyond 64 bits to floats. If there may be one, orjson only validates and Python's parser
+    reads the content.
 
-    Raises: orjson.JSONDecodeError: it is not JSON, or nested deeper than the parsers read.
+    Raises: orjson.JSONDecodeError: it is not JSON, or nested too deeply.
     """
-    content = content.removeprefix(codecs.BOM_UTF8)  # RFC 8259, section 8.1, lets a parser ignore it
+    content = content.removeprefix(codecs.BOM_UTF8)  # RFC 8259, section 8.1, allows it
     if _MAYBE_LONG not in content.translate(_TO_NINES):
         return orjson.loads(content)
     orjson.loads(content)
@@ -29,4 +29,4 @@ def loads(content: bytes) -> Any:
 
 
 def _whole(digits: str) -> int:
-    return int(digits[:25])  # enough to see that it is beyond 64 bits; Python refuses to read thousands
+    return int(digits[:25])  # 25 digits show that it is beyond 64 bits; Python refuses to parse thousands

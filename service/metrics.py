@@ -1,4 +1,4 @@
-"""Every metric of the service, by name. Knows Prometheus; knows nothing about what it counts."""
+"""Every Prometheus metric of the service."""
 
 from collections.abc import Callable, Iterable
 
@@ -23,10 +23,10 @@ BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7
 
 
 class Metrics:
-    """One registry with all metrics; an app has its own, so that two in a process do not mix."""
+    """All metrics in a registry of their own, so that two applications in a process stay apart."""
 
     def __init__(self, manifest: Manifest) -> None:
-        # Else a `_created` gauge beside each counter and histogram: more text, which nobody reads.
+        # Leave out the `_created` gauge of each counter and histogram.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self._registry = CollectorRegistry()
         self.requests = Counter(
@@ -34,35 +34,35 @@ class Metrics:
         )  # exposed as crosslet_requests_total
         self.request_duration = Histogram(
             "crosslet_request_duration_seconds",
-            "From the request's first byte to the answer's last.",
+            "From the first byte of the request to the last byte of the answer.",
             ["route"],
             buckets=BUCKETS_S,
             registry=registry,
         )
         self.queue_duration = Histogram(
             "crosslet_queue_duration_seconds",
-            "From admission to the start of a request's first text.",
+            "From admission until a worker takes the request's first text.",
             buckets=BUCKETS_S,
             registry=registry,
         )
         self.inference_duration = Histogram(
             "crosslet_inference_duration_seconds",
-            "Time spent on a request's texts: tokenising and inference, summed over the distinct ones.",
+            "Time to tokenise and encode a request's texts, summed over the distinct ones.",
             buckets=BUCKETS_S,
             registry=registry,
         )
         self.tokens = Counter(
             "crosslet_tokens",
-            "Tokens of answered texts, those that came from the cache or from an equal text too.",
+            "Tokens of answered texts, including those from the cache or from an equal text.",
             registry=registry,
         )
         self.truncated_inputs = Counter(
-            "crosslet_truncated_inputs", "Texts cut to the model's length.", registry=registry
+            "crosslet_truncated_inputs", "Texts truncated to the model's length.", registry=registry
         )
         self.refused_connections = Counter(
-            "crosslet_refused_connections", "Connections beyond the limit of open files.", registry=registry
+            "crosslet_refused_connections", "Connections refused at the limit of open files.", registry=registry
         )
-        self._gauge("crosslet_process_resident_bytes", "Memory of the process.", resident_bytes)
+        self._gauge("crosslet_process_resident_bytes", "Resident memory of the process.", resident_bytes)
         build = Gauge("crosslet_build_info", "Always 1.", ["version", "model", "fingerprint"], registry=registry)
         build.labels(VERSION, manifest.name, manifest.fingerprint).set(1)
 
@@ -75,17 +75,17 @@ class Metrics:
         cache: VectorCache,
         memory_budget_bytes: int,
     ) -> None:
-        """Read these when they are asked for. Call once."""
+        """Register gauges that are read on each scrape. Call once."""
         self._gauge("crosslet_memory_budget_bytes", "CROSSLET_MEMORY_BUDGET; 0 = none.", lambda: memory_budget_bytes)
         self._gauge("crosslet_queue_depth", "Accepted texts that wait.", queue_depth)
         self._gauge("crosslet_index_documents", "Documents in the index.", documents)
         self._gauge("crosslet_index_bytes", "Memory of the index.", index_bytes)
-        self._gauge("crosslet_cache_bytes", "Memory of the vectors of recent texts.", lambda: cache.size_bytes)
-        self._count("crosslet_cache_hits", "Texts whose vector was kept.", lambda: cache.hits)
-        self._count("crosslet_cache_misses", "Texts whose vector was not kept.", lambda: cache.misses)
+        self._gauge("crosslet_cache_bytes", "Memory of the cache of vectors.", lambda: cache.size_bytes)
+        self._count("crosslet_cache_hits", "Texts whose vector was in the cache.", lambda: cache.hits)
+        self._count("crosslet_cache_misses", "Texts whose vector was not in the cache.", lambda: cache.misses)
 
     def exposition(self) -> bytes:
-        """The text that Prometheus reads."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _gauge(self, name: str, description: str, read: Callable[[], float]) -> None:
@@ -96,7 +96,7 @@ class Metrics:
 
 
 class _Counted(Collector):
-    """A counter that somebody else counts; exposed as <name>_total."""
+    """A counter whose value is read from elsewhere; exposed as <name>_total."""
 
     def __init__(self, name: str, description: str, read: Callable[[], int]) -> None:
         self._name = name
@@ -104,5 +104,5 @@ class _Counted(Collector):
         self._read = read
 
     def collect(self) -> Iterable[Metric]:
-        """Its value now."""
+        """Yield its current value."""
         yield CounterMetricFamily(self._name, self._description, value=self._read())

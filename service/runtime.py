@@ -1,4 +1,4 @@
-"""Everything one process holds: model, workers, documents, metrics. Knows how to build and close it; knows no HTTP."""
+"""Builds and closes the parts of a running service: model, workers, documents, metrics."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ PASSES_MEASURED = 3
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Threads for look-ups: in this process they compute, and share the CPUs; elsewhere they wait for answers.
+# Threads for look-ups. Embedded, they compute and share the CPUs; with Milvus, they wait for answers.
 EMBEDDED_READERS, REMOTE_READERS = 2, 16
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Lifecycle:
-    """Where the process is in its life."""
+    """Whether the process has started or is shutting down."""
 
     is_started: bool = False
     is_draining: bool = False
@@ -55,7 +55,7 @@ class Lifecycle:
 
 @dataclass(frozen=True)
 class Runtime:
-    """The parts of a running service. Built before it listens, closed after the last answer."""
+    """The parts of a running service. Built before it listens, closed after its last answer."""
 
     settings: Settings
     manifest: Manifest
@@ -73,22 +73,22 @@ class Runtime:
 
     @property
     def prompts(self) -> Prompts:
-        """What may go before a text."""
+        """The model's prompts."""
         return Prompts.of(self.manifest)
 
     async def read(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking look-up off the event loop; it does not wait for writes.
+        """Run a blocking look-up off the event loop, without waiting for writes.
 
-        Raises: Overloaded: too many wait.
+        Raises: Overloaded: too many look-ups wait.
         """
         return await self.readers.run(lambda: call(*args, **kwargs))
 
     async def write(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking change off the event loop, one after the other; once begun, it ends, whoever waits."""
+        """Run a blocking change off the event loop, one at a time. Once started, it completes even if cancelled."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, lambda: call(*args, **kwargs))
 
     def trouble(self) -> str | None:
-        """Why the service is not ready, or None."""
+        """Return why the service is not ready, or None."""
         if not self.lifecycle.is_started:
             return "the service is starting"
         if self.lifecycle.is_draining:
@@ -101,7 +101,7 @@ class Runtime:
         self.lifecycle.is_started = True
 
     def close(self) -> None:
-        """Finish what was accepted and close the store. Blocks."""
+        """Finish accepted requests and close the store. Blocks."""
         self.lifecycle.is_draining = True
         self.pool.close()
         self.readers.shutdown()
@@ -116,11 +116,12 @@ def load_collection(
     read_only: bool = False,
     check_memory: Callable[[int], None] = lambda growth_bytes: None,
 ) -> DocumentIndex:
-    """Open what keeps the documents, as `CROSSLET_INDEX` says. read_only: a running service may have it open, too.
+    """Open the document index that `CROSSLET_INDEX` names.
 
-    check_memory: raises StorageFull where the process has no room for so many bytes of vectors.
-    Raises: StoreError: the store is unreadable, in use, or of another model or space.  StartError: Milvus cannot be
-        used, or the model has no such space.
+    Args:   read_only: a running service may have it open, too.
+            check_memory: raises StorageFull if the process has no room for that many bytes of vectors.
+    Raises: StoreError: the store is unreadable, in use, or has vectors of another model or space.
+            StartError: Milvus cannot be used, or the model has no such space.
     """
     manifest = stored_as(manifest, settings.space)
     if settings.index != EMBEDDED:
@@ -198,7 +199,7 @@ def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) ->
 
 
 def _count(collection: DocumentIndex) -> float:
-    """How many documents there are; while they cannot be reached NaN, which Prometheus takes for not known."""
+    """Return the number of documents; NaN (to Prometheus: unknown) while the index is unavailable."""
     try:
         return len(collection)
     except ServiceError:
@@ -219,9 +220,9 @@ def load_reranker(settings: Settings) -> Reranker | None:
 
 
 def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
-    """Verify and load the model, unless that is done, then the documents.
+    """Load the model, unless `choice` has it, then the documents.
 
-    Raises: StartError: one sentence for the operator.
+    Raises: StartError: the model, the documents or a setting is refused; one sentence for the operator.
     """
     choice = choice or choose_encoder(settings.model, settings.fallback_model)
     encoder, manifest = choice.encoder, choice.encoder.manifest

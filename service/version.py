@@ -1,3 +1,3 @@
-"""The version of the distribution; the same text as in pyproject.toml. Knows nothing else."""
+"""The version of the distribution; must equal the one in pyproject.toml."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Work on files: build, re-embed, mine, find duplicates.
+"""Work on whole files and stores: build, export, re-embed, mine, deduplicate.
 
-Imports all but `http` and `cli`.
+Imports everything but `http` and `cli`.
 """

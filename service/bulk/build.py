@@ -1,6 +1,6 @@
-"""Loads a stream of documents into the store, those that changed. Knows batches and counts; knows no format.
+"""Loads new and changed documents from a stream into the store, in batches.
 
-What was committed stays: the same command goes on after an end of any kind, and passes over what is there.
+Each batch is committed: after an interruption, the same command skips what is already there and continues.
 """
 
 from collections import Counter, deque
@@ -17,26 +17,26 @@ from service.documents.protocol import Vectors
 from service.documents.store.store import Document, StoredDocument
 from service.errors import Damaged, InferenceFailed, InvalidInput
 
-BATCH_DOCUMENTS = 256  # a transaction: each waits for the disk once
-BATCH_CHARS = 1_000_000  # long texts make smaller ones
+BATCH_DOCUMENTS = 256  # in one transaction, which waits for the disk once
+BATCH_CHARS = 1_000_000  # long texts make smaller batches
 NUMBERS = "{total} documents read: {new} new, {replaced} replaced, {unchanged} unchanged"
 
 
 class Keeps(Protocol):
-    """What documents are loaded into."""
+    """The store that documents are loaded into."""
 
     def get(self, id_: str) -> StoredDocument | None:
-        """One document by its id."""
+        """Return one document by its id."""
 
     def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
-        """Insert or replace documents, each id once; durable on return."""
+        """Insert or replace documents, each id at most once; durable on return."""
 
 
 @dataclass
 class Outcome:
-    """What became of the documents so far.
+    """Counts of what happened to the documents so far.
 
-    truncated: new or replaced ones of which the model read only a part.  failed: it gave no vector for their text.
+    truncated: new or replaced documents longer than the model reads.  failed: documents the model failed on.
     """
 
     new: int = 0
@@ -48,7 +48,7 @@ class Outcome:
 
     @property
     def total(self) -> int:
-        """Documents that are in the store and came from the file."""
+        """Documents of the file that are now in the store."""
         return self.new + self.replaced + self.unchanged
 
     def __str__(self) -> str:
@@ -59,12 +59,12 @@ class Outcome:
 
 
 def named(id_: str) -> str:
-    """What a message calls a document; its id is on one line, whatever it holds."""
+    """Name a document in a message, with its id escaped to one line."""
     return f"document {orjson.dumps(id_).decode()}"
 
 
 def sound(store: Keeps, id_: str) -> StoredDocument | None:
-    """What the store has; a document that the disk has damaged counts as none, so that it is replaced."""
+    """Return the stored document, or None if it is missing or damaged on disk: a damaged one is replaced."""
     try:
         return store.get(id_)
     except Damaged:
@@ -73,7 +73,7 @@ def sound(store: Keeps, id_: str) -> StoredDocument | None:
 
 @dataclass
 class _Batch:
-    """Documents to embed together, and what else was read up to them."""
+    """Documents to embed together, and counts of what else was read since the batch before."""
 
     documents: list[Document] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
@@ -91,9 +91,10 @@ class _Batch:
 class Build:
     """One load.
 
-    read: the document of a record; raises InvalidInput where it is none.  on_bad_line: told why, with the line; raises
-    to stop.  on_failed: told why a document could not be embedded, with its id; what the store has under it stays.
-    advance: told what of the source is done.
+    Args: read: parses a record; raises InvalidInput if it is no document.
+          on_bad_line: called with the line and the reason; raises to stop.
+          on_failed: called with the id and the reason if a document cannot be embedded; its earlier version stays.
+          advance: called with the progress in the source and the counts.
     """
 
     def __init__(
@@ -111,14 +112,14 @@ class Build:
         self._on_bad_line = on_bad_line
         self._on_failed = on_failed
         self._advance = advance
-        self._pending: deque[_Batch] = deque()  # with the engine, in order
-        self._in_flight: Counter[str] = Counter()  # ids of `_pending`
+        self._pending: deque[_Batch] = deque()  # being embedded, in order
+        self._in_flight: Counter[str] = Counter()  # ids in `_pending`
 
     def run(self, records: Iterable[Record], engine: Engine) -> Outcome:
-        """Load every record; what the engine gives is committed batch by batch.
+        """Load every record, committing batch by batch.
 
-        Raises: InvalidInput: a bad line, if `on_bad_line` says so.  StorageFull.  InferenceFailed: the engine does not
-            go on; with the lines.
+        Raises: InvalidInput: a bad line, if `on_bad_line` raises.  StorageFull.
+                InferenceFailed: the engine cannot continue; the message names the lines.
         """
         with closing(engine(self._texts(records))) as vectors:
             while True:
@@ -147,7 +148,7 @@ class Build:
                 self._on_bad_line(f"line {record.line}: {exc}")
                 batch.skipped += 1
                 continue
-            if batch.is_full or document.id in batch.ids:  # a batch has each id once; the later one replaces
+            if batch.is_full or document.id in batch.ids:  # each id at most once a batch; a later one replaces it
                 yield batch
                 batch = _Batch()
             batch.read = record.read
@@ -161,7 +162,7 @@ class Build:
         yield batch
 
     def _is_there(self, document: Document) -> bool:
-        if self._in_flight[document.id]:  # the store does not have yet what it will have: `_write` looks again
+        if self._in_flight[document.id]:  # an earlier version is still to be written: `_write` decides
             return False
         stored = sound(self._store, document.id)
         return stored is not None and is_same(document, stored)

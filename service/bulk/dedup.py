@@ -1,7 +1,7 @@
-"""Finds the lines of a file that say the same, in whatever language. Knows lines and cosines; knows no command line.
+"""Finds the lines of a file that say the same, in any language.
 
-A group is a line and the later ones that are near it, each in the earliest such group: near the group's first line, not
-only near another of its lines, through which unlike sentences would meet.
+A group is a line and the later lines near it; a line near several groups joins the earliest. Every line is near the
+group's first line: chaining from line to line would join unlike sentences.
 
 N lines
 """
@@ -23,14 +23,14 @@ Firsts = npt.NDArray[np.int64]  # (N,): the first row of each row's group
 
 
 def find_groups(lines: Lines, engine: Engine, *, threshold: float, dim: int, settings: Settings) -> Firsts:
-    """Group the lines by "cosine at least the threshold": 2 x N x dim bytes of vectors."""
+    """Group lines whose cosine is at least the threshold. Memory: 2 x N x dim bytes of vectors."""
     vectors_ND = embed_lines(lines, engine, dim=dim, max_text_chars=settings.max_text_chars)
     with progress("pairs", total=len(lines), unit="lines") as bar:
         return leaders(vectors_ND, threshold, advance=bar.update)
 
 
 def groups_as_json(lines: Lines, first_N: Firsts) -> Iterator[bytes]:
-    """{"lines": [..], "texts": [..]} a group of two or more, by their first line; lines are numbered from 1."""
+    """Yield {"lines": [..], "texts": [..]} for each group of two or more, by first line. Lines count from 1."""
     order = np.argsort(first_N, kind="stable")
     starts = np.flatnonzero(np.diff(first_N[order], prepend=-1))
     for rows in np.split(order, starts[1:]):
@@ -41,7 +41,7 @@ def groups_as_json(lines: Lines, first_N: Firsts) -> Iterator[bytes]:
 
 
 def without_repeats(lines: Lines, first_N: Firsts) -> Iterator[bytes]:
-    """The first line of each group, and every line that is in none, byte by byte as they are in the file."""
+    """Yield the first line of each group and every line without one, byte for byte as in the file."""
     for row in np.flatnonzero(first_N == np.arange(len(first_N))).tolist():
         line = lines.raw(row)
         yield line if line.endswith(b"\n") else line + b"\n"

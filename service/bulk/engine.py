@@ -1,4 +1,4 @@
-"""Embeds a stream of texts on all CPUs, in order, a bounded number ahead. Knows the encoder; knows no documents.
+"""Embeds a stream of texts on all CPUs, in order, reading a bounded number of batches ahead.
 
 N texts, D dims
 """
@@ -22,14 +22,15 @@ EncodeAll = Callable[[Sequence[str]], list[Encoded]]
 
 T = TypeVar("T")
 
-CHUNK = 64  # texts a thread takes at once: fewer hand-overs, texts of like lengths, and work for every thread
+CHUNK = 64  # texts a thread takes at once: few hand-overs, similar lengths to batch, and work for every thread
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """vectors: (N, D) float32, of the texts that did not fail, in order.  failed: why the others did, by position.
+    """The vectors of one batch of texts.
 
-    truncated: how many texts are longer than the model reads.
+    vectors_ND: (N, D) float32, of the texts that did not fail, in order.  failed: position -> reason.
+    truncated: the number of texts longer than the model reads.
     """
 
     vectors_ND: npt.NDArray[np.float32]
@@ -37,18 +38,18 @@ class Embedded:
     failed: Mapping[int, str] = field(default_factory=dict)
 
     def kept(self, given: Sequence[T]) -> list[T]:
-        """Of what was given with each text, that of the texts that have a vector."""
+        """Return the items of the texts that have a vector; `given` has one item a text."""
         return [one for position, one in enumerate(given) if position not in self.failed]
 
 
-EmbeddedStream = Generator[Embedded, None, None]  # closing it gives up the texts that wait
+EmbeddedStream = Generator[Embedded, None, None]  # closing it drops the waiting texts
 Engine = Callable[[Iterable[Sequence[str]]], EmbeddedStream]  # batches of texts -> their vectors, in order
 
 
 def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
-    """Some texts at a time on each of `workers` threads: the vectors that the service gives, to the bit.
+    """Return an engine of `workers` threads. Its vectors equal the service's bit for bit.
 
-    The engine raises what reading a batch raises; texts that wait are then given up.
+    If reading a batch raises, so does the engine; waiting texts are dropped.
     """
 
     def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
@@ -58,7 +59,7 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
             for texts in batches:
                 chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
                 ahead.append([pool.submit(encode_each, encode_all, chunk) for chunk in chunks])
-                while ahead and (_is_done(ahead[0]) or _behind_the_oldest(ahead) > 2 * workers):
+                while ahead and (_is_done(ahead[0]) or _chunks_after_first(ahead) > 2 * workers):
                     yield _joined(ahead.popleft(), dim)
             while ahead:
                 yield _joined(ahead.popleft(), dim)
@@ -69,27 +70,27 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
 
 
 def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | ServiceError]:
-    """What `encode_all` makes of texts, or why there is nothing. Where it raises, each is tried alone.
+    """Encode texts; return a vector or an error for each. If `encode_all` raises, retry each text alone.
 
-    Raises: MemoryError: no text is to blame for that.
+    Raises: MemoryError: that is not the fault of a text.
     """
     try:
         return list(encode_all(texts))
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as exc:  # as in `passes`: also a panic of the tokenizer
+    except BaseException as exc:  # as in `engine/forward.py`: a panic of the tokenizer, too
         if len(texts) == 1:
             return [failure_of(exc)]
         return [one for text in texts for one in encode_each(encode_all, [text])]
 
 
 def behind_prompt(engine: Engine, prompt: str) -> Engine:
-    """The same engine for texts that go behind a prompt."""
+    """Return the engine with a prompt prepended to each text."""
     return lambda batches: engine([prompt + text for text in texts] for texts in batches)
 
 
 def in_space(engine: Engine, space: SpaceMap) -> Engine:
-    """The same engine, its vectors mapped into another space."""
+    """Return the engine with its vectors mapped into another space."""
 
     def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         with closing(engine(batches)) as embedded:
@@ -103,8 +104,8 @@ def _is_done(chunks: Sequence[Future[list[Encoded | ServiceError]]]) -> bool:
     return all(chunk.done() for chunk in chunks)
 
 
-def _behind_the_oldest(ahead: Sequence[Sequence[object]]) -> int:
-    """Chunks that keep the threads busy while the oldest batch is waited for and written; an empty batch is one."""
+def _chunks_after_first(ahead: Sequence[Sequence[object]]) -> int:
+    """Count the chunks that keep threads busy while the oldest batch is awaited and written; an empty batch is one."""
     return sum(max(1, len(chunks)) for chunks in ahead) - max(1, len(ahead[0]))
 
 

@@ -1,4 +1,4 @@
-"""Chooses what embeds in bulk: the threads of this process, or the actors of a Ray cluster. Knows settings."""
+"""Chooses the engine for bulk embedding: threads of this process, or actors of a Ray cluster."""
 
 from service.bulk.engine import Engine, behind_prompt, in_space, threads_engine
 from service.model.encoder import Encoder
@@ -10,13 +10,13 @@ ENGINES = ("threads", "ray")
 
 
 def engine_of(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -> Engine:
-    """One of ENGINES, over the model of the encoder; the prompt goes before each text."""
+    """Return the engine of that name (see ENGINES) for the encoder's model, prepending `prompt` to each text."""
     engine = _engine_of(name, encoder, settings)
     return behind_prompt(engine, prompt) if prompt else engine
 
 
 def documents_engine(name: str, encoder: Encoder, settings: Settings) -> Engine:
-    """One of ENGINES for documents: behind their prompt, in the space that the settings name.
+    """Return an engine for documents: with the model's document prompt, in the space named by the settings.
 
     Raises: ArtifactError: the model has no such space.
     """
@@ -30,6 +30,9 @@ def _engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:
         from service.bulk.ray_engine import Model, ray_engine
 
         fingerprint, dim = encoder.manifest.fingerprint, encoder.manifest.dim
-        folder, fallback = settings.model.absolute(), settings.fallback_model  # a node's process is elsewhere
+        folder, fallback = (
+            settings.model.absolute(),
+            settings.fallback_model,
+        )  # absolute: actors have another working directory
         return ray_engine(Model(folder, fallback and fallback.absolute(), fingerprint, dim))
     return threads_engine(encoder.encode_all, workers=settings.workers or usable_cpus(), dim=encoder.manifest.dim)

@@ -1,6 +1,6 @@
-"""The lines of a file, one text each, without holding the texts. Knows bytes and UTF-8; knows no model.
+"""Random access to the lines of a file, one text each, without keeping the texts in memory.
 
-A blank line has no text and is passed over; numbers count it.
+Blank lines are skipped but counted in line numbers.
 """
 
 import codecs
@@ -14,17 +14,17 @@ import orjson
 from service.errors import InvalidInput, StartError
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
-MAX_LINE_BYTES = 16 * 2**20  # of a file that is not what it is taken for, the whole may be one line
+MAX_LINE_BYTES = 16 * 2**20  # a file of another kind may be one huge line
 
 
 def check_not_utf16(start: bytes) -> None:
-    """Raises: InvalidInput: a file begins with the byte-order mark of UTF-16, or of UTF-32 in Intel's order."""
+    """Raises: InvalidInput: a file begins with the byte-order mark of UTF-16 or little-endian UTF-32."""
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InvalidInput("is UTF-16 by its byte-order mark; save it as UTF-8")
 
 
 def is_utf8(raw: bytes) -> bool:
-    """Whether bytes are text."""
+    """Return whether bytes are valid UTF-8."""
     try:
         raw.decode()
     except UnicodeDecodeError:
@@ -33,7 +33,7 @@ def is_utf8(raw: bytes) -> bool:
 
 
 def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
-    """Each line with its number, from 1; None: it is longer than MAX_LINE_BYTES.
+    """Yield each line with its number, from 1; None for a line longer than MAX_LINE_BYTES.
 
     Raises: InvalidInput: the file is UTF-16.
     """
@@ -51,22 +51,22 @@ def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
 
 
 class Lines:
-    """A file read twice: once in order to be embedded, then line by line as answers name them. 24 bytes a line.
+    """The lines of a file, by row. Keeps 24 bytes a line; texts are read from the file when asked for.
 
-    A file named `*.jsonl` has one object a line, whose `text` is the text; of any other file the line is.
+    In a file named `*.jsonl` each line is an object with a `text`; in any other file the line is the text.
     """
 
     def __init__(self, path: Path) -> None:
-        """Find where the lines are.
+        """Index the lines.
 
-        Raises: StartError: the file cannot be read, or is not a plain file.  InvalidInput: a line is too long, or the
-            file is UTF-16.
+        Raises: StartError: the file cannot be read, or is not a regular file.
+                InvalidInput: a line is too long, or the file is UTF-16.
         """
         self.path = path
         self._is_json = path.suffix == ".jsonl"
         try:
             if path.exists() and not path.is_file():
-                raise StartError(f"{path} is not a plain file; it is read twice")
+                raise StartError(f"{path} is not a regular file, but must be read twice")
             self._file = path.open("rb")
         except OSError as exc:
             raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
@@ -98,18 +98,18 @@ class Lines:
         return len(self._starts)
 
     def number(self, row: int) -> int:
-        """The number of a line in the file, from 1."""
+        """Return the number of a row's line in the file, from 1."""
         return self._numbers[row]
 
     def raw(self, row: int) -> bytes:
-        """A line as it is in the file, with its line end if it has one."""
+        """Return the bytes of a row's line, with its line end if it has one."""
         self._file.seek(self._starts[row])
         return self._file.read(self._sizes[row])
 
     def text(self, row: int) -> str:
-        """The text of a line.
+        """Return the text of a row's line.
 
-        Raises: InvalidInput: it is not UTF-8, or not an object with a text; the sentence names the line.
+        Raises: InvalidInput: it is not UTF-8, or not an object with a text; the message names the line.
         """
         number = self.number(row)
         line = self.raw(row).strip(b"\r\n")

@@ -1,6 +1,6 @@
-"""Margins between sentences of two texts, and the pairs they give (Artetxe & Schwenk 2019). Knows no texts, no model.
+"""Scores sentence pairs of two texts by margin and selects the best (Artetxe & Schwenk 2019).
 
-The paper is arXiv:1811.01136, "Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings".
+Paper: arXiv:1811.01136, "Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings".
 
 N left sentences, M right sentences, K neighbours
 """
@@ -17,7 +17,7 @@ Mined = tuple[float, int, int]  # margin, left row, right row
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The nearest of the other text to each sentence, best first, and their rows there; both (N, K)."""
+    """The nearest sentences of the other text to each sentence, best first: cosines and rows, both (N, K)."""
 
     cosines_NK: npt.NDArray[np.float32]
     rows_NK: npt.NDArray[np.int64]
@@ -34,10 +34,9 @@ class Margins:
 
 
 def ratio_margins(left: Neighbours, right: Neighbours) -> Margins:
-    """cos(x, y) over the mean cosine of x and of y with their k nearest: Eq. (2) of the paper with its "ratio".
+    """Divide cos(x, y) by the mean cosine of x and y with their k nearest: Eq. (2) of the paper, "ratio".
 
-    Partners are sought among the k nearest, as LASER does. Where the mean is not positive, the margin is 0: nothing
-    there resembles anything.
+    Partners come from the k nearest, as in LASER. Where the mean is not positive, nothing is similar: the margin is 0.
     """
     mean_N, mean_M = left.cosines_NK.mean(axis=1), right.cosines_NK.mean(axis=1)
     margin_NK = _ratio(left.cosines_NK, (mean_N[:, None] + mean_M[left.rows_NK]) / 2)
@@ -53,7 +52,7 @@ def ratio_margins(left: Neighbours, right: Neighbours) -> Margins:
 
 
 def mine(margins: Margins) -> list[Mined]:
-    """(margin, left row, right row), best first, each sentence at most once: the union of both directions, greedily."""
+    """Select pairs greedily from both directions: (margin, left row, right row), best first, each sentence once."""
     rows_N, rows_M = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))
     left = np.concatenate([rows_N, margins.left_of_right_M])
     right = np.concatenate([margins.right_of_left_N, rows_M])

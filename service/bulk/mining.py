@@ -1,4 +1,4 @@
-"""Finds translation pairs between the lines of two files, by margin. Knows lines and margins; knows no command line."""
+"""Finds translation pairs between the lines of two files, by margin."""
 
 import re
 from collections.abc import Iterator
@@ -13,11 +13,15 @@ from service.errors import InvalidInput
 from service.process.cpus import usable_cpus
 from service.settings import Settings
 
-SEPARATORS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")  # what readers of lines and cells split at
+SEPARATORS = re.compile(
+    r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]"
+)  # what readers take for the end of a line or cell
 
 
 def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, settings: Settings) -> list[Mined]:
-    """Margin, left row, right row, best first: 2 x (N + M) x dim bytes of vectors, and 12 x k bytes a line.
+    """Return (margin, left row, right row), best first.
+
+    Memory: 2 x (N + M) x dim bytes of vectors, and 12 x k bytes a line.
 
     Raises: InvalidInput: a file has no line with a text.
     """
@@ -36,7 +40,7 @@ def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, se
 def mine_lines(
     left: Lines, right: Lines, engine: Engine, *, k: int, threshold: float, dim: int, settings: Settings
 ) -> Iterator[bytes]:
-    """margin<TAB>left<TAB>right, best first, down to the threshold; tabs and line ends within a text become spaces."""
+    """Yield margin<TAB>left<TAB>right, best first, down to the threshold. Tabs and line ends in texts become spaces."""
     for margin, left_row, right_row in mine_rows(left, right, engine, k=k, dim=dim, settings=settings):
         if margin < threshold:
             return

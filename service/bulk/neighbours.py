@@ -1,9 +1,9 @@
-"""Exact neighbours between large sets of unit vectors, a block of scores at a time. Knows vectors; knows no text.
+"""Exact nearest neighbours between large sets of unit vectors, one block of scores at a time.
 
 N vectors, M vectors of the other set, D dims, K neighbours, Q and C rows of one block
 
-Vectors are kept in 16 bits, half of what float32 takes, and multiplied in 32: a cosine changes by some 1e-4. To be
-compared with a threshold they are made unit vectors again, so that equal ones have a cosine of 1.
+Vectors are stored as float16 and multiplied as float32: a cosine changes by about 1e-4. Before a comparison with a
+threshold they are renormalised, so that equal vectors have a cosine of 1.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from service.bulk.margin import Neighbours
 
 Halves = npt.NDArray[np.float16]
 Floats = npt.NDArray[np.float32]
-Advance = Callable[[int], object]  # told how many rows more are done
+Advance = Callable[[int], object]  # called with the number of further rows done
 
 QUERY_ROWS = 1024
 CANDIDATE_ROWS = 16_384  # in float32: 25 MB at 384 dims
-ROUNDING = 1e-6  # of a cosine in float32
-PAIR_ROWS = 16_384  # scores of a block of queries: 64 MB
+ROUNDING = 1e-6  # error of a cosine in float32
+PAIR_ROWS = 16_384  # against QUERY_ROWS: 64 MB of scores
 
 
 def nearest(query_ND: Halves, candidate_MD: Halves, k: int, *, threads: int, advance: Advance) -> Neighbours:
-    """The k best candidates of each query by inner product, best first; all candidates where there are fewer."""
+    """Return the k candidates with the largest inner product for each query, best first; all if there are fewer."""
     import faiss  # here: only these commands and documents need it
 
     faiss.omp_set_num_threads(threads)
@@ -48,13 +48,13 @@ def nearest(query_ND: Halves, candidate_MD: Halves, k: int, *, threads: int, adv
 
 
 def leaders(vectors_ND: Halves, threshold: float, *, advance: Advance) -> npt.NDArray[np.int64]:
-    """The leader of each row: the earliest leader with "cosine at least the threshold", or the row itself: (N,)."""
+    """Return each row's leader, (N,): the earliest leader with at least the threshold's cosine, or the row itself."""
     leader_N = np.arange(len(vectors_ND))
     least = threshold - ROUNDING
     for start in range(0, len(vectors_ND), QUERY_ROWS):
         query_QD = _unit(vectors_ND[start : start + QUERY_ROWS])
         stop = start + len(query_QD)
-        for first in range(0, start, PAIR_ROWS):  # rows before this block: who leads there is settled
+        for first in range(0, start, PAIR_ROWS):  # earlier blocks: their leaders are final
             last = min(first + PAIR_ROWS, start)
             leading = first + np.flatnonzero(leader_N[first:last] == np.arange(first, last))
             if not len(leading):
@@ -74,7 +74,7 @@ def _unit(vectors_ND: Halves) -> Floats:
 
 
 def _lead_within(leader_Q: npt.NDArray[np.int64], is_near_QQ: npt.NDArray[np.bool_], start: int) -> None:
-    """Leaders among the rows of one block that have none before it, one row after the other."""
+    """Find leaders, row by row, for the rows of a block that have none in earlier blocks."""
     leads_Q = np.zeros(len(leader_Q), np.bool_)
     for row in np.flatnonzero(leader_Q == start + np.arange(len(leader_Q))).tolist():
         near = is_near_QQ[row, :row] & leads_Q[:row]

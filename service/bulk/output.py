@@ -1,4 +1,4 @@
-"""Where a command writes: standard output, or a file that is there whole or not at all. Knows bytes only."""
+"""A command's output: standard output, or a file that appears only once it is complete."""
 
 import io
 import os
@@ -13,10 +13,11 @@ from service.errors import StartError, StorageFull
 
 @contextmanager
 def writing(path: Path | None) -> Iterator[BinaryIO]:
-    """None: standard output; what goes wrong there is the command line's. A link is followed; a pipe or a device, which
-    cannot be whole or not there, is written to as it is.
+    """Open the output. None: standard output, whose errors `cli/main.py` handles.
 
-    Raises: StartError: the file cannot be made.  StorageFull: it cannot be written to its end; nothing is left of it.
+    Links are followed. Pipes and devices are written directly: they cannot be replaced at the end.
+
+    Raises: StartError: the file cannot be created.  StorageFull: it cannot be written completely; it is removed.
     """
     if path is None:
         yield sys.stdout.buffer
@@ -26,14 +27,14 @@ def writing(path: Path | None) -> Iterator[BinaryIO]:
         is_replaced = target.is_file() or not target.exists()
         partial = target.with_name(f"{target.name}.part") if is_replaced else target
         file = io.BufferedWriter(_Destination(partial, named=path))
-    except (OSError, RuntimeError) as exc:  # RuntimeError: links in a circle
+    except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links
         raise StartError(f"{path} cannot be written ({getattr(exc, 'strerror', exc)})") from exc
     try:
         with file:
             yield file
             file.flush()
             if is_replaced:
-                with _to_its_end(path):
+                with _complete(path):
                     os.fsync(file.fileno())
                     partial.replace(target)
     finally:
@@ -42,26 +43,26 @@ def writing(path: Path | None) -> Iterator[BinaryIO]:
 
 
 class _Destination(io.FileIO):
-    """A file that says itself that it takes no more: what is read meanwhile may fail, too."""
+    """A file whose own write errors become StorageFull; errors of the input read meanwhile stay as they are."""
 
     def __init__(self, path: Path, *, named: Path) -> None:
         super().__init__(path, "wb")
         self._named = named
 
-    def write(self, data: Any) -> int:  # whatever has a buffer, which has no name before Python 3.12
+    def write(self, data: Any) -> int:  # any buffer; collections.abc.Buffer needs Python 3.12
         """Raises: StorageFull."""
-        with _to_its_end(self._named):
+        with _complete(self._named):
             return super().write(data)
 
 
 @contextmanager
-def _to_its_end(path: Path) -> Iterator[None]:
+def _complete(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        raise StorageFull(f"{path} cannot be written to its end ({exc.strerror})") from exc
+        raise StorageFull(f"{path} cannot be written completely ({exc.strerror})") from exc
 
 
 def give_up_standard_output() -> None:
-    """Python flushes once more as it ends: to nowhere, not to what takes no more."""
+    """Redirect standard output to /dev/null: Python's flush at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

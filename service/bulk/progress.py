@@ -1,4 +1,4 @@
-"""A progress bar on standard error. Knows what tqdm is; knows nothing of what progresses."""
+"""A progress bar on standard error (tqdm)."""
 
 import sys
 from collections.abc import Iterator
@@ -7,12 +7,12 @@ from typing import Never
 
 from tqdm import tqdm
 
-LOG_INTERVAL_S = 10  # where nobody watches, a bar is a line again and again
+LOG_INTERVAL_S = 10  # in a log file every update is a new line
 
 
 @contextmanager
 def progress(name: str, *, total: int | None, unit: str) -> Iterator["tqdm[Never]"]:
-    """A bar to `update`; total: None where it is not known. Bytes are shown as KB, MB, GB."""
+    """Show a bar to `update`. total: None if unknown. unit: "B" is shown as KB, MB, GB."""
     interval_s = 0.1 if sys.stderr.isatty() else LOG_INTERVAL_S
     with tqdm(
         total=total, desc=name, unit=unit, unit_scale=unit == "B", mininterval=interval_s, file=sys.stderr
@@ -21,5 +21,5 @@ def progress(name: str, *, total: int | None, unit: str) -> Iterator["tqdm[Never
 
 
 def tell(sentence: str) -> None:
-    """A line on standard error, above the bar if there is one."""
+    """Write a line to standard error, above the bar if there is one."""
     tqdm.write(f"crosslet: {sentence}", file=sys.stderr)

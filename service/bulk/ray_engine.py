@@ -1,7 +1,7 @@
-"""Embeds a stream of texts on a Ray cluster, in order. Knows Ray Data and the artifact; knows no documents.
+"""Embeds a stream of texts on a Ray cluster, in order.
 
-Every actor loads the artifact for itself and embeds as the service does: the vectors are those of one machine, to the
-bit. The folder of the artifact must be there, under the same path, on each node.
+Every actor loads the artifact and embeds as the service does: the vectors equal those of a single machine bit for bit.
+The artifact's folder must exist under the same path on each node.
 
 N texts of a round, D dims
 """
@@ -20,13 +20,13 @@ from service.errors import ArtifactError, CrossletError, InferenceFailed, StartE
 from service.model.encoder import Encoded
 from service.process.cpus import usable_cpus
 
-ACTOR_TEXTS = 64  # what an actor gets at once
-ROUND_TEXTS = 4096  # of one actor in a round: minutes for it, against the seconds that its start takes
+ACTOR_TEXTS = 64  # texts an actor gets at once
+ROUND_TEXTS = 4096  # per actor and round: minutes of work, against seconds to start an actor
 
 
 @dataclass(frozen=True)
 class Model:
-    """What an actor loads.  fingerprint: what it must turn out to be; on another CPU the fallback may be chosen."""
+    """What an actor loads. It must have this fingerprint: on another CPU the fallback might be chosen."""
 
     folder: Path
     fallback: Path | None
@@ -43,10 +43,10 @@ class RayWorker:
         self._encoder = choose_encoder(model.folder, model.fallback).encoder
         found = self._encoder.manifest.fingerprint
         if found != model.fingerprint:
-            raise ArtifactError(f"{model.folder} is model {found[:12]} on a node, and {model.fingerprint[:12]} here")
+            raise ArtifactError(f"{model.folder} is model {found[:12]} on a node, but {model.fingerprint[:12]} here")
 
     def __call__(self, batch: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        """Vectors instead of texts, under the same positions; zeros, and why, where a text failed."""
+        """Return vectors by the texts' positions; for a text that failed, zeros and an error."""
         found = encode_each(self._encoder.encode_all, [str(text) for text in batch["text"]])
         nothing_D = np.zeros(self._encoder.manifest.dim, np.float32)
         return {
@@ -58,9 +58,9 @@ class RayWorker:
 
 
 def ray_engine(model: Model) -> Engine:
-    """An actor a CPU of the cluster that RAY_ADDRESS names, or of a Ray that is started on this machine.
+    """Return an engine of one actor per CPU, on RAY_ADDRESS's cluster or on a Ray instance started on this machine.
 
-    Raises (when run): StartError: Ray is not installed, or cannot be reached.  InferenceFailed: an actor raised.
+    Raises (when run): StartError: Ray is not installed or cannot be reached.  InferenceFailed: an actor raised.
     """
 
     def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
@@ -72,7 +72,7 @@ def ray_engine(model: Model) -> Engine:
 
 
 def _start() -> int:
-    """Connect to Ray; gives its CPUs."""
+    """Connect to Ray. Return the number of its CPUs."""
     try:
         import ray
         import ray.data
@@ -81,14 +81,14 @@ def _start() -> int:
     own = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": usable_cpus(), "include_dashboard": False}
     try:
         ray.init(ignore_reinit_error=True, log_to_driver=False, logging_level="ERROR", **own)
-    except Exception as exc:  # Ray raises what it likes, a bare Exception where its processes are slow to start
+    except Exception as exc:  # Ray raises many types, a bare Exception if its processes are slow to start
         raise StartError(f"Ray cannot be used ({str(exc).splitlines()[0]}); RAY_ADDRESS names a cluster") from exc
-    ray.data.DataContext.get_current().enable_progress_bars = False  # ours is enough
+    ray.data.DataContext.get_current().enable_progress_bars = False  # we show our own
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def _rounds(batches: Iterable[Sequence[str]], size: int) -> Iterator[list[Sequence[str]]]:
-    """Whole batches, `size` texts or a little more: a data set has an end, and the stream is not held whole."""
+    """Group batches into rounds of `size` texts or a little more, so that the stream is not held in memory whole."""
     round_: list[Sequence[str]] = []
     for texts in batches:
         round_.append(texts)
@@ -100,7 +100,7 @@ def _rounds(batches: Iterable[Sequence[str]], size: int) -> Iterator[list[Sequen
 
 
 def _embed(batches: Sequence[Sequence[str]], model: Model, actors: int) -> Iterator[Embedded]:
-    """One round. A batch is given as soon as its vectors are there, while the actors go on."""
+    """Embed one round. Each batch is yielded as soon as its vectors are complete, while the actors continue."""
     texts = [text for batch in batches for text in batch]
     vectors_ND = np.empty((len(texts), model.dim), np.float32)
     is_done_N, is_truncated_N = np.zeros(len(texts), bool), np.zeros(len(texts), bool)
@@ -122,7 +122,7 @@ def _embed(batches: Sequence[Sequence[str]], model: Model, actors: int) -> Itera
 
 
 def _results(texts: Sequence[str], model: Model, actors: int) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """What the actors answer, in the order of their answers."""
+    """Yield the actors' results as they arrive."""
     import ray
 
     blocks = -(-len(texts) // ACTOR_TEXTS)
@@ -141,7 +141,7 @@ def _results(texts: Sequence[str], model: Model, actors: int) -> Iterator[dict[s
 
 
 def _cause(exc: BaseException) -> str:
-    """Our own sentence, where an actor raised one; Ray's carry the rows, and so the texts."""
+    """Return the message of our own error, else only the type: Ray's messages quote rows, and so texts."""
     while exc.__cause__ is not None:
         exc = exc.__cause__
     return str(exc) if isinstance(exc, CrossletError) else type(exc).__name__

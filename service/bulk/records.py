@@ -1,4 +1,4 @@
-"""What a line of a file of documents must be: the same as a document put over HTTP. Knows fields; knows no file."""
+"""Checks the records of a file of documents by the same rules as PUT /documents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from service.documents.store.store import Document
 from service.errors import InvalidInput
 from service.schemas.documents import DocumentIn
 
-EXPORTED = {"vector"}  # `export --vectors` writes it; a document's vector is always made by the model at hand
+EXPORTED = {"vector"}  # written by `export --vectors`, ignored here: the current model computes the vectors
 
 
 @dataclass(frozen=True)
 class Record:
-    """One document of a file as it was read.  line: where it ends, from 1.  read: bytes or rows of the file so far.
+    """One record of a file. line: its last line, from 1.  read: bytes or rows read so far.
 
-    fault: why it could not be read; its fields are then empty.
+    fault: why it could not be read; `fields` is then empty.
     """
 
     line: int
@@ -28,9 +28,9 @@ class Record:
 
 
 def to_document(record: Record, *, max_text_chars: int) -> Document:
-    """The document of a record, its metadata as the store gives them back.
+    """Return the document of a record, with its metadata as the store would return them.
 
-    Raises: InvalidInput: it is none; the sentence names the field and both numbers, never the text.
+    Raises: InvalidInput: it is not a valid document; the message names the field and the limit, never the text.
     """
     if record.fault is not None:
         raise InvalidInput(record.fault)
@@ -48,13 +48,13 @@ def to_document(record: Record, *, max_text_chars: int) -> Document:
 
 
 def is_same(document: Document, stored: Document) -> bool:
-    """Whether putting the document would change nothing. As JSON: in Python 1 is True."""
+    """Return whether putting the document would change nothing. Compares JSON, since 1 == True in Python."""
     return document.text == stored.text and _dump(document.metadata) == _dump(stored.metadata)
 
 
 def _as_stored(metadata: dict[str, Any]) -> dict[str, Any]:
     try:
-        stored: dict[str, Any] = orjson.loads(orjson.dumps(metadata))  # a column's dates become text
+        stored: dict[str, Any] = orjson.loads(orjson.dumps(metadata))  # turns a column's dates into text
     except TypeError as exc:
         raise InvalidInput(f"metadata: cannot be written as JSON ({exc})") from exc
     return stored

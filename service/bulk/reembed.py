@@ -1,7 +1,7 @@
-"""Makes a document store over for another model, beside the service that still has it. Knows stores; knows no encoder.
+"""Re-embeds a document store for another model, while a service may still use the old store.
 
-documents.sqlite3       the store, of the old model; only read until the end
-documents.next.sqlite3  what takes its place; grows with every run of the command
+documents.sqlite3       the old model's store; only read until the end
+documents.next.sqlite3  its replacement; grows with every run of the command
 """
 
 import sys
@@ -28,12 +28,12 @@ PAGE_ROWS = 1000
 
 
 class Reembedding:
-    """The conversion of the store at `path` to the vectors of another model; as many runs as it takes."""
+    """Converts the store at `path` to the vectors of another model; an interrupted run can be continued."""
 
     def __init__(
         self, path: Path, *, fingerprint: str, dim: int, on_failed: Callable[[str], object] = lambda sentence: None
     ) -> None:
-        """on_failed: told of each document whose text the new model fails on."""
+        """on_failed: called for each document that the new model fails on."""
         self._path = path
         self._next = path.with_name(NEXT)
         self._fingerprint = fingerprint
@@ -41,16 +41,16 @@ class Reembedding:
         self._on_failed = on_failed
 
     def copy(self, engine: Engine, *, advance: Callable[[int, Outcome], None] = lambda read, outcome: None) -> Outcome:
-        """Embed what the next store lacks or has otherwise, and forget what it has too much.
+        """Bring the next store up to date: embed missing or changed documents, delete surplus ones.
 
-        A next store that was begun for another model is thrown away.
+        A next store begun for another model is discarded.
 
-        Raises: StoreError: there is no such store, it has this model's vectors already, or another run is at work.
+        Raises: StoreError: there is no store, it already has this model's vectors, or another run is active.
                 InferenceFailed: the new model fails on some texts; everything else is done.
         """
         with open_store_file(self._path) as old:
             if old.fingerprint == self._fingerprint:
-                raise StoreError(f"document store {self._path} has the vectors of this model already")
+                raise StoreError(f"document store {self._path} already has the vectors of this model")
             self._discard_another_models()
             store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim)
             try:
@@ -65,32 +65,32 @@ class Reembedding:
                 store.close()
         if outcome.failed:
             raise InferenceFailed(
-                f"{outcome}; document store {self._path} is as it was: delete these, or put them again with other "
-                "texts, and run the same command again"
+                f"{outcome}; document store {self._path} is unchanged: delete these documents or put them with other "
+                "texts, then run the same command again"
             )
         return outcome
 
     def take_over(self, engine: Engine) -> None:
-        """Copy the last changes while nobody writes, and put the next store in the place of the old.
+        """Lock the old store, copy the last changes, and replace the old store by the next one.
 
-        Raises: StoreError: another process has the old store, or reads it; the next one stays.
-                InferenceFailed: as `copy`.
+        Raises: StoreError: another process has or reads the old store; the next one stays.
+                InferenceFailed: as for `copy`.
         """
         with open_store_file(self._path) as file:
             fingerprint, dim = file.fingerprint, file.dim
         try:
-            old = DocumentStore(self._path, fingerprint=fingerprint, dim=dim)  # nobody else writes from here on
+            old = DocumentStore(self._path, fingerprint=fingerprint, dim=dim)  # locks out other writers
         except StoreError as exc:
             raise StoreError(f"{exc}; {self._stop_and_go_on}") from exc
         try:
             self.copy(engine)
-            old.disconnect()  # its log must not be left for the file that comes: the last to disconnect removes it
+            old.disconnect()  # the last connection removes the log, which must not be left beside the new file
             if _log_of(self._path).exists():
                 raise StoreError(f"another process reads document store {self._path}; {self._stop_and_go_on}")
-            if _log_of(self._next).exists():  # the next store is not whole without it
+            if _log_of(self._next).exists():  # the next store is incomplete without it
                 raise StoreError(
-                    f"the log of {self._next} could not be folded into it: another process reads it, or the disk has "
-                    f"no room; document store {self._path} is as it was: run the same command again"
+                    f"the log of {self._next} could not be merged into it: another process reads it, or the disk is "
+                    f"full; document store {self._path} is unchanged: run the same command again"
                 )
             self._next.replace(self._path)
             flush(self._path.parent)
@@ -105,7 +105,7 @@ class Reembedding:
 
     def _discard_another_models(self) -> None:
         if self._next.is_file():
-            if _is_blank(self._next):  # cut off before its tables were there
+            if _is_blank(self._next):  # interrupted before its tables were created
                 return
             with open_store_file(self._next) as begun:
                 if begun.fingerprint == self._fingerprint:
@@ -117,7 +117,7 @@ class Reembedding:
 
 
 class _Writer:
-    """The next store as `Build` writes it: it needs no index yet."""
+    """Adapts the next store to `Build`, without a vector index."""
 
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
@@ -142,7 +142,7 @@ def _is_blank(path: Path) -> bool:
 
 
 def _raise_revision(store: DocumentStore, revision: int) -> None:
-    """A store's revision only grows, for its clients too."""
+    """Set the store's revision to at least `revision`: clients must never see it fall."""
     if store.revision < revision:
         with store.transaction() as transaction:
             transaction.revision = revision
@@ -168,7 +168,7 @@ def _delete_gone(store: DocumentStore, old: StoreFile) -> None:
 
 
 def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
-    """What came to the old store after a document that is missing here, or is to move, comes after it here, too."""
+    """Delete documents that would be out of order, so that `Build` appends them in the old store's order."""
     last_row, moved = 0, []
     for document in old.documents(with_vectors=False):
         rows = store.rows_of([document.id])
@@ -181,9 +181,9 @@ def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
 
 
 def _as_it_is(record: Record) -> Document:
-    """What was stored stays, whatever a new document must be by now."""
+    """Take a stored document as it is: today's rules for new documents do not apply."""
     return Document(**record.fields)
 
 
 def _refuse(sentence: str) -> None:
-    raise StoreError(f"the document store holds what cannot be put: {sentence}")
+    raise StoreError(f"the document store holds an invalid document: {sentence}")

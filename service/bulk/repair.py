@@ -1,4 +1,4 @@
-"""Makes anew the vectors that the disk has damaged. Knows stores; knows no encoder."""
+"""Recomputes vectors that are damaged on disk."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -11,14 +11,15 @@ from service.bulk.engine import Engine
 from service.bulk.store_file import StoredRow, open_store_file
 from service.documents.store.store import Document, DocumentStore
 
-BATCH_DOCUMENTS = 64  # a transaction
+BATCH_DOCUMENTS = 64  # in one transaction
 
 
 @dataclass
 class Repaired:
-    """What became of the damage.  lost: ids of documents whose text or metadata are damaged, and stay so.
+    """The outcome of a repair. vectors: how many were recomputed.
 
-    failed: why the model gives no vector for the text, by the id of the document, which stays damaged.
+    lost: ids of documents whose text or metadata are damaged beyond repair.
+    failed: id -> reason, of damaged documents that the model failed on.
     """
 
     vectors: int = 0
@@ -34,13 +35,13 @@ def repair(
     dim: int,
     advance: Callable[[int], object] = lambda documents: None,
 ) -> Repaired:
-    """Embed again each text whose vector is not the one that was stored.
+    """Embed each text whose vector is damaged.
 
-    Args: advance: told of documents looked at.
-    Raises: StoreError: another process has the store, or it is of another model.
+    Args: advance: called with the number of documents checked.
+    Raises: StoreError: another process has the store, or it is another model's.
     """
     done = Repaired()
-    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # nobody else writes from here on
+    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # locks out other writers
     try:
         with open_store_file(path) as file:
             pending: list[list[Document]] = []
@@ -66,7 +67,7 @@ def repair(
 
 
 def _batches(rows: Iterator[StoredRow], done: Repaired, advance: Callable[[int], object]) -> Iterator[list[Document]]:
-    """Documents of sound text and damaged vector; those of damaged text are noted."""
+    """Yield batches of documents with an intact text and a damaged vector; record those with a damaged text."""
     batch: list[Document] = []
     for row in rows:
         advance(1)

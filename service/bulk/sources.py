@@ -1,7 +1,7 @@
-"""Reads documents from JSONL, CSV and Parquet, one at a time, whatever the file's size. Knows formats; knows no store.
+"""Reads documents from JSONL, CSV and Parquet one at a time, from files of any size.
 
-jsonl    {"id": .., "text": .., "metadata": {..}} a line, as PUT /documents takes them and `index export` writes them
-csv      a header with the columns id and text; every other column is a string of the metadata, unless it is empty
+jsonl    {"id": .., "text": .., "metadata": {..}} a line, as PUT /documents takes and `index export` writes them
+csv      a header with columns id and text; every other column becomes a string in the metadata, unless empty
 parquet  the same columns; the others keep their type, dates become text, nulls are left out
 """
 
@@ -26,13 +26,13 @@ REQUIRED = ("id", "text")
 OPEN_QUOTE = (
     "unexpected end of data",
     "field larger than field limit",
-)  # how the csv module ends when one is left open
-PARQUET_ROWS = 1024  # held as Python objects at once
+)  # the csv module's errors for an unclosed quote
+PARQUET_ROWS = 1024  # converted to Python objects at once
 
 
 @dataclass(frozen=True)
 class Source:
-    """An open file of documents.  size: what `Record.read` reaches at its end; None: not known."""
+    """An open file of documents. size: of the whole, in the unit of `Record.read`; None: unknown."""
 
     name: str
     records: Iterator[Record]
@@ -41,9 +41,9 @@ class Source:
 
 
 def format_of(path: Path, given: str | None) -> str:
-    """The format that was named, or that of the file's ending; of standard input it is jsonl.
+    """Return the given format, or the one of the file's extension; for standard input, jsonl.
 
-    Raises: InvalidInput: the ending is none of them.
+    Raises: InvalidInput: the extension is unknown.
     """
     if given is not None:
         return given
@@ -51,18 +51,18 @@ def format_of(path: Path, given: str | None) -> str:
         return "jsonl"
     if path.suffix.removeprefix(".") in FORMATS:
         return path.suffix.removeprefix(".")
-    raise InvalidInput(f"{path} ends in none of {', '.join('.' + name for name in FORMATS)}: name its --format")
+    raise InvalidInput(f"{path} ends in none of {', '.join('.' + name for name in FORMATS)}: set --format")
 
 
 @contextmanager
 def open_source(path: Path, format_: str) -> Iterator[Source]:
     """Open a file, or standard input for `-`.
 
-    Raises: StartError: it cannot be read.  InvalidInput: its columns are not those of documents.
+    Raises: StartError: it cannot be read.  InvalidInput: it lacks the columns of documents.
     """
     if str(path) == "-":
         if format_ == "parquet":
-            raise InvalidInput("parquet is read from its end: it cannot come from standard input")
+            raise InvalidInput("parquet cannot be read from standard input: its index is at the end of the file")
         yield Source("standard input", READERS[format_](sys.stdin.buffer), None, "B")
         return
     try:
@@ -73,7 +73,7 @@ def open_source(path: Path, format_: str) -> Iterator[Source]:
         if format_ == "parquet":
             yield _parquet(path, file)
         else:
-            size_bytes = path.stat().st_size if path.is_file() else None  # a pipe has none
+            size_bytes = path.stat().st_size if path.is_file() else None  # a pipe has no size
             yield Source(str(path), READERS[format_](file), size_bytes, "B")
 
 
@@ -101,9 +101,9 @@ def _jsonl(file: BinaryIO) -> Iterator[Record]:
 def _csv(file: BinaryIO) -> Iterator[Record]:
     csv.field_size_limit(MAX_LINE_BYTES)
     counted = _Counted(file)
-    # surrogateescape: one line that is not UTF-8 must not end the reading of the others.
+    # surrogateescape: a line that is not UTF-8 must not stop the reading.
     text = io.TextIOWrapper(io.BufferedReader(counted), "utf-8-sig", errors="surrogateescape", newline="")
-    reader = csv.reader(text, strict=True)  # else an open quote takes in all that follows, without a word
+    reader = csv.reader(text, strict=True)  # otherwise an unclosed quote silently swallows the rest
     header = next(_rows(reader), [])
     check_not_utf16("".join(header[:1]).encode(errors="surrogateescape"))
     if isinstance(header, str):
@@ -123,9 +123,9 @@ def _csv(file: BinaryIO) -> Iterator[Record]:
 
 
 def _rows(reader: Any) -> Iterator[list[str] | str]:
-    """The cells of each row that has some; a fault where a row is no CSV.
+    """Yield the cells of each non-empty row, or the fault of a malformed one.
 
-    Raises: InvalidInput: an open quote, which takes in all that follows: there is no next line to go on with.
+    Raises: InvalidInput: a quote is not closed and swallows the rest of the file.
     """
     while True:
         first_line = reader.line_num + 1
@@ -136,7 +136,7 @@ def _rows(reader: Any) -> Iterator[list[str] | str]:
         except csv.Error as exc:
             if str(exc).startswith(OPEN_QUOTE):
                 raise InvalidInput(
-                    f"the row that begins in line {first_line} has a quote that is not closed up to line "
+                    f"the row that begins in line {first_line} has a quote that is not closed by line "
                     f"{reader.line_num}, or a cell of more than {MAX_LINE_BYTES} characters"
                 ) from exc
             yield f"is not CSV ({exc})"
@@ -177,7 +177,7 @@ def _parquet(path: Path, file: BinaryIO) -> Source:
 
 
 def _python_rows(batch: Any) -> list[dict[str, Any]] | None:
-    """A batch as Python's own objects, an `_Unreadable` for what has none."""
+    """Return a batch as Python objects, with an `_Unreadable` for a cell that cannot be converted."""
     if batch is None:
         return None
     columns = [_python_cells(column) for column in batch.columns]
@@ -185,14 +185,14 @@ def _python_rows(batch: Any) -> list[dict[str, Any]] | None:
 
 
 def _python_cells(column: Any) -> list[Any]:
-    """A column; nanoseconds, which Python's dates do not have, are cut to microseconds."""
+    """Return a column's cells. Nanoseconds are cut to microseconds, the precision of Python's dates."""
     import pyarrow
 
     if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pyarrow.timestamp("us", column.type.tz), safe=False)
     try:
         cells: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError):  # of one cell: the others are read
+    except (ValueError, OverflowError):  # a cell failed: convert them one by one
         return [_python_cell(cell) for cell in column]
     return cells
 
@@ -208,14 +208,14 @@ def _python_cell(cell: Any) -> Any:
 
 @contextmanager
 def _readable_parquet(path: Path) -> Iterator[None]:
-    """Raises: InvalidInput: the file is none, or damaged."""
+    """Raises: InvalidInput: the file is not Parquet, or damaged."""
     import pyarrow
 
     try:
         yield
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as exc:
         reason = "a text is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc).splitlines()[0]
-        raise InvalidInput(f"{path} is not a parquet file, or a damaged one ({reason})") from exc
+        raise InvalidInput(f"{path} is not a parquet file, or is damaged ({reason})") from exc
 
 
 def _check_columns(names: Sequence[str]) -> None:
@@ -234,7 +234,7 @@ def _fields_of(columns: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Unreadable:
-    """A cell of Parquet that Python has no value for."""
+    """A Parquet cell that Python cannot represent."""
 
     why: str
 
@@ -249,7 +249,7 @@ def _is_readable(cell: str) -> bool:
 
 
 class _Counted(io.RawIOBase):
-    """A file that counts what was read of it."""
+    """A file that counts the bytes read from it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

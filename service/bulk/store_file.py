@@ -1,6 +1,6 @@
-"""Reads a document store as it is on the disk, whatever model made it. Knows its tables; knows no search.
+"""Reads a document store from disk, whatever model made it, without trusting its contents.
 
-A service may be writing meanwhile: everything is read of one moment.
+A service may be writing meanwhile: all reads see one snapshot.
 """
 
 import sqlite3
@@ -29,7 +29,7 @@ OWN_FILES = ("documents.*", "index*")  # in the folder of documents.sqlite3
 
 @dataclass(frozen=True)
 class StoredRow:
-    """A document as its row has it, nothing of it believed.  metadata: JSON.  vector: little-endian float32."""
+    """A document's row, unchecked. metadata: JSON.  vector: little-endian float32."""
 
     id: str
     text: bytes
@@ -37,12 +37,12 @@ class StoredRow:
     vector: bytes
     revision: int
     row: int
-    is_text_sound: bool  # the checksums agree, or the schema has none
+    is_text_sound: bool  # the checksums match, or the schema has none
     is_vector_sound: bool
 
 
 class StoreFile:
-    """The tables of one store, read-only. Nothing is believed of what they hold."""
+    """The tables of one store, read-only. Their contents are not trusted."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
@@ -55,11 +55,11 @@ class StoreFile:
             raise StoreError(f"document store {path} does not say what it holds ({exc})") from exc
 
     def count(self) -> int:
-        """How many documents there are."""
+        """Return the number of documents."""
         return int(self._one("SELECT count(*) FROM documents"))
 
     def languages(self) -> dict[str, int]:
-        """Documents by the `lang` of their metadata, most first."""
+        """Count documents by the `lang` of their metadata, most frequent first."""
         query = (
             "SELECT value, count(*) FROM fields WHERE key = 'lang' AND kind = 'string' "
             "GROUP BY value ORDER BY count(*) DESC, value"
@@ -67,15 +67,15 @@ class StoreFile:
         return dict(self._connection.execute(query).fetchall())
 
     def size_bytes(self) -> int:
-        """What the store takes on the disk, with its log and the snapshots derived from it."""
+        """Return the store's size on disk, with its log and its index snapshots."""
         files = [file for pattern in OWN_FILES for file in self._path.parent.glob(pattern)]
         return sum(map(_size_bytes, files))
 
     def documents(self, *, with_vectors: bool) -> Iterator[StoredRow]:
-        """Every document, in the order of first arrival.
+        """Yield every document, in the order of first insertion.
 
-        Args: with_vectors: its vector is wanted, and so must be sound, too.
-        Raises: StoreError: one is not what was stored; those before it were given.
+        Args: with_vectors: whether vectors are needed, and so must be intact too.
+        Raises: StoreError: a document is damaged; those before it were yielded.
         """
         for row in self.rows():
             if not row.is_text_sound or (with_vectors and not row.is_vector_sound):
@@ -84,12 +84,12 @@ class StoreFile:
             yield row
 
     def missing(self, ids: Iterable[str]) -> list[str]:
-        """Those of the ids that no document has."""
+        """Return the ids that no document has."""
         query = "SELECT 1 FROM documents WHERE id = ?"
         return [id_ for id_ in ids if self._connection.execute(query, (id_,)).fetchone() is None]
 
     def faults(self) -> Iterator[tuple[int, str | None]]:
-        """Checks everything: how many more documents were, or a sentence about one of them, once a kind of fault."""
+        """Check everything. Yield (further documents checked, fault or None), each kind of fault once."""
         seen: set[str] = set()
         for checked, kind, sentence in self._faults():
             if kind is None or kind not in seen:
@@ -110,7 +110,7 @@ class StoreFile:
             yield len(rows), None, None
 
     def rows(self) -> Iterator[StoredRow]:
-        """Every document, in the order of first arrival."""
+        """Yield every document, in the order of first insertion."""
         checksums = "text_checksum, vector_checksum" if self.schema_version >= CHECKSUMS_SINCE else "NULL, NULL"
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
         query = f"SELECT row, {as_bytes}, vector, revision, {checksums} FROM documents ORDER BY row"  # noqa: S608
@@ -128,27 +128,27 @@ class StoreFile:
 
     def _faults_of(self, row: StoredRow) -> Iterator[tuple[str, str]]:
         if row.revision > self.revision:
-            yield "revision", f"is of revision {row.revision}, the store of {self.revision}"
+            yield "revision", f"has revision {row.revision}, beyond the store's revision {self.revision}"
         if len(row.vector) != 4 * self.dim:
             yield "length", f"has a vector of {len(row.vector)} bytes, not the {4 * self.dim} of {self.dim} dims"
         elif fault := _fault_of_vector(np.frombuffer(row.vector, "<f4")):
             yield fault
         elif not row.is_vector_sound:
-            yield "vector", "has another vector than was stored: its checksum differs"
+            yield "vector", "has a damaged vector: its checksum differs"
         try:
             metadata = orjson.loads(row.metadata)
             found = fields_of(metadata)
         except (orjson.JSONDecodeError, AttributeError):
-            yield "metadata", "has metadata that are no JSON object"
+            yield "metadata", "has metadata that are not a JSON object"
             return
         if not row.is_text_sound:
-            yield "text", "has another text or other metadata than were stored: their checksum differs"
+            yield "text", "has a damaged text or metadata: their checksum differs"
         if self.schema_version < PATHS_SINCE:
             found = {key: found[key] for key in metadata}
         expected = {(path, *kind) for path, kinds in found.items() for kind in kinds}
         query = "SELECT key, kind, value FROM fields WHERE row = ?"
         if set(self._connection.execute(query, (row.row,)).fetchall()) != expected:
-            yield "fields", f"has {len(expected)} filterable values, its rows in the table of fields say others"
+            yield "fields", f"has {len(expected)} filterable values, but its rows in the table of fields differ"
 
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
@@ -156,15 +156,15 @@ class StoreFile:
 
 def _fault_of_vector(vector_D: npt.NDArray[np.float32]) -> tuple[str, str] | None:
     if not np.isfinite(vector_D).all():
-        return "finite", "has a vector that is not all finite numbers"
+        return "finite", "has a vector with numbers that are not finite"
     norm = float(np.linalg.norm(vector_D.astype(np.float64)))
     if abs(norm - 1) > NORM_TOLERANCE:
-        return "norm", f"has a vector of norm {norm:.4f}; it must be 1, give or take {NORM_TOLERANCE}"
+        return "norm", f"has a vector of norm {norm:.4f}; it must be 1 +/- {NORM_TOLERANCE}"
     return None
 
 
 def _size_bytes(file: Path) -> int:
-    """What a file takes; one that a service has just replaced takes nothing."""
+    """Return a file's size; 0 if a service has just replaced it."""
     try:
         return file.stat().st_size
     except FileNotFoundError:
@@ -177,7 +177,7 @@ def _batched(rows: Iterator[StoredRow], size: int) -> Iterator[list[StoredRow]]:
 
 
 def check_there(path: Path) -> None:
-    """Raises: StartError: there is no store, or nobody lets us look."""
+    """Raises: StartError: there is no store, or it may not be read."""
     try:
         is_there = path.is_file()
     except OSError as exc:
@@ -188,14 +188,14 @@ def check_there(path: Path) -> None:
 
 @contextmanager
 def open_store_file(path: Path) -> Iterator[StoreFile]:
-    """Open a store for reading, beside whoever has it.
+    """Open a store for reading; another process may be using it.
 
-    Raises: StartError: there is none.  StoreError: it is no store, or damaged where it is read.
+    Raises: StartError: there is none.  StoreError: it is not a store, or a page that is read is damaged.
     """
     check_there(path)
     try:
         with closing(connect(path, read_mode(path))) as connection:
-            connection.execute("BEGIN")  # one moment, until the end
+            connection.execute("BEGIN")  # one snapshot until the end
             yield StoreFile(path, connection)
     except sqlite3.Error as exc:
         raise StoreError(f"document store {path} cannot be read ({exc}); CROSSLET_DATA names its folder") from exc
@@ -203,9 +203,9 @@ def open_store_file(path: Path) -> Iterator[StoreFile]:
 
 @contextmanager
 def open_for_upkeep(path: Path) -> Iterator[sqlite3.Connection]:
-    """The only connection to a store that nobody else has.
+    """Open the only connection to a store that no other process uses.
 
-    Raises: StartError: there is none.  StoreError: it is in use, or no store.
+    Raises: StartError: there is none.  StoreError: it is in use, or not a store.
     """
     with open_store_file(path) as file:
         fingerprint, dim = file.fingerprint, file.dim
@@ -216,7 +216,7 @@ def open_for_upkeep(path: Path) -> Iterator[sqlite3.Connection]:
     except sqlite3.Error as exc:
         raise StoreError(
             f"document store {path} cannot be compacted ({exc}); nothing was lost: "
-            f"{path.parent} must have room for it twice more meanwhile"
+            f"{path.parent} needs free space of twice its size meanwhile"
         ) from exc
     finally:
         store.close()

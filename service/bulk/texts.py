@@ -1,4 +1,4 @@
-"""Embeds every line of a file, for the commands that compare lines. Knows files and the encoder; knows no scores.
+"""Embeds every line of a file, for the commands that compare lines.
 
 N lines, D dims
 """
@@ -17,9 +17,9 @@ BATCH_TEXTS = 256
 
 
 def embed_lines(lines: Lines, engine: Engine, *, dim: int, max_text_chars: int) -> Halves:
-    """(N, D) float16, a row a line that has a text: 2 x N x D bytes, all that is kept.
+    """Return (N, D) float16, a row for each line with a text. Memory: 2 x N x D bytes.
 
-    Raises: InvalidInput: a line that is not UTF-8, or longer than `max_text_chars`.
+    Raises: InvalidInput: a line is not UTF-8, or longer than `max_text_chars`.
             InferenceFailed: the model fails on a line.
     """
     vectors_ND = np.empty((len(lines), dim), np.float16)

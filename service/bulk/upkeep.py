@@ -1,4 +1,4 @@
-"""What `crosslet index` does to a store that is there: export, stats, verify, compact. Knows no model."""
+"""What `crosslet index` does with an existing store, without a model: export, stats, verify, compact."""
 
 import base64
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from service.bulk.store_file import StoreFile, open_for_upkeep, open_store_file
 
 @dataclass(frozen=True)
 class Stats:
-    """What a store holds.  languages: documents by the `lang` of their metadata."""
+    """A summary of a store. languages: documents by the `lang` of their metadata."""
 
     documents: int
     size_bytes: int
@@ -24,7 +24,7 @@ class Stats:
 
 
 def stats(path: Path) -> Stats:
-    """Count what is in a store; beside a service that has it."""
+    """Summarise a store; a service may be using it."""
     with open_store_file(path) as file:
         return Stats(
             documents=file.count(),
@@ -38,7 +38,7 @@ def stats(path: Path) -> Stats:
 
 
 def export_lines(file: StoreFile, *, vectors: bool) -> Iterator[bytes]:
-    """Every document as a line of JSON, which `index build` takes; the vector is base64 of little-endian float32."""
+    """Yield every document as a line of JSON that `index build` takes. Vectors: base64 of little-endian float32."""
     for document in file.documents(with_vectors=vectors):
         line = {"id": document.id, "text": document.text.decode(), "metadata": orjson.Fragment(document.metadata)}
         if vectors:
@@ -47,7 +47,7 @@ def export_lines(file: StoreFile, *, vectors: bool) -> Iterator[bytes]:
 
 
 def verify(file: StoreFile, *, advance: Callable[[int], object]) -> list[str]:
-    """One sentence a kind of fault; none: the store is sound."""
+    """Return one sentence for each kind of fault; an empty list: the store is intact."""
     sentences = []
     for checked, sentence in file.faults():
         advance(checked)
@@ -58,21 +58,21 @@ def verify(file: StoreFile, *, advance: Callable[[int], object]) -> list[str]:
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a store took on the disk before and after."""
+    """A store's size on disk before and after."""
 
     before_bytes: int
     after_bytes: int
 
 
 def compact(path: Path) -> Compacted:
-    """Give back the room of what was deleted or replaced. It needs twice what stays while it works: a copy and the log.
+    """Free the disk space of deleted and replaced documents. Meanwhile it needs twice the final size: a copy and a log.
 
     Raises: StoreError: a service has the store, or the disk is too full.
     """
     before_bytes = stats(path).size_bytes
     with open_for_upkeep(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        # The copy is made beside the store: a container's /tmp is memory. SQLite has read SQLITE_TMPDIR long ago.
+        # Copy beside the store: a container's /tmp may be in memory. SQLITE_TMPDIR is read only when SQLite starts.
         folder = str(path.parent.absolute()).replace("'", "''")
         connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
         connection.execute("VACUUM")

@@ -1,7 +1,7 @@
-"""Loads documents with vectors that were made elsewhere. Knows lines, vectors and the store; knows no command line.
+"""Loads documents with vectors computed elsewhere.
 
-`check` reads everything before `load` writes anything. What was committed stays: the same command goes on after an
-end of any kind, and passes over what is there.
+`check` reads everything before `load` writes anything. Each batch is committed: after an interruption, the same command
+skips what is already there and continues.
 
 N documents, D dims, S samples
 """
@@ -22,13 +22,13 @@ from service.documents.protocol import Vectors
 from service.documents.store.store import Document
 from service.errors import InferenceFailed, InvalidInput
 
-SAMPLES = 32  # texts that are embedded to compare
-MIN_COSINE = 0.9  # of their median
+SAMPLES = 32  # texts embedded for comparison
+MIN_COSINE = 0.9  # smallest accepted median
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Some documents from all over the file.  texts: S.  vectors: (S, D), as they were given."""
+    """Documents sampled evenly from the file. texts: S.  vectors_SD: (S, D), unchanged."""
 
     texts: list[str]
     vectors_SD: Vectors
@@ -36,7 +36,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Documents that follow each other.  start: how many there are before.  lines: where each is in the file."""
+    """Consecutive documents. start: number of documents before them.  lines: the line of each in the file."""
 
     start: int
     lines: list[int]
@@ -44,13 +44,13 @@ class _Batch:
 
 
 class VectorImport:
-    """One load: the n-th document of a JSONL file has the n-th vector.
+    """One load: the n-th document of a JSONL file gets the n-th vector.
 
-    read: the document of a record; raises InvalidInput where it is none.
+    read: parses a record; raises InvalidInput if it is no document.
     """
 
     def __init__(self, documents: Path, vectors: VectorFile, *, read: Callable[[Record], Document]) -> None:
-        """Raises: StartError: the documents are not in a plain file."""
+        """Raises: StartError: the documents are not in a regular file."""
         check_plain_file(documents)
         self.outcome = Outcome()
         self._path = documents
@@ -58,10 +58,10 @@ class VectorImport:
         self._read = read
 
     def check(self, *, dim: int, advance: Callable[[int], object] = lambda documents: None) -> Samples:
-        """Look at every document and every vector, and give some to compare.
+        """Check every document and vector, and return samples to compare.
 
-        Raises: InvalidInput: a bad line, an id given twice, a vector without a direction, or dims or counts that
-            differ; the sentence has both numbers.
+        Raises: InvalidInput: a bad line, a repeated id, a vector that is zero or not finite, or dims or counts that
+            differ; the message has both numbers.
         """
         vectors = self._vectors
         if vectors.dim != dim:
@@ -83,7 +83,7 @@ class VectorImport:
         return Samples(texts, np.concatenate([np.empty((0, dim), np.float32), *rows]))
 
     def load(self, store: Keeps, *, advance: Callable[[int], object] = lambda documents: None) -> Outcome:
-        """Put the documents that changed with their vectors, made unit length; durable batch by batch.
+        """Put new and changed documents with their vectors, scaled to norm 1; each batch is durable.
 
         Raises: StorageFull.
         """
@@ -118,14 +118,14 @@ class VectorImport:
             raise InvalidInput(f"{self._path}: line {record.line}: {exc}") from exc
 
     def _rows(self, batch: _Batch) -> Vectors:
-        """The vectors of a batch, fewer where the file has no more."""
+        """Return the vectors of a batch; fewer at the end of the file."""
         stop = min(batch.start + len(batch.documents), self._vectors.count)
         return self._vectors.rows(min(batch.start, stop), stop)
 
     def _check_vectors(self, batch: _Batch) -> None:
         norm_N = norms(self._rows(batch))
         for position in np.flatnonzero(~np.isfinite(norm_N) | (norm_N == 0)).tolist():
-            fault = "is zero" if norm_N[position] == 0 else "is not all finite numbers"
+            fault = "is zero" if norm_N[position] == 0 else "has numbers that are not finite"
             raise InvalidInput(
                 f"{self._path}: line {batch.lines[position]}: its vector, number {batch.start + position + 1} of "
                 f"{self._vectors.path}, {fault}"
@@ -133,7 +133,7 @@ class VectorImport:
 
 
 def check_model(samples: Samples, engine: Engine, *, name: str) -> None:
-    """Embed the sampled texts with the model of that name, and compare.
+    """Embed the sampled texts with the current model and compare. name: of the model, for messages.
 
     Raises: InvalidInput: the median cosine is under MIN_COSINE.  InferenceFailed: the model fails on every text.
     """
@@ -142,11 +142,11 @@ def check_model(samples: Samples, engine: Engine, *, name: str) -> None:
         return
     (embedded,) = engine([samples.texts])
     if len(embedded.failed) == count:
-        raise InferenceFailed(f"{name} failed on all of {count} texts that were to be compared: {embedded.failed[0]}")
+        raise InferenceFailed(f"{name} failed on all {count} texts to compare: {embedded.failed[0]}")
     given_SD = samples.vectors_SD[[place for place in range(count) if place not in embedded.failed]]
     cosine = float(np.median((units(given_SD) * embedded.vectors_ND).sum(axis=1)))
     if cosine < MIN_COSINE:
         raise InvalidInput(
-            f"the vectors of {count} texts have a median cosine of {cosine:.3f} to those that {name} makes, less than "
-            f"{MIN_COSINE}: they are another model's or of other texts (--no-model-check takes them unseen)"
+            f"the vectors of {count} texts have a median cosine of {cosine:.3f} with those of {name}, less than "
+            f"{MIN_COSINE}: they belong to another model or other texts (--no-model-check skips this check)"
         )

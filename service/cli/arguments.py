@@ -1,4 +1,4 @@
-"""What a subcommand of `crosslet` is, and how its arguments are read. Knows argparse; knows no subcommand."""
+"""What a subcommand of `crosslet` consists of, and the argument types that several share."""
 
 import argparse
 import math
@@ -15,23 +15,23 @@ from service.settings import Settings
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One of the service's own subcommands."""
+    """A subcommand of the service."""
 
     run: Callable[[argparse.Namespace, Settings], None]
     help: str
     arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None
-    use: Use | None = None  # of the model; None: it is not loaded
+    use: Use | None = None  # what the model is used for; None: it is not loaded
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """Parse a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def finite(text: str) -> float:
-    """A finite number."""
+    """Parse a finite number."""
     try:
         value = float(text)
     except ValueError as exc:
@@ -42,7 +42,7 @@ def finite(text: str) -> float:
 
 
 def json_object(text: str) -> dict[str, object]:
-    """An object in JSON."""
+    """Parse a JSON object."""
     try:
         value = loads(text.encode(errors="surrogateescape"))
     except orjson.JSONDecodeError as exc:
@@ -52,11 +52,13 @@ def json_object(text: str) -> dict[str, object]:
     return value
 
 
-def prompt_argument(parser: argparse.ArgumentParser, default: str = "its default one, if it has one") -> None:
-    """The option of commands that embed texts of no fixed kind."""
-    parser.add_argument("--prompt-name", metavar="NAME", help=f"the model's prompt to put before each text ({default})")
+def prompt_argument(parser: argparse.ArgumentParser, default: str = "the model's default prompt, if any") -> None:
+    """Add --prompt-name, for commands that embed texts of any kind."""
+    parser.add_argument(
+        "--prompt-name", metavar="NAME", help=f"prompt of the model to prepend to each text ({default})"
+    )
 
 
 def out_argument(parser: argparse.ArgumentParser) -> None:
-    """The option of commands that write much."""
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write (standard output)")
+    """Add --out, for commands with a large output."""
+    parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (standard output)")

@@ -1,4 +1,4 @@
-"""What `crosslet index ..` does to the local documents. Knows the parts; imports heavy ones when used."""
+"""`crosslet index ...`: commands on the local documents. Heavy modules are imported when used."""
 
 import argparse
 import dataclasses
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def build(options: argparse.Namespace, settings: Settings) -> None:
-    """Load a file of documents into the store; what is there already is passed over.
+    """Load a file of documents into the store, skipping those already there.
 
-    Raises: StartError: the model, the store or the file is refused, or the user stopped.  InvalidInput: a bad line.
-        InferenceFailed: the model failed on some documents, each named on standard error; the others are loaded.
+    Raises: StartError: the model, the store or the file is refused, or the user interrupts.  InvalidInput: a bad line.
+        InferenceFailed: the model failed on some documents, named on standard error; the others are loaded.
     """
     from service.bulk.build import Build
     from service.bulk.engines import documents_engine
@@ -64,15 +64,15 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
     sys.stderr.write(f"{outcome}\n")
     if outcome.failed:
         raise InferenceFailed(
-            f"{outcome.failed} documents could not be embedded; what the store had under their ids stays: "
+            f"{outcome.failed} documents could not be embedded; earlier versions of them stay in the store: "
             "load them again with other texts"
         )
 
 
 def export(options: argparse.Namespace, settings: Settings) -> None:
-    """Write every document as a line of JSON; a service may have the store meanwhile.
+    """Write every document as a line of JSON. A service may use the store meanwhile.
 
-    Raises: StartError: there is no store, or it cannot be read.  StorageFull: the file has no room.
+    Raises: StartError: there is no store, or it cannot be read.  StorageFull: the output does not fit on the disk.
     """
     from service.bulk.output import writing
     from service.bulk.progress import progress
@@ -102,7 +102,7 @@ def stats(_: argparse.Namespace, settings: Settings) -> None:
 def verify(_: argparse.Namespace, settings: Settings) -> None:
     """Check every document.
 
-    Raises: StoreError: something is wrong; standard error has a sentence a kind of fault.
+    Raises: StoreError: the store is damaged; standard error has one line for each kind of fault.
     """
     from service.bulk.progress import progress
     from service.bulk.store_file import open_store_file
@@ -117,13 +117,13 @@ def verify(_: argparse.Namespace, settings: Settings) -> None:
         sys.stderr.write(f"{sentence}\n")
     if faults:
         raise StoreError(f"document store {path} has faults of {len(faults)} kinds")
-    sys.stderr.write(f"{path}: {count} documents are sound\n")
+    sys.stderr.write(f"{path}: {count} documents are intact\n")
 
 
 def compact(_: argparse.Namespace, settings: Settings) -> None:
-    """Give back the room of what was deleted, and print the bytes before and after.
+    """Free the disk space of deleted documents, and print the bytes before and after.
 
-    Raises: StartError: there is no store, or a service has it.
+    Raises: StartError: there is no store, or a service is using it.
     """
     from service.bulk.upkeep import compact as give_back
 
@@ -131,9 +131,10 @@ def compact(_: argparse.Namespace, settings: Settings) -> None:
 
 
 def repair(options: argparse.Namespace, settings: Settings) -> None:
-    """Make damaged vectors anew from their texts, and name the documents whose text is damaged or cannot be embedded.
+    """Recompute damaged vectors from their texts; name documents whose text is damaged or cannot be embedded.
 
-    Raises: StartError: the model or the store is refused, a service has it, or a document stays damaged.
+    Raises: StartError: the model or the store is refused, or a service is using it.
+        StoreError: some documents stay damaged.
     """
     from service.bulk.build import named
     from service.bulk.engines import documents_engine
@@ -156,21 +157,21 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
             dim=stored.dim,
             advance=bar.update,
         )
-    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors made anew\n")
+    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors recomputed\n")
     for id_ in done.lost:
-        sys.stderr.write(f"the text or metadata of {named(id_)} are not what was stored\n")
+        sys.stderr.write(f"{named(id_)}: its text or metadata are damaged\n")
     for id_, error in done.failed.items():
         sys.stderr.write(f"{named(id_)}: {error}\n")
     damaged = len(done.lost) + len(done.failed)
     if damaged:
-        raise StoreError(f"document store {path} has {damaged} damaged documents: put them again, or delete them")
+        raise StoreError(f"document store {path} has {damaged} damaged documents: put them again or delete them")
 
 
 def re_embed(options: argparse.Namespace, settings: Settings) -> None:
-    """Make the store over for the model at hand; a service may go on with the old one until the end.
+    """Re-embed the store with the current model. A service may use the old store until the vectors are ready.
 
-    Raises: StartError: the model or the store is refused, the user stopped, or a service still has the store.
-        InferenceFailed: the model failed on some documents, each named on standard error; the old store stays.
+    Raises: StartError: the model or the store is refused, the user interrupts, or a service still uses the store.
+        InferenceFailed: the model failed on some documents, named on standard error; the old store stays.
     """
     from service.bulk.engines import documents_engine
     from service.bulk.progress import progress, tell
@@ -194,64 +195,69 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
         try:
             outcome = work.copy(engine, advance=advance)
         except KeyboardInterrupt as exc:
-            raise StartError("stopped; the same command goes on") from exc
+            raise StartError("stopped; run the same command again to continue") from exc
     sys.stderr.write(f"{outcome}\n")
     work.take_over(engine)
     sys.stderr.write(f"{path} now has the vectors of {encoder.manifest.name}\n")
 
 
 def _engine_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", choices=["threads", "ray"], default="threads", help="what embeds (threads)")
+    parser.add_argument(
+        "--engine",
+        choices=["threads", "ray"],
+        default="threads",
+        help="how to embed: on this machine or on a Ray cluster (threads)",
+    )
 
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="documents in .jsonl, .csv or .parquet; -: stdin")
-    parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], help="where the name does not say it")
-    parser.add_argument("--on-bad-line", choices=["stop", "skip"], default="stop", help="(stop)")
+    parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], help="if the file's name does not tell")
+    parser.add_argument("--on-bad-line", choices=["stop", "skip"], default="stop", help="what to do with one (stop)")
     _engine_argument(parser)
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
     out_argument(parser)
-    parser.add_argument("--vectors", choices=["base64"], help="write them, too: little-endian float32")
+    parser.add_argument("--vectors", choices=["base64"], help="include the vectors: base64 of little-endian float32")
 
 
 INDEX_SUBCOMMANDS = {
-    "index build": Subcommand(build, "load documents from a file, those that changed", _build_arguments, Use.DOCUMENTS),
+    "index build": Subcommand(build, "load new and changed documents from a file", _build_arguments, Use.DOCUMENTS),
     "index import": Subcommand(
         import_documents,
-        "load documents with vectors made elsewhere by the same model",
+        "load documents with vectors computed elsewhere by the same model",
         import_arguments,
         Use.DOCUMENTS,
     ),
     "index re-embed": Subcommand(
-        re_embed, "make the documents over for another model (--model)", _engine_argument, Use.DOCUMENTS
+        re_embed, "re-embed the documents with another model (--model)", _engine_argument, Use.DOCUMENTS
     ),
     "index export": Subcommand(export, "write every document as a line of JSON", _export_arguments),
     "index stats": Subcommand(stats, "print what the document store holds"),
     "index verify": Subcommand(verify, "check the document store"),
-    "index repair": Subcommand(repair, "make damaged vectors anew", _engine_argument, Use.DOCUMENTS),
-    "index compact": Subcommand(compact, "give back the room of deleted documents"),
+    "index repair": Subcommand(repair, "recompute damaged vectors", _engine_argument, Use.DOCUMENTS),
+    "index compact": Subcommand(compact, "free the disk space of deleted documents"),
 }
 
 
 def _local(settings: Settings) -> Path:
-    """The store on this machine.
+    """Return the path of the local store.
 
-    Raises: StartError: the documents are in a Milvus.
+    Raises: StartError: the documents are in Milvus.
     """
     if settings.index != EMBEDDED:
-        raise StartError("this command is about the documents of CROSSLET_DATA, but CROSSLET_INDEX names a Milvus")
+        raise StartError("this command needs the documents in CROSSLET_DATA, but CROSSLET_INDEX names a Milvus")
     return settings.documents_path
 
 
 def _stop(sentence: str) -> None:
-    raise InvalidInput(f"{sentence} (--on-bad-line skip passes over it)")
+    raise InvalidInput(f"{sentence} (skip bad lines with --on-bad-line skip)")
 
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Sentences about a line say of which file."""
+    """Put the file's name before errors about a line."""
     try:
         yield
     except InvalidInput as exc:
@@ -263,7 +269,7 @@ def _interruptible(work: "Build") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as exc:
-        raise StartError(f"stopped: {work.outcome}; the same command goes on") from exc
+        raise StartError(f"stopped: {work.outcome}; run the same command again to continue") from exc
 
 
 def _print_json(value: object) -> None:

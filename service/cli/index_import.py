@@ -1,4 +1,4 @@
-"""What `crosslet index import` does to the documents. Knows the parts; imports heavy ones when used."""
+"""`crosslet index import`: loads documents with their vectors. Heavy modules are imported when used."""
 
 import argparse
 import functools
@@ -10,10 +10,10 @@ from service.settings import Settings
 
 
 def import_documents(options: argparse.Namespace, settings: Settings) -> None:
-    """Load documents with vectors that were made elsewhere; what is there already is passed over.
+    """Load documents with vectors computed elsewhere, skipping documents already in the store.
 
-    Raises: StartError: the model, the store or a file is refused, or the user stopped.  InvalidInput: a document or
-        vector is bad, or the vectors do not seem to be those of the model at hand; nothing was written.
+    Raises: StartError: the model, the store or a file is refused, or the user interrupts.
+        InvalidInput: a document or vector is bad, or the vectors seem to be another model's; nothing was written.
     """
     from service.bulk.engines import engine_of
     from service.bulk.progress import progress
@@ -38,25 +38,25 @@ def import_documents(options: argparse.Namespace, settings: Settings) -> None:
             with progress("import", total=vectors.count, unit="documents") as bar:
                 work.load(collection, advance=bar.update)
         except KeyboardInterrupt as exc:
-            raise StartError(f"stopped: {work.outcome}; the same command goes on") from exc
+            raise StartError(f"stopped: {work.outcome}; run the same command again to continue") from exc
     finally:
         collection.close()
     sys.stderr.write(f"{work.outcome}\n")
 
 
 def import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Two files and an option."""
-    parser.add_argument("documents", type=Path, metavar="DOCUMENTS", help="JSON lines, as index build reads them")
+    """Add the arguments: two files and an option."""
+    parser.add_argument("documents", type=Path, metavar="DOCUMENTS", help="JSON lines, as for index build")
     parser.add_argument(
         "vectors",
         type=Path,
         metavar="VECTORS",
-        help="one a line, in order: .npy of float32 or float16, or a flat index of FAISS; you vouch that they are "
-        "this model's",
+        help="one for each line, in order: .npy of float32 or float16, or a flat FAISS index; they must come from "
+        "this model",
     )
     parser.add_argument(
         "--no-model-check",
         dest="model_check",
         action="store_false",
-        help="do not embed some of the texts to see whether the vectors are this model's",
+        help="skip the check that embeds some of the texts to see whether the vectors are this model's",
     )

@@ -1,4 +1,4 @@
-"""The `crosslet` command. Knows its own subcommands; finds those of other packages by entry point, when asked for."""
+"""The `crosslet` command: the service's subcommands, and those of other packages by entry point."""
 
 import argparse
 import errno
@@ -32,10 +32,10 @@ REFUSED = 2
 
 def _texts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="texts; none: one a line from standard input, blank lines left out"
+        "texts", nargs="*", metavar="TEXT", help="texts; without any, the lines of standard input, except blank ones"
     )
     prompt_argument(parser)
-    parser.add_argument("--space", metavar="NAME", help="of another model, to answer in (the model's own)")
+    parser.add_argument("--space", metavar="NAME", help="space of another model to map vectors into (the model's own)")
 
 
 def _query(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def _artifact(parser: argparse.ArgumentParser) -> None:
 
 
 SUBCOMMANDS = {
-    "serve": Subcommand(commands.serve, "answer over HTTP", use=Use.SERVE),
+    "serve": Subcommand(commands.serve, "serve over HTTP", use=Use.SERVE),
     "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts, Use.EMBED),
     "search": Subcommand(commands.search, "search the documents, without a server", _query, Use.DOCUMENTS),
     "rerank": Subcommand(
@@ -69,11 +69,11 @@ SUBCOMMANDS = {
     **INDEX_SUBCOMMANDS,
     **TEXT_SUBCOMMANDS,
 }
-GROUPS = {"index": "load, export and check the local documents"}  # of subcommands with a name of two words
+GROUPS = {"index": "load, export and check the local documents"}  # groups of subcommands with a name of two words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; gives the exit status: 0, or 2 after one sentence on stderr."""
+    """Run one subcommand. Return the exit status: 0, or 2 after one sentence on stderr."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     open_closed_streams()
     speak_utf8()
@@ -97,18 +97,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refused("stopped")
     except MemoryError:
         return _refused("there is not enough memory for this command; see `ulimit -v`")
-    except BrokenPipeError:  # the reader has left, as `head` does
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         give_up_standard_output()
     except OSError as exc:
         if exc.errno not in {errno.ENOSPC, errno.EBADF}:
             return _refused(f"{exc.filename} cannot be used ({exc.strerror})" if exc.filename else str(exc))
         give_up_standard_output()
-        return _refused(f"standard output cannot be written to its end ({exc.strerror})")
+        return _refused(f"standard output cannot be written completely ({exc.strerror})")
     return 0
 
 
 def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
-    """The options; a help that was asked for is written to its end here, as an answer is."""
+    """Parse the options. Flushes the text of --help, so that a failing write is reported."""
     try:
         return parser.parse_args(arguments)
     except SystemExit:
@@ -126,9 +126,9 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _end_on_signals(*, is_server: bool) -> None:
-    """End in order on SIGTERM, and on SIGHUP as a terminal closes; uvicorn's own handlers come after the start.
+    """Exit cleanly on SIGTERM and SIGHUP (the terminal closes) until uvicorn installs its own handlers.
 
-    A container's first process ignores a signal that it does not handle. SIGHUP stays ignored under `nohup`.
+    Without handlers, the first process of a container would ignore them. Under `nohup` SIGHUP stays ignored.
     """
     handler = _end_start if is_server else signal.default_int_handler
     signal.signal(signal.SIGTERM, handler)
@@ -137,7 +137,7 @@ def _end_on_signals(*, is_server: bool) -> None:
 
 
 def _end_start(_signal: int, _frame: FrameType | None) -> None:
-    os._exit(0)  # no exception: libraries that are being loaded would make others of it. The store is whole at any time
+    os._exit(0)  # no exception: libraries being imported might swallow it. The store is consistent at any time
 
 
 def _refused(sentence: str) -> int:
@@ -184,9 +184,9 @@ def _settings_help() -> str:
 
 
 def _settings(model: Path | None) -> Settings:
-    """The settings of the environment, `--model` first.
+    """Read the settings from the environment; `--model` takes precedence.
 
-    Raises: StartError: one is invalid; the sentence names it.
+    Raises: StartError: a setting is invalid; the message names it.
     """
     try:
         return Settings() if model is None else Settings(model=model)

@@ -1,4 +1,4 @@
-"""What the subcommands of `crosslet` do. Knows the artifact and the local store; heavy parts are imported when used."""
+"""`crosslet serve`, `embed`, `search` and `info`. Heavy modules are imported when used."""
 
 import argparse
 import dataclasses
@@ -21,9 +21,8 @@ from service.process.descriptors import raise_limit
 from service.process.logs import configure_logging
 from service.settings import Settings, unknown_settings
 
-MALLOC_ARENAS = 2  # each heap keeps its own peak: `python -m benchmarks.allocator`
-# How long a worker that comes back from the model may wait for the event loop to let it have the interpreter. Python's
-# own 5 ms is a pass or two.
+MALLOC_ARENAS = 2  # each heap keeps its own peak memory: `python -m benchmarks.allocator`
+# Longest wait of a worker for the GIL after a forward pass. Python's default of 5 ms is as long as one or two passes.
 SWITCH_INTERVAL_S = 0.0002
 OF_ENCODERS = ("dim", "prompts", "default_prompt_name", "truncate_dim", "spaces")  # facts that a re-ranker lacks
 UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # as bytes that are not UTF-8 are read
@@ -32,25 +31,25 @@ logger = logging.getLogger(__name__)
 
 
 def serve(_: argparse.Namespace, settings: Settings) -> None:
-    """Load everything, then answer over HTTP until a signal.
+    """Load everything, then serve over HTTP until a signal.
 
     Raises: StartError: the model, the documents or a setting is refused.
     """
-    gc.disable()  # what a start makes stays; `settle` collects what does not, and turns it on again
+    gc.disable()  # most objects made here are permanent; `settle` collects the others and turns it on again
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    from service.model.encoder import choose_encoder  # `info` must not pay for ONNX Runtime
+    from service.model.encoder import choose_encoder  # here: `info` does not need ONNX Runtime
     from service.process.memory import limit_arenas
 
     limit_arenas(MALLOC_ARENAS)
     configure_logging(settings.log_level)
     raise_limit()
     if settings.index != EMBEDDED:
-        milvus_address(settings.index)  # before it is logged: refuses one with a password
+        milvus_address(settings.index)  # refuses a URL with a password, before it is logged
     logger.info("settings", extra=settings.model_dump(mode="json"))
     for name, meant in unknown_settings().items():
-        logger.warning("no such setting: it does nothing", extra={"variable": name, "meant": meant})
+        logger.warning("unknown setting has no effect", extra={"variable": name, "meant": meant})
     if not any(settings.keys()):
-        logger.warning("no API key is set: whoever reaches the port may read and write (CROSSLET_API_KEYS)")
+        logger.warning("no API key is set: anyone who reaches the port may read and write (CROSSLET_API_KEYS)")
     with ExitStack() as sockets:
         listener = sockets.enter_context(bound_socket(settings.host, settings.port))
         metrics_listener = (
@@ -59,7 +58,7 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
             else None
         )
         with ThreadPoolExecutor(1) as importer:
-            if usable_cpus() > 1:  # loading leaves the interpreter half of its time; on one core both would wait
+            if usable_cpus() > 1:  # loading the model leaves the GIL free half of the time; useless on one core
                 importer.submit(import_server)
             choice = choose_encoder(settings.model, settings.fallback_model)
         import_server()
@@ -70,9 +69,9 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 
 
 def embed(options: argparse.Namespace, settings: Settings) -> None:
-    """Print one JSON list of numbers a text.
+    """Print each text's vector as a JSON list.
 
-    Raises: InvalidInput: a text is empty, too long, or not valid UTF-8, or the model has no such prompt or space.
+    Raises: InvalidInput: a text is empty, too long or not valid UTF-8, or the model has no such prompt or space.
     """
     from service.model.encoder import choose_encoder
 
@@ -86,8 +85,8 @@ def embed(options: argparse.Namespace, settings: Settings) -> None:
 def search(options: argparse.Namespace, settings: Settings) -> None:
     """Print the documents nearest to a query, one JSON line each.
 
-    Raises: StartError: the store is missing, unreadable, or of another model.  InvalidInput: the query is empty, too
-        long, or not UTF-8.
+    Raises: StartError: the store is missing, unreadable, or another model's.
+        InvalidInput: the query is empty, too long or not UTF-8.
     """
     from service.bulk.store_file import check_there
     from service.model.encoder import choose_encoder
@@ -143,7 +142,7 @@ def info(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _texts_of(given: list[str]) -> Iterator[tuple[str, str]]:
-    """Each text with its name for a complaint: those given, else the lines of standard input that have any.
+    """Yield (name for errors, text) of each given text, or of each non-blank line of standard input.
 
     Raises: InvalidInput: standard input is UTF-16.
     """
@@ -158,7 +157,7 @@ def _texts_of(given: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _readable(text: str, name: str, settings: Settings) -> str:
-    """The text, if HTTP would take it, and its bytes were UTF-8: Python hands others on as lone surrogates."""
+    """Return the text if it is within HTTP's limits and was UTF-8: Python decodes other bytes to lone surrogates."""
     if not text:
         raise InvalidInput(f"{name} is empty; every text needs at least one character")
     if len(text) > settings.max_text_chars:

@@ -1,4 +1,4 @@
-"""Loads and runs what a command will, all of it at once, and keeps nothing. Knows the heavy parts; knows no limit."""
+"""Rehearses a command's peak memory: loads all it will load and runs all its threads at once. Keeps nothing."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -10,11 +10,11 @@ from service.process.cpus import usable_cpus
 from service.settings import Settings
 
 VECTORS = 64
-WRITERS = 2  # threads that change the index: of writes, and of its maintenance
+WRITERS = 2  # threads that change the index: writes and maintenance
 
 
 class Use(Enum):
-    """What a command does with the model."""
+    """What a command uses the model for."""
 
     EMBED = "embed"
     DOCUMENTS = "documents"  # vectors are compared, too
@@ -23,7 +23,7 @@ class Use(Enum):
 
 
 def try_start(settings: Settings, use: Use) -> None:
-    """Load the parts and have every thread do the most that it will do.
+    """Load everything, and make every thread do its most expensive work.
 
     Raises: StartError: the model is refused.
     """
@@ -63,17 +63,17 @@ def _index(dim: int) -> None:
 
 
 def _all_at_once(work: Sequence[Callable[[], object]]) -> None:
-    """Each in a thread of its own, none of which ends before all are there."""
-    all_there = threading.Event()
+    """Run each call in a thread of its own; all threads exist before any call starts."""
+    all_started = threading.Event()
 
     def run(call: Callable[[], object]) -> None:
-        all_there.wait()
+        all_started.wait()
         call()
 
     with ThreadPoolExecutor(len(work)) as threads:
         try:
             running = [threads.submit(run, call) for call in work]
         finally:
-            all_there.set()
+            all_started.set()
     for one in running:
         one.result()

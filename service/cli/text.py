@@ -1,4 +1,4 @@
-"""What `crosslet mine` and `crosslet dedup` do, over files with a sentence a line. Imports heavy parts when used."""
+"""`crosslet mine` and `crosslet dedup`, over files with one sentence a line. Heavy modules are imported when used."""
 
 import argparse
 from pathlib import Path
@@ -7,15 +7,15 @@ from service.cli.arguments import Subcommand, finite, out_argument, positive, pr
 from service.cli.start_trial import Use
 from service.settings import Settings
 
-NEIGHBOURS = 4  # k of the paper, and of LASER's scripts
+NEIGHBOURS = 4  # k of Artetxe and Schwenk 2019, and of LASER's scripts
 MARGIN = 1.06  # see docs/guide/mine.md
 COSINE = 0.95  # see docs/guide/mine.md
 
 
 def mine(options: argparse.Namespace, settings: Settings) -> None:
-    """Print the pairs of lines that translate each other: margin, left, right; best first, each line at most once.
+    """Print pairs of lines that translate each other: margin, left, right; best first, each line at most once.
 
-    Raises: StartError: the model or a file is refused.  InvalidInput: a line is not a text.
+    Raises: StartError: the model or a file is refused.  InvalidInput: a line is not a valid text.
     """
     from service.bulk.engines import engine_of
     from service.bulk.lines import Lines
@@ -40,9 +40,9 @@ def mine(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def dedup(options: argparse.Namespace, settings: Settings) -> None:
-    """Print the groups of lines that say the same, in whatever language; or the file with one line of each group.
+    """Print groups of lines that say the same in any language, or the file with one line of each group.
 
-    Raises: StartError: the model or the file is refused.  InvalidInput: a line is not a text.
+    Raises: StartError: the model or the file is refused.  InvalidInput: a line is not a valid text.
     """
     from service.bulk.dedup import find_groups, groups_as_json, without_repeats
     from service.bulk.engines import engine_of
@@ -59,25 +59,29 @@ def dedup(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _mine_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("left", type=Path, metavar="A.txt", help="a sentence a line")
-    parser.add_argument("right", type=Path, metavar="B.txt", help="a sentence a line")
+    parser.add_argument("left", type=Path, metavar="A.txt", help="one sentence a line")
+    parser.add_argument("right", type=Path, metavar="B.txt", help="one sentence a line")
     out_argument(parser)
     prompt_argument(parser)
     parser.add_argument("--threshold", type=finite, default=MARGIN, help=f"smallest margin of a pair ({MARGIN})")
-    parser.add_argument("--k", type=positive, default=NEIGHBOURS, help=f"neighbours of the margin ({NEIGHBOURS})")
+    parser.add_argument(
+        "--k", type=positive, default=NEIGHBOURS, help=f"neighbours to compute the margin from ({NEIGHBOURS})"
+    )
 
 
 def _dedup_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="a sentence a line, or .jsonl with a text in each")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="one sentence a line, or .jsonl with a text in each line"
+    )
     out_argument(parser)
     prompt_argument(parser)
-    parser.add_argument("--threshold", type=finite, default=COSINE, help=f"cosine of lines that are alike ({COSINE})")
-    parser.add_argument("--keep", choices=["first"], help="write the file with the first line of each group instead")
+    parser.add_argument("--threshold", type=finite, default=COSINE, help=f"smallest cosine of similar lines ({COSINE})")
+    parser.add_argument("--keep", choices=["first"], help="write the file with only the first line of each group")
 
 
 TEXT_SUBCOMMANDS = {
     "mine": Subcommand(
-        mine, "find the translations between two texts, a sentence a line", _mine_arguments, Use.DOCUMENTS
+        mine, "find translations between two files of one sentence a line", _mine_arguments, Use.DOCUMENTS
     ),
-    "dedup": Subcommand(dedup, "find lines that say the same, in whatever language", _dedup_arguments, Use.DOCUMENTS),
+    "dedup": Subcommand(dedup, "find lines that say the same, in any language", _dedup_arguments, Use.DOCUMENTS),
 }

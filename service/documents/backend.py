@@ -1,6 +1,6 @@
-"""The seam between the service and what keeps its documents: what routes, metrics and commands ask of an index.
+"""The interface between the service and its document index, used by routes, metrics and commands.
 
-`Collection` keeps them in this process (SQLite and FAISS), `MilvusIndex` in a Milvus.
+`Collection` keeps documents in this process (SQLite and FAISS), `MilvusIndex` on a Milvus server.
 
 N documents, D dims, B queries
 """
@@ -14,42 +14,42 @@ from service.documents.store.store import Document, Page, StoredDocument
 
 
 class DocumentIndex(Protocol):
-    """Keeps documents and finds the nearest. Every method may block; call it off the event loop.
+    """Stores documents and finds the nearest. Every method may block; call it off the event loop.
 
-    Raises, all but `close`: IndexUnavailable: what keeps the documents is another process, and does not answer.
+    Raises, except `close`: IndexUnavailable: the documents are in another process, which does not answer.
     """
 
     @property
     def backend(self) -> str:
-        """What `GET /info` calls it."""
+        """The name in `GET /info`."""
 
     @property
     def size_bytes(self) -> int:
-        """Memory of this process that the index takes."""
+        """Memory of the index in this process."""
 
     @property
     def recall(self) -> float | None:
-        """Share of the 10 nearest that a search finds; None where nobody has measured it."""
+        """Share of the 10 nearest that a search finds; None if it was not measured."""
 
     def __len__(self) -> int: ...
 
     def check_room(self, ids: Sequence[str]) -> None:
-        """Refuse documents that have no room before they are embedded; `put` checks again."""
+        """Refuse documents that do not fit before they are embedded; `put` checks again."""
 
     def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
-        """Insert or replace documents, by id; gives the revision of the change. Durable and searchable on return."""
+        """Insert or replace documents by id. Return the change's revision. Durable and searchable on return."""
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove documents by id; gives how many there were."""
+        """Remove documents by id. Return how many existed."""
 
     def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
-        """Remove the documents that a filter selects; gives how many there were.
+        """Remove the documents that match a filter. Return their number.
 
-        filter_s: how long the filter may be looked up here; None: as long as it takes.
+        filter_s: time limit for evaluating the filter in this process; None: no limit.
         """
 
     def get(self, id_: str) -> StoredDocument | None:
-        """One document by its id."""
+        """Return one document by its id."""
 
     def page(
         self,
@@ -60,16 +60,16 @@ class DocumentIndex(Protocol):
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
     ) -> Page:
-        """The next documents in the order of first arrival, at most `limit` and about `max_chars` characters.
+        """Return the next documents in the order of first insertion, at most `limit` and about `max_chars` characters.
 
-        Of those that the filter selects; its look-up is bounded as in `delete_matching`.
+        With a filter, only matching documents; `filter_s` as in `delete_matching`.
         """
 
     def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
-        """How many documents a filter selects; bounded as in `delete_matching`."""
+        """Count the documents that match a filter; `filter_s` as in `delete_matching`."""
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
-        """The `top_k` nearest documents that the filter selects: by score, ties by id."""
+        """Return the `top_k` nearest documents that match the filter: by score, ties by id."""
 
     def search_all(
         self,
@@ -79,7 +79,7 @@ class DocumentIndex(Protocol):
         filter_: Mapping[str, object] | None = None,
         shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
-        """One search a vector; gives what is wanted of the documents that they find."""
+        """Search for each vector; return of the documents found what `shown` asks for."""
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""

@@ -1,6 +1,6 @@
-"""Documents and their index, always in step: a change is durable first, then searchable. Knows no HTTP and no encoder.
+"""Keeps document store and vector index in step: a change is first durable, then searchable.
 
-A thread of its own makes the next index while this one is searched, and puts it in its place.
+A background thread builds the next index while the current one is searched, then swaps them.
 
 N documents, D dims, B queries
 """
@@ -23,15 +23,15 @@ from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.rwlock import ReadWriteLock
 from service.errors import StorageFull
 
-RETRY_S = 0.0005  # until a reader looks again whether the index has the last change
+RETRY_S = 0.0005  # until a reader checks again whether the index has the last change
 PATIENCE = 5  # tries
-RELOAD_S = 5.0  # until an index that could not be loaded anew is tried again
+RELOAD_S = 5.0  # between attempts to reload an index
 
 logger = logging.getLogger(__name__)
 
 
 class Collection:
-    """The document store with the vector index derived from it. Every method may block; call it off the event loop."""
+    """The document store and the vector index derived from it. Every method may block; call it off the event loop."""
 
     def __init__(
         self,
@@ -42,20 +42,21 @@ class Collection:
         check_memory: Callable[[int], None] = lambda growth_bytes: None,
         read_only: bool = False,
     ) -> None:
-        """Load the index of the store, or build it.
+        """Load the store's index, or build it.
 
-        max_index_bytes: most memory for vectors, 0 = no limit.  check_memory: raises StorageFull where the process has
-        no room for so many bytes more.  read_only: another process may be writing the store.
+        Args: max_index_bytes: memory limit for vectors, 0 = no limit.
+              check_memory: raises StorageFull if the process has no room for that many more bytes.
+              read_only: another process may be writing the store.
         """
         self._store = store
         self._upkeep = maintenance
         self._max_index_bytes = max_index_bytes
         self._check_memory = check_memory
         self._writing = threading.Lock()
-        self._in_step = ReadWriteLock()  # guards the index and the revision that it is at
+        self._in_step = ReadWriteLock()  # guards the index and its revision
         self._index: VectorIndex = maintenance.load_exact() if read_only else maintenance.load()
-        self._revision = None if read_only else store.revision  # None: the store may go on without the index
-        self._is_behind = False  # a change is on the disk that the index could not follow
+        self._revision = None if read_only else store.revision  # None: another process may advance the store
+        self._is_behind = False  # the index failed to apply a change that is on disk
         self._changed = threading.Event()
         self._is_closing = False
         self._maintenance = threading.Thread(target=self._maintain, name="index", daemon=True)
@@ -63,7 +64,7 @@ class Collection:
             self._maintenance.start()
 
     def close(self) -> None:
-        """Leave a snapshot and close the store. A build that runs is given up."""
+        """Write a snapshot and close the store. A running build is abandoned."""
         self._is_closing = True
         self._changed.set()
         if self._maintenance.ident is not None:
@@ -81,7 +82,7 @@ class Collection:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the index takes."""
+        """Memory of the index."""
         return self._index.size_bytes
 
     @property
@@ -90,16 +91,16 @@ class Collection:
         return self._index.recall
 
     def check_room(self, ids: Sequence[str]) -> None:
-        """Refuse documents that have no room before they are embedded; `put` checks again.
+        """Refuse documents that do not fit before they are embedded; `put` checks again.
 
-        Raises: StorageFull: no room under `max_index_bytes`, or in the process.
+        Raises: StorageFull: `max_index_bytes` or the process's memory is full.
         """
         self._check_growth(len(set(ids)) - len(self._store.rows_of(ids)))
 
     def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
-        """Insert or replace documents, by id; gives the revision of the change. Durable and searchable on return.
+        """Insert or replace documents by id. Return the change's revision. Durable and searchable on return.
 
-        Raises: StorageFull: no room on the disk or under `max_index_bytes`; nothing was changed.
+        Raises: StorageFull: the disk or `max_index_bytes` is full; nothing was changed.
         """
         with self._writing, self._store.transaction() as transaction:
             self._check_growth(len(documents) - len(transaction.rows_of([document.id for document in documents])))
@@ -109,24 +110,24 @@ class Collection:
             return transaction.revision
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove documents by id; gives how many there were."""
+        """Remove documents by id. Return how many existed."""
         with self._writing, self._store.transaction() as transaction:
             return self._delete(transaction, transaction.rows_of(ids))
 
     def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
-        """Remove the documents that a filter selects; gives how many there were.
+        """Remove the documents that match a filter. Return their number.
 
-        filter_s: how long the filter may be looked up; None: as long as it takes.
-        Raises: InvalidInput: the filter is empty or malformed, or its look-up takes too long.
+        filter_s: time limit for evaluating the filter; None: no limit.
+        Raises: InvalidInput: the filter is empty, malformed or takes too long.
         """
         condition = to_condition(filter_)
-        with self._writing:  # no other writer comes between the look-up and the removal
+        with self._writing:  # no other write between the look-up and the removal
             rows = FilterTime(filter_s).matching(self._store, condition).tolist()
             with self._store.transaction() as transaction:
                 return self._delete(transaction, rows)
 
     def get(self, id_: str) -> StoredDocument | None:
-        """One document by its id."""
+        """Return one document by its id."""
         return self._store.get(id_)
 
     def page(
@@ -138,7 +139,7 @@ class Collection:
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
     ) -> Page:
-        """The next documents that the filter selects, as `DocumentIndex` says; an empty one selects everything."""
+        """Return the next documents that match the filter, as in `DocumentIndex`; {} matches everything."""
         if not filter_:
             return self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
         condition = to_condition(filter_)
@@ -148,13 +149,13 @@ class Collection:
         return replace(page, total=len(rows))
 
     def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
-        """How many documents a filter selects; bounded and refused as in `page`."""
+        """Count the documents that match a filter; same limits and errors as `page`."""
         if not filter_:
             return len(self)
         return len(FilterTime(filter_s).matching(self._store, to_condition(filter_)))
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
-        """The `top_k` nearest documents that the filter selects: by score, ties by id.
+        """Return the `top_k` nearest documents that match the filter: by score, ties by id.
 
         Raises: InvalidInput: the filter is malformed.
         """
@@ -170,13 +171,13 @@ class Collection:
     ) -> list[list[Match]]:
         """One search a vector, each over one revision: writers need not wait for all of them.
 
-        A change is on the disk before the index has it, so that nobody waits for the disk: where the two differ, a
-        reader tries again. After some tries, in which its filter took longer to look up than writers leave it, it keeps
-        them waiting while it looks it up once more, and makes the searches that are left over that one revision.
+        A change reaches the disk before the index. A reader that sees different revisions there tries again. If its
+        filter takes longer than the time between writes, it gives up after some tries: it then blocks writers, looks
+        the filter up once more, and makes the remaining searches over that revision.
 
-        Raises: InvalidInput: the filter is malformed, or what is found has too many characters.
+        Raises: InvalidInput: the filter is malformed, or the results have too many characters.
         """
-        reads = DocumentReader(self._store, to_condition(filter_) if filter_ else None, shown)  # {} selects everything
+        reads = DocumentReader(self._store, to_condition(filter_) if filter_ else None, shown)  # {} matches everything
         found: list[list[Match]] = []
         for vector_D in vectors_BD:
             matches = self._beside_writers(vector_D, top_k, reads)
@@ -232,7 +233,7 @@ class Collection:
         return len(rows)
 
     def _follow(self, revision: int, change: Callable[[VectorIndex], None], *, changed: int) -> None:
-        """Have the index follow a change that is on the disk. If it fails, it is loaded anew and not saved as it is."""
+        """Apply a durable change to the index. If that fails, the index is reloaded and not saved."""
         try:
             with self._in_step.exclusive():
                 self._revision = revision
@@ -244,7 +245,7 @@ class Collection:
         self._note(changed)
 
     def _note(self, changed: int) -> None:
-        """Have the thread look whether another index or another snapshot is due."""
+        """Wake the background thread if a new index or snapshot is due."""
         self._upkeep.note(changed)
         if self._upkeep.is_outgrown(self._index) or self._upkeep.is_stale(self._index):
             self._changed.set()
@@ -265,7 +266,7 @@ class Collection:
                 return
             except StorageFull as exc:
                 logger.warning("index not built", extra={"reason": str(exc)})
-            except Exception:  # the index that serves goes on serving
+            except Exception:  # keep serving the current index
                 logger.exception("index not built")
 
     def _save(self) -> None:
@@ -281,13 +282,13 @@ class Collection:
 
     def _replace_index(self) -> None:
         built = self._upkeep.build(lambda: self._is_closing, self._check_memory)
-        with self._store.read_transaction() as revision:  # most of what changed meanwhile holds no writer up
+        with self._store.read_transaction() as revision:  # most changes, without blocking writers
             self._upkeep.catch_up(built.index, built.revision)
-        with self._writing:  # writers wait while the last changes are added; readers go on
+        with self._writing:  # the last changes: writers wait, readers do not
             self._upkeep.catch_up(built.index, revision)
             with self._in_step.exclusive():
                 self._index = built.index
-        self._note(0)  # a load may have outgrown it already
+        self._note(0)  # a bulk load may have outgrown it already
 
     def _check_growth(self, new: int) -> None:
         if not new:

@@ -1,9 +1,10 @@
-"""Parses the metadata filters of the API and turns them into SQL. Knows the `fields` table; runs nothing.
+"""Translates the API's metadata filters to SQL conditions on the `fields` table. Runs nothing.
 
 {"lang": "de"} · {"year": {"gte": 2020, "lt": 2024}} · {"tag": {"in": ["a", "b"]}} · {"lang": {"ne": "de"}} ·
-{"lang": {"exists": true}} · {"source.site": "x"} · {"and": [..]} · {"or": [..]} · {"not": {..}}; several keys side by
-side are joined by "and". A list in the metadata matches if one of its elements does; null matches a field that is null
-or absent; `ne` is what `not` makes of equality. Kinds never mix: 1 is not "1", and true is not 1.
+{"lang": {"exists": true}} · {"source.site": "x"} · {"and": [..]} · {"or": [..]} · {"not": {..}}
+
+Several keys in one object are joined by "and". A list in the metadata matches if one of its elements does. null matches
+a field that is null or absent. `ne` is the negation of equality. Types are never converted: 1 is not "1" or true.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,30 +14,30 @@ from service.documents.store.fields import SqlValue, inexact, stored_kind
 from service.errors import InvalidInput
 
 MAX_DEPTH = 16
-MAX_TERMS = 1000  # operators and values, all together
+MAX_TERMS = 1000  # operators plus values
 RANGE_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 OPERATORS = f"in, ne, exists, {', '.join(RANGE_OPERATORS)}"
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A boolean SQL expression over `documents.row`, and the values of its question marks."""
+    """A boolean SQL expression over `documents.row`, and the values of its placeholders."""
 
     sql: str
     values: tuple[SqlValue, ...] = ()
 
 
 def to_condition(filter_: Mapping[str, object]) -> Condition:
-    """The SQL of a filter; every name and value is a bound parameter.
+    """Return the SQL of a filter; every name and value is a bound parameter.
 
-    Raises: InvalidInput: the filter is not one; the message names the place, never a value.
+    Raises: InvalidInput: the filter is malformed; the message names the place, never a value.
     """
     _check_size(filter_)
     return _all_of(filter_, "filter")
 
 
 def has_nested_field(filter_: object) -> bool:
-    """Whether a filter, which is one, looks at a path with a dot."""
+    """Return whether a valid filter tests a path with a dot."""
     if not isinstance(filter_, Mapping):
         return False
     parts: list[object] = []
@@ -51,7 +52,7 @@ def has_nested_field(filter_: object) -> bool:
 
 
 def _check_size(filter_: Mapping[str, object]) -> None:
-    """Refuse a filter with too many operators and values, without looking at all of them, or nested too deeply."""
+    """Refuse a filter that is nested too deeply or has too many operators and values. Stops at the limit."""
     terms = 0
     waiting: list[tuple[object, int]] = [(filter_, 1)]
     while waiting:
@@ -67,7 +68,7 @@ def _check_size(filter_: Mapping[str, object]) -> None:
         else:
             terms += 1
         if max(terms, len(inner), len(waiting)) > MAX_TERMS:
-            raise InvalidInput(f"filter has more than {MAX_TERMS} operators and values, which is the limit")
+            raise InvalidInput(f"filter has too many operators and values; the limit is {MAX_TERMS}")
         waiting += [(value, depth + 1) for value in inner]
 
 
@@ -148,7 +149,7 @@ def _is_there(key: str) -> Condition:
 
 
 def _is_null(key: str) -> Condition:
-    """Absent, or null somewhere."""
+    """The condition that a field is absent, null, or a list with a null."""
     null = Condition("(row IN (SELECT row FROM fields WHERE key = ? AND kind = 'null'))", (key,))
     return _join([_not(_is_there(key)), null], "OR")
 

@@ -1,4 +1,4 @@
-"""Blocking look-ups on a few threads, with a bounded line before them. Knows nothing about what is looked up."""
+"""Runs blocking look-ups on a few threads behind a bounded queue."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,21 +15,21 @@ class LookupPool:
     """Threads for look-ups. Call `run` on one event loop."""
 
     def __init__(self, threads: int, *, max_waiting: int) -> None:
-        """max_waiting: most look-ups that no thread has taken."""
+        """max_waiting: maximum number of queued look-ups."""
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="reader")
         self._threads = threads
         self._max_waiting = max_waiting
-        self._pending = 0  # waiting or under way
+        self._pending = 0  # queued or running
 
     @property
     def waiting(self) -> int:
-        """Look-ups that no thread has taken."""
+        """The number of queued look-ups."""
         return max(0, self._pending - self._threads)
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What the call gives. Cancelled while it waits, it is never made.
+        """Run `call` on a thread and return its result. Cancelled while queued, it never runs.
 
-        Raises: Overloaded: too many wait.
+        Raises: Overloaded: too many look-ups wait.
         """
         if self.waiting >= self._max_waiting:
             raise Overloaded(
@@ -43,5 +43,5 @@ class LookupPool:
             self._pending -= 1
 
     def shutdown(self) -> None:
-        """Finish what was begun. Blocks."""
+        """Finish queued and running look-ups. Blocks."""
         self._executor.shutdown()

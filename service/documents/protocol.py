@@ -1,4 +1,4 @@
-"""The seam between documents and the search structure. Knows row numbers and vectors; knows no text.
+"""The interface between documents and vector index, in row numbers and vectors.
 
 N documents, D dims
 """
@@ -18,20 +18,20 @@ MORE_CANDIDATES = 2
 
 @dataclass(frozen=True)
 class Hits:
-    """rows: int64, best first.  scores: float32, the inner products.  Every tie with the last one is included."""
+    """Rows found, best first, with all ties of the last one. rows: int64.  scores: float32 inner products."""
 
     rows: Rows
     scores: Vectors
 
     @classmethod
     def none(cls) -> "Hits":
-        """Nothing was found."""
+        """Return empty hits."""
         return cls(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True)
 class Addition:
-    """Rows with their vectors, and whatever the index could work out for them without being locked."""
+    """Rows with their vectors, and what the index computed for them without a lock."""
 
     rows: Rows
     vectors_ND: Vectors
@@ -39,55 +39,55 @@ class Addition:
 
 
 class VectorIndex(Protocol):
-    """Finds the unit vectors with the largest inner product; holds nothing that the document store does not."""
+    """Finds the unit vectors with the largest inner product. All it holds can be rebuilt from the document store."""
 
     @property
     def backend(self) -> str:
-        """What `GET /info` calls it."""
+        """The name in `GET /info`."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether nothing nearer was missed and scores are inner products of the vectors as they were given."""
+        """Whether the search is exhaustive and scores are inner products of the original vectors."""
 
     @property
     def recall(self) -> float:
-        """Share of the 10 nearest that a search finds, measured when the index was built; 1 where it is exact."""
+        """Share of the 10 nearest that a search finds, measured when the index was built; 1 if it is exact."""
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the vectors take."""
+        """Memory of the vectors."""
 
     @property
     def row_bytes(self) -> int:
-        """Memory that one more row takes."""
+        """Memory of one more row."""
 
     def __len__(self) -> int: ...
 
     def growth_bytes(self, count: int) -> int:
-        """Memory that adding so many rows takes at its peak, beyond what is taken now."""
+        """Return the additional memory, at its peak, of adding `count` rows."""
 
     def prepare(self, rows: Sequence[int], vectors_ND: Vectors) -> Addition:
-        """Work out what `replace` needs. Changes nothing, so that searches may go on."""
+        """Compute what `replace` needs. Changes nothing: searches may run meanwhile."""
 
     def replace(self, addition: Addition) -> None:
-        """Add rows, or give existing rows a new vector."""
+        """Add rows, or replace the vectors of existing ones."""
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Forget rows; unknown ones are ignored."""
+        """Remove rows; unknown ones are ignored."""
 
     def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
-        """The best `top_k` rows and every row that ties with the last of them, among the given rows or all."""
+        """Return the best `top_k` rows and all ties with the last one, among the given rows or all."""
 
 
 def candidates(top_k: int) -> int:
-    """How many rows an inexact index is asked for, which their own vectors then rank."""
+    """Return how many rows to ask of an approximate index; exact scores then rank them."""
     return 2 * top_k + MORE_CANDIDATES
 
 
 def with_ties(search: Callable[[int], Hits], *, wanted: int, available: int) -> Hits:
-    """The best `wanted` of `available` rows and all that tie with the last of them.
+    """Return the best `wanted` of `available` rows and all ties with the last one.
 
-    Args: search: gives the best so many rows; fewer, if there are no more.
+    Args: search: returns the best `count` rows, or fewer if there are no more.
     """
     if not wanted:
         return Hits.none()

@@ -1,4 +1,4 @@
-"""What a search gives of the documents that it finds, and what it reads of the store for that. Knows no index."""
+"""A search's results: which documents and fields are wanted, and reading them from the store."""
 
 import math
 import time
@@ -14,14 +14,14 @@ from service.documents.protocol import Rows, Vectors
 from service.documents.store.store import DocumentStore, StoredDocument
 from service.errors import InvalidInput
 
-CHUNK_ROWS = 4096  # whose vectors are read at a time: of equal texts there may be very many
+CHUNK_ROWS = 4096  # vectors read at a time: equal texts may tie in very many rows
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Match:
-    """A document found by a search; score is the cosine with the query."""
+    """A document found by a search. score: its cosine with the query."""
 
     score: float
     document: StoredDocument
@@ -29,11 +29,11 @@ class Match:
 
 @dataclass(frozen=True)
 class Shown:
-    """What is wanted of the `top_k` nearest; nothing else of them is read.
+    """What to return of the `top_k` nearest documents; nothing else is read.
 
-    offset: so many of the best are passed over.  min_score: those with a lower cosine are left out.  text, metadata:
-    whether documents come with them.  max_chars: of all that is read for one request; None: any number.  filter_s: how
-    long all look-ups of a request's filter may take; None: as long as they do.
+    offset: number of best documents to skip.  min_score: documents with a lower cosine are left out.
+    text, metadata: whether to include them.  max_chars: limit on all texts and metadata of a request; None: no limit.
+    filter_s: time limit for evaluating a request's filter, over all tries; None: no limit.
     """
 
     offset: int = 0
@@ -44,11 +44,11 @@ class Shown:
     filter_s: float | None = None
 
     def cut(self, best: Sequence[tuple[float, T]]) -> list[tuple[float, T]]:
-        """What is left of scores and what has them, best first."""
+        """Apply `offset` and `min_score` to (score, item) pairs, best first."""
         return [hit for hit in best[self.offset :] if self.min_score is None or hit[0] >= self.min_score]
 
     def check(self, chars: int) -> None:
-        """Raises: InvalidInput: more characters than wanted."""
+        """Raises: InvalidInput: there are more than `max_chars` characters."""
         if self.max_chars is not None and chars > self.max_chars:
             raise InvalidInput(
                 f"the documents found have more than {self.max_chars} characters together; send fewer queries, a "
@@ -60,39 +60,39 @@ EVERYTHING = Shown()
 
 
 class FilterTime:
-    """How long all look-ups of a request's filter may take, from now on; None: as long as they do."""
+    """Time limit for evaluating a request's filter, over all tries, starting now; None: no limit."""
 
     def __init__(self, filter_s: float | None) -> None:
         self._filter_s = filter_s
         self._until = math.inf if filter_s is None else time.monotonic() + filter_s
 
     def matching(self, store: DocumentStore, condition: Condition) -> Rows:
-        """The rows that a filter selects, in ascending order.
+        """Return the rows that match a filter, in ascending order.
 
-        Raises: InvalidInput: that takes too long.
+        Raises: InvalidInput: it takes too long.
         """
         try:
             return store.matching(condition, until=self._until)
         except TimeoutError as exc:
             raise InvalidInput(
                 f"the filter takes longer than {self._filter_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer or "
-                "narrower ranges, or 'in' with their values"
+                "narrower ranges, or list their values with 'in'"
             ) from exc
 
 
 def scored(store: DocumentStore, rows: Sequence[int], vector_D: Vectors) -> tuple[list[int], Vectors]:
-    """The rows that there are, with the inner products of their own vectors."""
+    """Return the rows that exist, with exact inner products from their stored vectors."""
     known: list[int] = []
     scores: list[Vectors] = [np.empty(0, np.float32)]
     for start in range(0, len(rows), CHUNK_ROWS):
         found, vectors_ND = store.vectors_of(rows[start : start + CHUNK_ROWS])
         known += found
-        scores.append(np.einsum("nd,d->n", vectors_ND, vector_D))  # `@`: a row's bits depend on the others
+        scores.append(np.einsum("nd,d->n", vectors_ND, vector_D))  # not `@`: a score must not depend on the other rows
     return known, np.concatenate(scores)
 
 
 class DocumentReader:
-    """What the searches of one request read of the store: each thing once, as long as nothing changes."""
+    """Reads documents and filter results for the searches of one request, each only once per revision."""
 
     def __init__(self, store: DocumentStore, condition: Condition | None, shown: Shown) -> None:
         self._store = store
@@ -105,9 +105,9 @@ class DocumentReader:
         self._time = FilterTime(shown.filter_s)
 
     def selected(self, revision: int) -> Rows | None:
-        """The rows that the filter selects, if there is one. revision: of the snapshot that this thread has open.
+        """Return the rows that match the filter; None without one. revision: of this thread's open snapshot.
 
-        Raises: InvalidInput: that takes too long.
+        Raises: InvalidInput: it takes too long.
         """
         if self._revision != revision:
             self._revision, self._documents = revision, {}
@@ -115,11 +115,11 @@ class DocumentReader:
         return self._selected
 
     def matches(self, best: Sequence[tuple[float, int]]) -> list[Match]:
-        """What is wanted of scores and rows, with their documents, in the snapshot of `selected`.
+        """Return the wanted matches of (score, row) pairs, read in the snapshot of `selected`.
 
-        A row that the store does not have is left out: an index that could not follow a change may find it.
+        Rows missing in the store are left out: an index that failed to apply a change may find them.
 
-        Raises: InvalidInput: they have too many characters.
+        Raises: InvalidInput: the documents have too many characters.
         """
         wanted = self._shown.cut(best)
         missing = [row for _, row in wanted if row not in self._documents]

@@ -1,4 +1,4 @@
-"""Texts in, vectors out: a fair queue over worker threads. Knows no HTTP.
+"""Texts in, vectors out: a fair queue over worker threads.
 
 Imports `model` and the errors.
 """

@@ -1,4 +1,4 @@
-"""Tokenised texts that wait for a pass, so that some may share it. Knows lengths; runs nothing."""
+"""Batches tokenised texts for shared forward passes, by their lengths. Runs nothing."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Set
@@ -8,13 +8,13 @@ from itertools import islice
 from service.engine.fair_queue import Job, Work
 from service.model.tokenizer import TokenisedText
 
-LOOK_AHEAD = 64  # texts; of so many sentences some have about the length of the oldest
-LOOK_AHEAD_CHARS = 4096  # of them all: what comes later waits for them, and long ones gain little by company
+LOOK_AHEAD = 64  # texts tokenised ahead: among so many, some are about as long as the oldest
+LOOK_AHEAD_CHARS = 4096  # their total: later texts wait for them, and long texts gain little from sharing
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A text that is ready for a pass.  took_s: what tokenising it took."""
+    """A text that is ready for a forward pass. took_s: the time to tokenise it."""
 
     work: Work
     tokens: TokenisedText
@@ -22,65 +22,65 @@ class Prepared:
 
     @property
     def length(self) -> int:
-        """In tokens."""
+        """The number of its tokens."""
         return len(self.tokens.input_ids)
 
 
 class Batcher:
-    """The texts that were taken from the queue, oldest first. Changed only under the pool's lock.
+    """The texts taken from the queue, oldest first. Changed only under the pool's lock.
 
-    Requests lead passes in turn, each with its oldest text, whatever its length: neither a rare length nor a request of
-    one text beside one of hundreds waits for long.
+    Requests take turns: the oldest text of the next request leads a pass, and texts of similar length join it. So
+    neither a rare length nor a small request beside a large one waits long.
     """
 
     def __init__(self) -> None:
-        self._expected: set[Work] = set()  # all that are here or being tokenised
-        self._chars = 0  # theirs
+        self._expected: set[Work] = set()  # being tokenised or ready
+        self._chars = 0  # total characters of `_expected`
         self._waiting: dict[Work, Prepared] = {}  # ready for a pass
-        self._by_length: defaultdict[int, dict[Work, Prepared]] = defaultdict(dict)  # the same
-        self._turns: OrderedDict[Job, dict[Work, Prepared]] = OrderedDict()  # the same, by the requests that want them
+        self._by_length: defaultdict[int, dict[Work, Prepared]] = defaultdict(dict)  # `_waiting` by length
+        self._turns: OrderedDict[Job, dict[Work, Prepared]] = OrderedDict()  # `_waiting` by request, next first
 
     def __len__(self) -> int:
-        """How many texts are ready for a pass."""
+        """Return the number of texts that are ready for a pass."""
         return len(self._waiting)
 
     @property
     def jobs(self) -> Set[Job]:
-        """The requests that wait for these texts."""
+        """The requests that wait for texts that are ready."""
         return self._turns.keys()
 
     def has_room(self, work: Work) -> bool:
-        """Whether a text may be taken from the queue; one is always let in."""
+        """Return whether a text may be taken from the queue. An empty batcher takes any text."""
         is_within = len(self._expected) < LOOK_AHEAD and self._chars + work.size <= LOOK_AHEAD_CHARS
         return is_within or not self._expected
 
     def expect(self, work: Work) -> None:
-        """Keep room for a text that is being tokenised."""
+        """Reserve room for a text that is being tokenised."""
         self._expected.add(work)
         self._chars += work.size
 
     def add(self, prepared: Prepared) -> None:
-        """Append an expected text."""
+        """Add an expected text that is tokenised now."""
         work = prepared.work
         self._waiting[work] = self._by_length[prepared.length][work] = prepared
         for job in work.positions:
             self._turns.setdefault(job, {})[work] = prepared
 
     def join(self, job: Job) -> None:
-        """Let a request take turns that came later and wants texts that are here."""
+        """Let a later request take turns with those of its texts that are ready already."""
         for work in job.works:
             if work in self._waiting:
                 self._turns.setdefault(job, {})[work] = self._waiting[work]
 
     def leave(self, job: Job) -> list[Work]:
-        """Forget a request that was dropped, and the texts that nobody else waits for: these."""
+        """Remove a dropped request. Remove and return those of its texts that no other request wants."""
         unwanted = [work for work in self._turns.pop(job, {}) if not work.wanted]
         for work in unwanted:
             self.remove(work)
         return unwanted
 
     def remove(self, work: Work) -> None:
-        """Forget an expected text."""
+        """Remove an expected or ready text."""
         self._expected.remove(work)
         self._chars -= work.size
         if work not in self._waiting:
@@ -95,11 +95,11 @@ class Batcher:
                 del self._turns[job]
 
     def take(self, room: Callable[[int], int], *, mixed: bool, most: int) -> list[Prepared]:
-        """The text whose turn it is, and which go along; none where none waits.
+        """Take the texts of the next pass: the one whose turn it is, and those that join it. Empty if none is ready.
 
-        Args: room: how many texts of at most so many tokens a pass takes.
-              mixed: whether others than those of its length go along: then the nearest first, of one length the oldest.
-              most: texts in all.
+        Args: room: length in tokens -> how many texts up to that length fit in a pass.
+              mixed: whether other lengths may join, the nearest first, and of each length the oldest.
+              most: maximum number of texts.
         """
         if not self._turns:
             return []

@@ -1,4 +1,4 @@
-"""Keeps the vectors of recent texts within a number of bytes. Knows hashes, never a text; knows nothing about queues.
+"""Caches the vectors of recent texts within a memory limit. Keys are hashes; texts are not kept.
 
 D dims
 """
@@ -14,20 +14,20 @@ from service.engine.pairs import Input, PairInput
 from service.model.encoder import Encoded, TextInput
 
 KEY_BYTES = 16
-HEADER = struct.Struct("<II")  # tokens, full_length: before the D float32 of the vector
-# What CPython takes for an entry beside its value: two bytes objects (33 each, before rounding), the key, a node of
-# the order, and a slot of a hash table that is at worst just grown. `test_cache.py` compares it with tracemalloc.
+HEADER = struct.Struct("<II")  # tokens, full_length; the D float32 of the vector follow
+# CPython's memory for an entry beside its value: two bytes objects (33 each, before rounding), the key, a node of the
+# order, and a slot of a hash table that has, at worst, just grown. `test_cache.py` compares it with tracemalloc.
 ENTRY_OVERHEAD_BYTES = 320
 
 
 class VectorCache:
-    """Least recently used out first. Safe to call from many threads at once; every call takes constant time.
+    """A least-recently-used cache. Thread-safe; every call takes constant time.
 
-    A key is the BLAKE2b of the text, keyed by the model's fingerprint. A vector comes back to the bit.
+    A key is the text's BLAKE2b hash, keyed by the model's fingerprint. Vectors are returned bit for bit.
     """
 
     def __init__(self, max_bytes: int, *, fingerprint: str, dim: int) -> None:
-        """max_bytes: most memory it may take, 0 = keep nothing."""
+        """max_bytes: limit on memory; 0 = no cache."""
         self._entry_bytes = HEADER.size + 4 * dim + ENTRY_OVERHEAD_BYTES
         self._max_entries = max_bytes // self._entry_bytes
         self._salt = hashlib.blake2b(fingerprint.encode(), digest_size=64).digest()
@@ -38,7 +38,7 @@ class VectorCache:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that the entries take."""
+        """Memory of the entries."""
         return len(self._values) * self._entry_bytes
 
     def __len__(self) -> int:
@@ -71,12 +71,12 @@ class VectorCache:
                 self._values.popitem(last=False)
 
     def clear(self) -> None:
-        """Give the memory back; what is computed from now on is kept again."""
+        """Empty the cache and free its memory."""
         with self._lock:
             self._values = OrderedDict()
 
     def _key(self, text: TextInput) -> bytes:
-        # Prefixed, so that no text equals a row of ids.
+        # The prefix tells texts from lists of token ids.
         content = b"t" + text.encode("utf-8", "surrogatepass") if isinstance(text, str) else f"i{text}".encode()
         return hashlib.blake2b(content, digest_size=KEY_BYTES, key=self._salt).digest()
 

@@ -1,21 +1,21 @@
-"""Takes finished requests back to the event loop, in bursts while many wait. Knows loops; knows nothing about texts."""
+"""Hands finished requests to the event loop, in bursts while many requests wait."""
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-BURST = 32  # texts whose answers leave together, and how many requests must wait for that
-LONGEST_HOLD = 0.5  # of the time that an answer has taken
+BURST = 32  # texts that complete together, and the number of waiting requests from which bursts are used
+LONGEST_HOLD = 0.5  # as a share of the time the request has taken
 
 
 @dataclass
 class Completions:
-    """Finished requests that the event loop has not heard of. Changed only under the pool's lock.
+    """Finished requests not yet handed to the event loop. Changed only under the pool's lock.
 
-    Beside the model, each lone answer finds the caches full of the model's data: in a row they cost the event loop two
-    thirds of what they cost one by one (docs/adr/0007-answers-in-bursts.md). Where few requests wait, none is held; nor
-    one of many texts, for its answer takes memory.
+    Inference evicts Python's data from the CPU cache, so answering in bursts is cheaper
+    (docs/adr/0007-answers-in-bursts.md). While few requests wait, none is held; nor is a request of many texts, whose
+    answer takes memory.
     """
 
     _due_at: float = 0.0
@@ -25,25 +25,25 @@ class Completions:
     def add(
         self, loop: asyncio.AbstractEventLoop, finished: Callable[[], object], *, texts: int, since: float, now: float
     ) -> None:
-        """Hold what a loop is to call when a request, of so many texts and asked `since`, has its vectors."""
+        """Hold a finished request. finished: the callback for its loop.  texts: their number.  since: its start."""
         due_at = now + LONGEST_HOLD * (now - since)
         self._due_at = min(self._due_at, due_at) if self._held else due_at
         self._held.append((loop, finished))
         self._texts += texts
 
     def is_due(self, *, waiting: int, now: float) -> bool:
-        """Whether to deliver. waiting: requests with texts that are in no pass yet."""
+        """Return whether to deliver now. waiting: number of requests with texts not yet in a pass."""
         return self._texts >= BURST or waiting < BURST or now >= self._due_at
 
     def deliver(self) -> None:
-        """Wake each loop once for all that it is to call."""
+        """Call all held callbacks, waking each loop once."""
         calls: dict[asyncio.AbstractEventLoop, list[Callable[[], object]]] = {}
         for loop, finished in self._held:
             calls.setdefault(loop, []).append(finished)
         self._held.clear()
         self._texts = 0
         for loop, functions in calls.items():
-            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(_call_all, functions)
 
 

@@ -1,4 +1,4 @@
-"""Queues the texts of requests, fairly and each distinct one once. Knows texts and who waits for them; runs nothing.
+"""Queues the texts of requests fairly, each distinct text once. Runs nothing.
 
 A pair of query and passage counts as a text here: it waits, is cut and fails like one, and its vector is its score.
 
@@ -38,12 +38,12 @@ def _size_of(text: Input) -> int:
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """The vectors of one request, in its order, and what they cost.
+    """The vectors of one request, in its order, and their cost.
 
-    embeddings: (B, D) float32, of the texts that did not fail.  failed: why the others did, by position.
-    tokens: read by the model, over all texts, equal ones counted each.
-    truncated: positions of the cut texts.  queue_s: from admission to the first text's start.
-    inference_s: time spent encoding, summed over the distinct texts; one shared with other requests counts in each.
+    embeddings: (B, D) float32, of the texts that did not fail.  failed: position -> error, of the others.
+    tokens: read by the model, over all texts; repeated texts count each time.
+    truncated: positions of the truncated texts.  queue_s: from admission until a worker takes the first text.
+    inference_s: time spent encoding, summed over the distinct texts; a text shared by requests counts in each.
     """
 
     embeddings: npt.NDArray[np.float32]
@@ -55,7 +55,7 @@ class EncodedBatch:
 
 
 class InputError(Exception):
-    """One text of a request failed; carries its position so that the request can name it."""
+    """One text of a request failed. `position` lets the route name it."""
 
     def __init__(self, position: int, cause: ServiceError) -> None:
         super().__init__(str(cause))
@@ -78,19 +78,19 @@ class Work:
         self.is_apart = self.kind != "text"
         self.size = _size_of(text)
         self.positions: dict[Job, list[int]] = {}
-        self.wanted = 0  # how many positions that are
+        self.wanted = 0  # number of positions
         self.is_started = False
 
     @property
     def waiting(self) -> int:
-        """How many texts wait for it: one of them is in the worker's hands once it is started."""
+        """The number of positions that still wait; once it is started, one counts as being encoded."""
         return max(0, self.wanted - self.is_started)
 
 
 class Job:
-    """The texts of one request on their way through the pool. Changed only under the pool's lock.
+    """The state of one request in the pool. Changed only under the pool's lock.
 
-    skip_failed: a text that fails does not fail the others; all together fail the request.
+    skip_failed: the request fails only if all its texts fail.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Job:
         self.texts = texts
         self.truncate = truncate
         self.skip_failed = skip_failed
-        self.finished = finished  # called once, under the pool's lock; refers to no job: jobs go without the collector
+        self.finished = finished  # called once, under the pool's lock; must not refer to the job: that would be a cycle
         self.results: list[Encoded | None] = [None] * len(texts)
         self.failed: dict[int, ServiceError] = {}  # by position
-        self.works: dict[Work, None] = {}  # the distinct texts that had no result when it was admitted
-        self.to_start: deque[Work] = deque()  # those that no worker had taken, in order
+        self.works: dict[Work, None] = {}  # its distinct texts without a result
+        self.to_start: deque[Work] = deque()  # those that no worker had taken on admission, in order
         self.admitted_at = time.monotonic()
         self.started_at: float | None = None
         self.inference_s = 0.0
@@ -120,19 +120,19 @@ class Job:
 
     @property
     def error(self) -> InputError | None:
-        """Why the request fails, or None."""
+        """The error that fails the request, or None."""
         if not self.failed or (self.skip_failed and len(self.failed) < len(self.texts)):
             return None
         first = min(self.failed)
         return InputError(first, self.failed[first])
 
     def begin(self, now: float) -> None:
-        """Note when a worker took its first text."""
+        """Record when a worker takes its first text."""
         if self.started_at is None:
             self.started_at = now
 
     def take(self, positions: Sequence[int], result: Encoded | ServiceError, *, took_s: float) -> None:
-        """Note what a text of it came to."""
+        """Record the result of one of its texts, at all its positions."""
         self.inference_s += took_s
         if isinstance(result, ServiceError):
             self.failed |= dict.fromkeys(positions, result)
@@ -141,7 +141,7 @@ class Job:
             self.results[position] = result
 
     def batch(self) -> EncodedBatch:
-        """The result; every text is done, and at least one has a vector."""
+        """Return the result. Every text must be done, and at least one must have a vector."""
         encoded = [result for result in self.results if result is not None]
         return EncodedBatch(
             embeddings=np.array([one.vector for one in encoded]),
@@ -156,8 +156,7 @@ class Job:
 class FairQueue:
     """Hands out one text of each job in turn, so that a large request does not hold up a small one.
 
-    A text that is in the queue or with a worker already is not queued again: who asks for it joins. Only a text that
-    another one's turn has started is ever computed earlier than its own turn.
+    A request for a text that is already queued or being encoded joins it. Joining is the only way to jump the queue.
     """
 
     def __init__(self) -> None:
@@ -178,7 +177,7 @@ class FairQueue:
         return [text for text in missing if (text, job.truncate) not in self._works]
 
     def push(self, job: Job) -> None:
-        """Append a job with at least one text without a result."""
+        """Append a job that has at least one text without a result."""
         for position in job.missing:
             key = job.texts[position], job.truncate
             work = self._works.get(key)
@@ -198,7 +197,7 @@ class FairQueue:
             self._turns[job] = None
 
     def first(self) -> Work:
-        """The text whose turn it is. Call it while `unstarted`."""
+        """Return the text whose turn it is. Requires `unstarted` > 0."""
         while True:
             job = next(iter(self._turns))
             while job.to_start and job.to_start[0].is_started:
@@ -208,7 +207,7 @@ class FairQueue:
             del self._turns[job]
 
     def pop(self) -> Work:
-        """Take the text whose turn it is; its job goes to the back of the line. Call it while `unstarted`."""
+        """Take the text whose turn it is; its job moves to the back. Requires `unstarted` > 0."""
         work = self.first()
         job, _ = self._turns.popitem(last=False)
         job.to_start.popleft()
@@ -224,7 +223,7 @@ class FairQueue:
         return work
 
     def finish(self, work: Work) -> dict[Job, list[int]]:
-        """Take a started text out; gives the positions that wait for it, by job."""
+        """Remove a started text. Return the positions that wait for it, by job."""
         del self._works[work.text, work.truncate]
         self.depth -= work.waiting
         for job in work.positions:
@@ -232,14 +231,14 @@ class FairQueue:
         return work.positions
 
     def drop(self, job: Job) -> None:
-        """Forget what a job still waits for; a text that others want stays."""
+        """Remove a job and its waiting texts, except those that other jobs want."""
         for work in job.works:
             self._count(work, -len(work.positions.pop(job)))
             if not work.wanted and not work.is_started:
                 del self._works[work.text, work.truncate]
                 self._count_unstarted(work, -1)
         job.works.clear()
-        job.to_start.clear()  # a text that others want refers to jobs: they go without the collector
+        job.to_start.clear()  # breaks the cycle job -> text -> job: jobs are freed without the garbage collector
         self._turns.pop(job, None)
 
     def _count_unstarted(self, work: Work, more: int) -> None:

@@ -1,4 +1,4 @@
-"""Makes vectors of queued texts, alone or together. Knows the encoder and the cache; knows no queue and no lock."""
+"""Encodes queued texts, alone or in shared forward passes, and caches their vectors."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Encode = Callable[[Input, bool], Encoded]
 
 @dataclass(frozen=True)
 class Finished:
-    """What a worker made of a text, and how long it took: of a pass, its share."""
+    """A text's result. took_s: the time it took; for a shared pass, its share."""
 
     work: Work
     result: Encoded | ServiceError
@@ -25,19 +25,19 @@ class Finished:
 
 
 def encode_alone(work: Work, encode: Encode, cache: VectorCache | None) -> Finished:
-    """One text by itself; whatever is raised is its result."""
+    """Encode one text by itself. An exception becomes its result."""
     started_at = time.monotonic()
     try:
         result: Encoded | ServiceError = encode(work.text, work.truncate)
         if cache is not None and isinstance(result, Encoded):
             cache.put(work.text, result)
-    except BaseException as exc:  # a worker outlives any text, and a panic of the tokenizer
+    except BaseException as exc:  # also a panic of the tokenizer: no text may end a worker
         result = failure_of(exc)
     return Finished(work, result, time.monotonic() - started_at)
 
 
 def tokenise_all(works: Sequence[Work], encoder: Encoder) -> tuple[list[Prepared], list[Finished]]:
-    """The texts that are ready for a pass, and those that failed; where one does, each is tried alone."""
+    """Tokenise texts. Return those ready for a pass and those that failed. If one fails, each is retried alone."""
     started_at = time.monotonic()
     try:
         texts = cast("list[TextInput]", [work.text for work in works])  # pairs share no pass
@@ -52,7 +52,7 @@ def tokenise_all(works: Sequence[Work], encoder: Encoder) -> tuple[list[Prepared
 
 
 def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCache | None) -> list[Finished]:
-    """One pass over texts. Where it fails each is tried alone, for perhaps only one is to blame."""
+    """Encode texts in one pass. If it fails, each is retried alone: perhaps only one is at fault."""
     if not texts:
         return []
     started_at = time.monotonic()
@@ -70,7 +70,7 @@ def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCa
 
 
 def failure_of(exc: BaseException) -> ServiceError:
-    """What is said of a text on which something was raised: nothing of the text."""
+    """Return an exception as a ServiceError, whose message quotes nothing of the text."""
     if isinstance(exc, ServiceError):
         return exc
     failed = InferenceFailed(f"the encoder failed ({type(exc).__name__})")

@@ -1,4 +1,4 @@
-"""Encodes a short text on the event loop where it is alone. Knows event loops and requests; knows no queue."""
+"""Encodes a short text on the event loop if no other request is active."""
 
 import asyncio
 import math
@@ -9,30 +9,30 @@ from service.engine.cache import VectorCache
 from service.engine.fair_queue import Job, Kind, Work
 from service.engine.forward import Encode, Finished, encode_alone
 
-LIMIT_S = 0.003  # that short texts may take on the average; the loop stands still as long, for a dense one longer
+LIMIT_S = 0.003  # maximum mean time of short texts; it blocks the loop, and a token-dense text takes longer
 SHORT_CHARS = 200  # a sentence or two
-ALONE_S = 0.1  # since two requests were last under way: from then on they come one after the other
-TURNS = 2  # of the loop until what came in while it stood still has been counted
+ALONE_S = 0.1  # how long requests must have come one at a time
+TURNS = 2  # loop iterations until requests that arrived meanwhile are counted
 
 
 class InlineEncoder:
-    """Which texts need no worker: the way to a thread and back is a good part of what a short one takes.
+    """Saves the hand-over to a worker, a good part of a short text's latency.
 
-    Only while requests come one after the other, for others would wait, and cores be idle
-    (docs/adr/0010-a-lone-text-on-the-event-loop.md). Called on one event loop.
+    Used only while requests come one at a time: otherwise requests would wait while cores idle
+    (docs/adr/0010-a-lone-text-on-the-event-loop.md). Call it on one event loop.
     """
 
     def __init__(self, encode: Encode, cache: VectorCache | None, *, limit_s: float) -> None:
-        """limit_s: what a short text may take on the average."""
+        """limit_s: maximum mean time of a short text."""
         self._encode = encode
         self._cache = cache
         self._limit_s = limit_s
         self._requests = 0
-        self._company_at = -math.inf  # when there was last more than one
+        self._company_at = -math.inf  # the last time that requests overlapped
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Count a request while it is under way."""
+        """Count a request while it is active."""
         self._requests += 1
         self._note_company()
         try:
@@ -55,6 +55,6 @@ class InlineEncoder:
         if work.size > SHORT_CHARS or mean_s[work.kind] > self._limit_s:
             return None
         finished = encode_alone(work, self._encode, self._cache)
-        for _ in range(TURNS):  # of two clients each would find itself alone when the other is done
+        for _ in range(TURNS):  # otherwise two alternating clients each look alone
             await asyncio.sleep(0)
         return finished

@@ -1,4 +1,4 @@
-"""Runs queued texts through the encoder on threads. Knows limits and timings; knows nothing about HTTP or ONNX."""
+"""Runs queued texts through the encoder on worker threads, within limits on queue and time."""
 
 import asyncio
 import math
@@ -17,9 +17,9 @@ from service.engine.pairs import Input
 from service.errors import NotReady, Overloaded
 from service.model.encoder import Encoder
 
-TAKEN_AT_ONCE = 16  # texts that are tokenised before the next pass: the first need not wait for hundreds
+TAKEN_AT_ONCE = 16  # texts tokenised before the next pass: the first must not wait for hundreds
 LONGEST_RETRY_S = 60
-LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests end together, and late ones would all be in vain
+LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests finish together, so late ones would all time out
 
 
 class EncoderPool:
@@ -42,10 +42,10 @@ class EncoderPool:
         sharing: Encoder | None = None,
         on_loop_s: float = 0.0,
     ) -> None:
-        """Ready to start.
+        """Create the pool; `start` runs it.
 
-        Args: cache: None = every text is computed.  sharing: whose passes short texts share; None: `encode` does all.
-              on_loop_s: what short texts may take on the average for a lone one to be encoded on the event loop.
+        Args: cache: None = no cache.  sharing: the encoder of shared passes for short texts; None: `encode` does all.
+              on_loop_s: maximum mean time of short texts for encoding on the event loop.
         """
         self._encode = encode
         self._sharing = sharing
@@ -56,7 +56,9 @@ class EncoderPool:
         self._queue = FairQueue()
         self._batcher = Batcher()
         self._completions = Completions()
-        self._wake = threading.Condition()  # guards the queue, the window, their jobs, the outbox, and the fields below
+        self._wake = (
+            threading.Condition()
+        )  # guards the queue, the batcher, their jobs, completions and the fields below
         self._is_closing = False
         self._idle = 0  # workers that wait for something to do
         self._mean_s: dict[Kind, float] = {"text": 0.002, "long text": 0.02, "pair": 0.01, "long pair": 0.05}  # guesses
@@ -71,7 +73,7 @@ class EncoderPool:
             thread.start()
 
     def close(self) -> None:
-        """Finish every admitted text, then end the workers. Blocks."""
+        """Finish every admitted text, then stop the workers. Blocks."""
         with self._wake:
             self._is_closing = True
             self._wake.notify_all()
@@ -81,17 +83,17 @@ class EncoderPool:
 
     @property
     def depth(self) -> int:
-        """How many accepted texts wait: for a pass, or for an equal text that waits or is in one."""
+        """The number of admitted texts that wait, for a pass or for an equal text."""
         return self._queue.depth + len(self._batcher)
 
     @property
     def workers(self) -> int:
-        """How many texts are encoded at once."""
+        """The number of worker threads."""
         return len(self._threads)
 
     @property
     def retry_after_s(self) -> int:
-        """When the texts that wait now will have been computed, in whole seconds."""
+        """Whole seconds until the texts waiting now should be done."""
         return min(LONGEST_RETRY_S, max(1, math.ceil(self._drain_s())))
 
     def _drain_s(self, more: Sequence[Input] = ()) -> float:
@@ -100,7 +102,7 @@ class EncoderPool:
         return sum(self._mean_s[kind] * count for kind, count in counts.items()) / max(1, len(self._threads))
 
     def trouble(self, *, stall_timeout_s: float) -> str | None:
-        """Why the pool cannot serve now, or None: a worker died, or texts wait and none gets finished."""
+        """Return why the pool cannot serve (a worker died, or no text gets finished), or None."""
         dead = sum(not thread.is_alive() for thread in self._threads)
         if dead:
             return f"{dead} of {len(self._threads)} encoder workers are not running"
@@ -113,10 +115,10 @@ class EncoderPool:
     async def encode(self, texts: Sequence[Input], *, truncate: bool = True, skip_failed: bool = False) -> EncodedBatch:
         """Embed the texts of one request. A cancelled call drops those of its texts that nobody else waits for.
 
-        Args:   skip_failed: the rest of the request is embedded though some of its texts fail.
-        Raises: Overloaded: the queue has no room or no time, or texts still waited after `request_timeout_s`.
-                NotReady: the pool is closing.  InputError: a text failed, with `skip_failed` all of them did; the rest
-                of the request is dropped.
+        Args:   skip_failed: embed the other texts if some fail.
+        Raises: Overloaded: the queue is full or too slow, or texts still waited after `request_timeout_s`.
+                NotReady: the pool is closing.
+                InputError: a text failed, or with `skip_failed` all did; the rest of the request is dropped.
         """
         loop = asyncio.get_running_loop()
         done, count, asked_at = asyncio.Event(), len(texts), time.monotonic()
@@ -141,7 +143,7 @@ class EncoderPool:
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether no worker has a text, that of a client who left neither, and the pool takes more."""
+        """Whether every worker is idle and the pool accepts texts."""
         return self._idle == len(self._threads) and not self._is_closing
 
     async def _encode_by_workers(self, job: Job, done: asyncio.Event) -> None:
@@ -159,9 +161,9 @@ class EncoderPool:
                 raise NotReady("the service is shutting down")
             if not job.missing:
                 return
-            if self.depth >= self._max_queue_texts:  # not depth + count: the small would keep the large out
+            if self.depth >= self._max_queue_texts:  # not depth + count: small requests would keep large ones out
                 raise Overloaded(
-                    f"{self.depth} texts wait; requests are taken while fewer than "
+                    f"{self.depth} texts wait; requests are accepted while fewer than "
                     f"{self._max_queue_texts} do (CROSSLET_MAX_QUEUE_TEXTS)",
                     retry_after_s=self.retry_after_s,
                 )
@@ -170,18 +172,18 @@ class EncoderPool:
             longest_s = self._request_timeout_s * LONGEST_WAIT
             if drain_s > longest_s:
                 raise Overloaded(
-                    f"the texts that wait and {len(added)} of the request would take about {drain_s:.2g} s; at most "
+                    f"the waiting texts and {len(added)} of the request would take about {drain_s:.2g} s; at most "
                     f"{longest_s:g} s of work may wait, half of CROSSLET_REQUEST_TIMEOUT_S: send fewer, or later",
                     retry_after_s=min(LONGEST_RETRY_S, math.ceil(drain_s - longest_s)),
                 )
             if not self.depth:
-                self._progress_at = job.admitted_at  # the wait starts now, not when the last request ended
+                self._progress_at = job.admitted_at  # a stall is counted from now
             self._queue.push(job)
             self._batcher.join(job)
             self._wake.notify(len(job.to_start))
 
     async def _until(self, done: asyncio.Event, job: Job) -> None:
-        """Wait for the job's end. Past the time limit its texts in the queue are given up, not those a worker took."""
+        """Wait for the job. At the time limit, drop its texts that are still queued; wait for those being encoded."""
         limit = asyncio.get_running_loop().call_later(self._request_timeout_s, done.set)
         try:
             await done.wait()
@@ -192,13 +194,13 @@ class EncoderPool:
         with self._wake:
             waiting = sum(not work.is_started for work in job.works)
             if waiting:
-                self._drop(job)  # these texts are not among those that a later request waits for
+                self._drop(job)  # before `retry_after_s`: these texts no longer count
                 raise Overloaded(
                     f"{waiting} of the request's {len(job.texts)} texts still waited for a worker after "
                     f"{self._request_timeout_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer at once",
                     retry_after_s=self.retry_after_s,
                 )
-        done.clear()  # a worker has the rest; it will set it again, on this loop
+        done.clear()  # workers have the rest and will set it again
         if job.works:
             await done.wait()
 
@@ -206,7 +208,7 @@ class EncoderPool:
         finished: list[Finished] = []
         while True:
             with self._wake:
-                taken: list[Work] | None = None  # while this worker waits, it must keep no request alive
+                taken: list[Work] | None = None  # a waiting worker must not keep a request alive
                 while finished:
                     self._settle(finished.pop(0))
                 taken = self._next()
@@ -218,12 +220,12 @@ class EncoderPool:
                 finished = self._share(taken, self._sharing)
 
     def _next(self) -> list[Work] | None:
-        """The next texts, none where the window is full; None: the pool closes. Answers that are due leave before."""
+        """Wait for and take the next texts; empty: the batcher is full; None: the pool closes. Delivers due answers."""
         if not self._can_start:
             self._completions.deliver()
         while not self._can_start:
             if self._is_closing and not self._queue.unstarted:
-                self._wake.notify_all()  # the others wait for what this one had
+                self._wake.notify_all()  # let the other workers see it, too
                 return None
             self._idle += 1
             self._wake.wait()
@@ -236,7 +238,7 @@ class EncoderPool:
 
     @property
     def _can_start(self) -> bool:
-        """Whether a worker has something to do: perhaps all that there is waits for the window's room."""
+        """Whether there is work now: queued texts may have to wait for room in the batcher."""
         return bool(self._batcher) or (self._queue.unstarted > 0 and self._may_take(self._queue.first()))
 
     def _may_take(self, work: Work) -> bool:
@@ -258,7 +260,7 @@ class EncoderPool:
         return taken
 
     def _share(self, taken: Sequence[Work], encoder: Encoder) -> list[Finished]:
-        """Tokenise what was taken, and make a pass over the text whose turn it is and what may go with it."""
+        """Tokenise the texts, then run one pass over the text whose turn it is and those that may join it."""
         prepared, failed = tokenise_all(taken, encoder)
         with self._wake:
             for one in prepared:
@@ -270,7 +272,7 @@ class EncoderPool:
             for faulty in failed:
                 self._batcher.remove(faulty.work)
             waiting = len(self._batcher) + self._queue.unstarted
-            share = math.ceil(waiting / (1 + self._idle))  # one pass of all would leave a core without work
+            share = math.ceil(waiting / (1 + self._idle))  # leave work for idle workers
             together = self._batcher.take(encoder.room, mixed=encoder.mixes_lengths, most=share)
             if self._can_start:
                 self._wake.notify()

@@ -1,4 +1,4 @@
-"""HTTP and only HTTP: the application, its middleware, limits, keys and routes.
+"""Everything HTTP: the application, its middleware, limits, keys and routes.
 
-Imports the runtime, the engine, the schemas; never `cli` or `bulk`.
+Imports the runtime, the engine and the schemas; never `cli` or `bulk`.
 """

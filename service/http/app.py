@@ -1,4 +1,4 @@
-"""Puts the application together: routes, layers, error handlers, lifespan. Knows all parts; does none of their work."""
+"""Assembles the application: routes, middleware, error handlers, lifespan."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ A text becomes a vector of norm 1; texts with the same meaning are near each oth
 
 
 def create_app(runtime: Runtime) -> FastAPI:
-    """The ASGI application over a loaded runtime; its lifespan starts the workers and closes everything."""
+    """Return the ASGI application of a loaded runtime. Its lifespan starts the workers and closes the runtime."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ def create_app(runtime: Runtime) -> FastAPI:
 
 
 def create_metrics_app(runtime: Runtime) -> FastAPI:
-    """What answers on the metrics' own port, without a key."""
+    """Return the application that serves /metrics on a port of its own, without a key."""
     app = _framework(runtime)
     app.include_router(health.metrics_router)
     app.add_exception_handler(HTTPException, _only_metrics)
@@ -76,9 +76,9 @@ def create_metrics_app(runtime: Runtime) -> FastAPI:
 
 def _framework(runtime: Runtime, **options: Any) -> FastAPI:
     app = FastAPI(
-        openapi_url=None,  # routes/docs.py has it
+        openapi_url=None,  # served by routes/docs.py
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI asks anew for each request
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # else FastAPI looks it up on every request
         **options,
     )
     app.state.runtime = runtime
@@ -89,14 +89,14 @@ def _framework(runtime: Runtime, **options: Any) -> FastAPI:
 
 
 async def _only_metrics(request: Request, _: Exception) -> Response:
-    return error_response(request.url.path, NotFound("this port has GET /metrics alone (CROSSLET_METRICS_PORT)"))
+    return error_response(request.url.path, NotFound("this port serves only GET /metrics (CROSSLET_METRICS_PORT)"))
 
 
 def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     settings = runtime.settings
     full, read = settings.keys()
-    # Last added, first reached: prefix -> log -> origin -> answer -> gzip -> key -> body -> routes.
-    # A body is read only for a known key.
+    # Added last, called first: prefix -> log -> CORS -> response limit -> gzip -> key -> body -> routes.
+    # The key is checked before the body is read.
     mounts = [route for route in app.routes if isinstance(route, Mount)]
     app.add_middleware(Resources, routes=[*routes, *mounts], strict=_routes_of(*STRICT_ROUTERS))
     app.add_middleware(FastPath, routes=routes)
@@ -109,7 +109,7 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     )
     app.add_middleware(KeyCheck, full=full, read=read, metrics_open=settings.metrics_open)
     if settings.gzip_min_bytes:
-        # Level 1: vectors are random decimals; a higher level takes much more time and hardly makes them smaller.
+        # Level 1: vectors are random decimals; higher levels take much longer and save little.
         app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
     app.add_middleware(ResponseLimit, max_unread_bytes=settings.max_unread_bytes)
     log = partial(RequestLog, metrics=runtime.metrics, paths=_spelled(routes))
@@ -126,21 +126,21 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
 
 
 def _spelled(routes: list[Route]) -> dict[str, str]:
-    """How the path of a route without parameters may be written -> the path."""
+    """Map each spelling of a parameterless route's path to that path."""
     fixed = [route.path for route in routes if not route.param_convertors]
     return {spelling: path for path in fixed for spelling in spellings(path)}
 
 
 def _servers(root_path: str) -> list[dict[str, str]]:
-    """Where OpenAPI says that its paths begin."""
+    """Return OpenAPI's `servers`: the prefix of all paths."""
     return [{"url": root_path}] if root_path else []
 
 
 def _check_prefix(prefix: str, routes: list[Route]) -> None:
     taken = sorted({f"/{route.path.split('/')[1]}" for route in routes} - {"/"})
-    if f"/{prefix.split('/')[1]}" in taken:  # else a path could be a route's own or the prefix, cut off or not
+    if f"/{prefix.split('/')[1]}" in taken:  # a path would be ambiguous: the proxy may or may not cut the prefix off
         raise StartError(
-            f"CROSSLET_ROOT_PATH is {prefix}, and routes begin so; it may begin with anything but {', '.join(taken)}"
+            f"CROSSLET_ROOT_PATH is {prefix}, which begins like a route; it must not begin with {', '.join(taken)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Checks API keys before a body is read. Knows keys and which paths are open; knows nothing about the routes' work."""
+"""Checks API keys before the body is read."""
 
 import hashlib
 import hmac
@@ -17,11 +17,11 @@ OPEN_PREFIXES = ("/docs/", "/page/")  # files that anybody can have; what they a
 # For OpenAPI alone, so that /docs can send a key: `KeyCheck` checks, before a body is read.
 BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-COUNT_PATH = "/documents/count"  # the one POST under /documents that changes nothing
+COUNT_PATH = "/documents/count"  # the only read-only POST under /documents
 
 
 class KeyCheck:
-    """Asks every request for a bearer key. Read-only keys may do all but change documents."""
+    """Requires a bearer key of every request. Read-only keys may do everything except change documents."""
 
     def __init__(self, app: ASGIApp, *, full: Collection[str], read: Collection[str], metrics_open: bool) -> None:
         self._app = app
@@ -30,7 +30,7 @@ class KeyCheck:
         self._open = OPEN_PATHS | ({"/metrics"} if metrics_open else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401 or 403, or pass the request on."""
+        """Pass the request on, or answer 401 or 403."""
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         if refusal is None:
             await self._app(scope, receive, send)
@@ -45,21 +45,21 @@ class KeyCheck:
         if not (self._full or self._read) or is_open:
             return None
         scheme, _, key = header(scope, b"authorization").partition(" ")
-        digest = _digest(key.strip(" \t").encode("latin-1"))  # the bytes as they came
+        digest = _digest(key.strip(" \t").encode("latin-1"))  # the bytes as sent
         if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
             return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
-        counts = scope["method"] == "POST" and path.rstrip("/") == COUNT_PATH  # DELETE there: of the id `count`
+        counts = scope["method"] == "POST" and path.rstrip("/") == COUNT_PATH  # DELETE would delete the id `count`
         writes = path.startswith("/documents") and not reads and not counts
         if writes and not _is_among(digest, self._full):
-            return Forbidden("this key may read and search, not change documents (CROSSLET_READ_API_KEYS)")
+            return Forbidden("this key may read and search, but not change documents (CROSSLET_READ_API_KEYS)")
         return None
 
 
 def _digest(key: bytes) -> bytes:
-    # Digests have one length: comparing them tells nothing about a key's length either.
+    # Digests have equal length, so comparing them does not reveal a key's length.
     return hashlib.sha256(key).digest()
 
 
 def _is_among(digest: bytes, known: list[bytes]) -> bool:
-    """Constant time: every known key is compared, whichever matches."""
+    """Compare with every known key, so that the time taken does not tell which one matches."""
     return bool(sum(hmac.compare_digest(digest, other) for other in known))

@@ -1,8 +1,7 @@
-"""Reads request bodies within limits, before anything else looks at them. Knows bytes; parses no JSON.
+"""Reads request bodies within limits, before any route sees them. Counts bytes; parses no JSON.
 
-Differs from a check in each route: chunked bodies count too, and all requests together stay under one budget. Of a
-compressed body, the bytes it stands for are counted; of a whole one what it takes when it is parsed, which is several
-times its size. One that would be very many times its size is refused.
+Chunked bodies count too, and all requests share one budget. A compressed body counts by its decompressed size. A
+complete body counts by its estimated parsed size, several times its bytes. Bodies with too many values are refused.
 """
 
 import asyncio
@@ -18,23 +17,23 @@ from service.http.json_size import MAX_VALUES, parsed_bytes, values_of
 from service.http.responses import error_response
 from service.process.memory import return_free_memory
 
-LARGE_BYTES = 10_000_000  # that a request held: to give such memory back takes milliseconds
-RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
+LARGE_BYTES = 10_000_000  # return this much memory to the system at once; it takes milliseconds
+RETRY_AFTER_S = 1  # bodies are freed when they are answered, within about a second
 
 
 @dataclass
 class _Held:
-    """What is kept of one request: its body as it came, and what that counts as."""
+    """One request's body as it arrived, and the bytes it is charged for."""
 
     chunks: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
 
 
 class BodyLimit:
-    """Holds one request's body up to `max_body_bytes`, and what all take in memory up to `max_inflight_bytes`.
+    """Limits one body to `max_body_bytes`, and the memory of all bodies together to `max_inflight_bytes`.
 
-    A body has `body_timeout_s` to arrive: clients that stop half-way must not keep the memory of all others. A whole
-    one counts as what it is parsed to until its answer begins, and as half of all at most: else it might never get in.
+    A body must arrive within `body_timeout_s`, so that clients which stop half-way do not hold memory. Once complete,
+    it is charged its estimated parsed size until its answer begins, capped at half the budget so that it can get in.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class BodyLimit:
         body_timeout_s: float,
         check_memory: Callable[[int, int], None] = lambda more_bytes, held_bytes: None,
     ) -> None:
-        """check_memory: raises Overloaded or TooLarge where the process has no room for more beside what is held."""
+        """check_memory(more_bytes, held_bytes): raises Overloaded or TooLarge if the process has no room for more."""
         self._app = app
         self._max_body_bytes = max_body_bytes
         self._max_inflight_bytes = max_inflight_bytes
@@ -55,7 +54,7 @@ class BodyLimit:
         self._inflight_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body, pass the request on with it, and count it until the answer is sent."""
+        """Read the body, pass the request on, and count the body until the answer is sent."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -71,12 +70,12 @@ class BodyLimit:
             more_bytes = sum(map(parsed_bytes, held.chunks)) - held.size_bytes
             self._check_memory(more_bytes, held.size_bytes)
             self._hold(min(more_bytes, max(0, self._max_inflight_bytes // 2 - held.size_bytes)), held)
-            held.chunks[:] = [b"".join(held.chunks)]  # in memory once, not twice, while the application works
+            held.chunks[:] = [b"".join(held.chunks)]  # drops the chunks: the body is in memory only once
             _check_values(held.chunks[0])
             await self._app(scope, _Replay(held.chunks[0], receive), observed_send)
         except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
-            # The connection stays open: closed under a client that still sends, the answer would be lost to it. The
-            # server throws the rest of the body away as it arrives.
+            # Keep the connection open: a client that is still sending would miss the answer if it were closed. The
+            # server discards the rest of the body as it arrives.
             await error_response(scope["path"], exc)(scope, receive, send)
         except ClientGone:
             return
@@ -94,7 +93,7 @@ class BodyLimit:
                 await self._read_chunks(receive, decoder, held)
         except TimeoutError as exc:
             raise BodyTimeout(
-                f"the body did not arrive whole in {self._body_timeout_s:g} s (CROSSLET_BODY_TIMEOUT_S)"
+                f"the body did not arrive completely within {self._body_timeout_s:g} s (CROSSLET_BODY_TIMEOUT_S)"
             ) from exc
 
     async def _read_chunks(self, receive: Receive, decoder: Decoder, held: _Held) -> None:
@@ -104,7 +103,7 @@ class BodyLimit:
             if message["type"] == "http.disconnect":
                 raise ClientGone("the client left while sending its body")
             room_bytes = self._max_body_bytes - size_bytes
-            chunk = decoder.add(message.get("body", b""), at_most_bytes=room_bytes + 1)  # + 1: to see what is over it
+            chunk = decoder.add(message.get("body", b""), at_most_bytes=room_bytes + 1)  # + 1: to notice an excess
             more = message.get("more_body", False)
             size_bytes += len(chunk)
             if size_bytes > self._max_body_bytes:
@@ -115,7 +114,7 @@ class BodyLimit:
         decoder.end()
 
     def _hold(self, more_bytes: int, held: _Held) -> None:
-        if not more_bytes:  # what has no body is never refused for others'
+        if not more_bytes:  # a request without a body is always admitted
             return
         wanted = self._inflight_bytes + more_bytes
         if wanted > self._max_inflight_bytes:
@@ -132,7 +131,7 @@ class BodyLimit:
         self._inflight_bytes -= freed_bytes
         held.size_bytes = down_to
         if freed_bytes > LARGE_BYTES:
-            asyncio.get_running_loop().call_soon(return_free_memory)  # the C heap would keep it
+            asyncio.get_running_loop().call_soon(return_free_memory)  # otherwise the C heap keeps it
 
     def _too_large(self, size: str) -> TooLarge:
         return TooLarge(f"the body has {size}; the limit is {self._max_body_bytes} (CROSSLET_MAX_BODY_BYTES)")
@@ -145,7 +144,7 @@ def _check_values(body: bytes) -> None:
 
 
 class _Replay:
-    """Hands out the body that was read, then what the client does next (it leaves)."""
+    """Replays the body to the application, then passes on the client's next message (a disconnect)."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body

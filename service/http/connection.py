@@ -1,4 +1,4 @@
-"""One client's connection: uvicorn's, with bounds on how long it waits for heads, bodies, readers. Knows no route."""
+"""One client's connection: uvicorn's protocol, with limits and timeouts for heads, bodies and slow readers."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,57 +9,60 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.process.descriptors import AWAITED, ConnectionLimit
 
-MAX_HEAD_BYTES = 64 * 1024  # a URL and headers; what the system gives at once, 256 KiB at most, is read all the same
-MAX_WAITING_REQUESTS = 256  # sent on one connection before the answers to those before them
-HEAD_TIMEOUT_S = 30.0  # until the first request, or the end of a head that has begun
-REST_TIMEOUT_S = 30.0  # until the end of a body whose request is answered already: it is refused, and thrown away
-REFUSED_TIMEOUT_S = 1.0  # for the request of a connection too many
-READ_TIMEOUT_S = 60.0  # for a client to read of its answers, as the system tells: a megabyte or so at a time
+MAX_HEAD_BYTES = 64 * 1024  # URL and headers; checked after each read from the socket (at most 256 KiB)
+MAX_WAITING_REQUESTS = 256  # requests pipelined on one connection
+HEAD_TIMEOUT_S = 30.0  # until the first request begins, or a head is complete
+REST_TIMEOUT_S = 30.0  # until a refused body, which is discarded, has been sent completely
+REFUSED_TIMEOUT_S = 1.0  # for the request on an excess connection
+READ_TIMEOUT_S = 60.0  # for a client to read some of its answers; the kernel reports about a megabyte at a time
 REFUSAL = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\n%bcontent-length: %d\r\n\r\n%b"
 
 
 class Connection(HttpToolsProtocol):
-    """Ends a connection that keeps the service waiting where what bounds bodies and requests does not see it.
+    """Closes connections that stall or flood the service where the limits on bodies do not apply.
 
-    That is one whose head is too long or does not come, whose refused body does not end, that has ever more to say
-    around its chunks or sends ever more requests before it has answers, or whose client does not read: answers that
-    nobody reads would stay in memory. Trailers, headers behind a body in chunks, are thrown away.
+    It closes a connection if
+    - the head is too long or does not arrive,
+    - a refused body does not end,
+    - chunk extensions or trailers are too long (trailers are discarded),
+    - the client pipelines too many requests,
+    - the client does not read: its answers would stay in memory.
 
-    A request that asks for another protocol is answered in this one (RFC 9110, section 7.8), as Java's client expects,
-    which asks for HTTP/2. The parser stops at such a head, so another one goes on with the body.
+    A request to upgrade the protocol is answered in HTTP/1.1 (RFC 9110, section 7.8); Java's client asks for HTTP/2
+    this way. httptools stops at such a head, so a second parser reads the body.
     """
 
     def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **options: Any) -> None:
-        """limit: of connections; None: there is none."""
+        """limit: on the number of connections; None: no limit."""
         super().__init__(*args, **options)
         self._limit = limit
         self._is_too_many = False
         self.parser = _Parser(self, self._go_on)
         self._is_in_head = True
         self._head_bytes = 0
-        self._patience: asyncio.TimerHandle | None = None  # with what the client has to send
-        self._reader_patience: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None  # timeout of what the client sends
+        self._reader_patience: asyncio.TimerHandle | None = None  # timeout of what the client reads
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request, not for ever."""
+        """Start the timeout of the first request, or refuse an excess connection."""
         super().connection_made(transport)
         excess = len(self.connections) - self._limit.most if self._limit is not None else 0
         if excess <= 0:
             self._wait(HEAD_TIMEOUT_S)
-        elif excess <= AWAITED:  # more are answered at once
+        elif excess <= AWAITED:  # beyond these, refuse at once
             self._is_too_many = True
             self._patience = self.loop.call_later(REFUSED_TIMEOUT_S, self._refuse_too_many)
         else:
             self._refuse_too_many()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Cancel the timeouts."""
         self._stop_waiting()
         self._stop_waiting_for_reader()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Pass it to the parser, and count what belongs to a head that is not whole, or to no body."""
+        """Parse the data, and count bytes of an incomplete head or outside of a body."""
         if self._is_too_many:
             self._refuse_too_many()
             return
@@ -71,18 +74,18 @@ class Connection(HttpToolsProtocol):
             if self._is_in_head:
                 sentence = b"the URL and the headers have more than %d bytes" % MAX_HEAD_BYTES
                 self._refuse(b"431 Request Header Fields Too Large", sentence)
-            else:  # trailers, or what a chunk's size may have behind it: its request may be answered already
+            else:  # trailers or chunk extensions; the request may have been answered already
                 self.transport.close()
         elif self._is_in_head and self._patience is None and self._head_bytes:
             self._wait(HEAD_TIMEOUT_S)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One of a head; or a trailer."""
+        """Keep a header; drop a trailer."""
         if self._is_in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A request begins."""
+        """Begin a request; abort a connection with too many of them."""
         if len(self.pipeline) >= MAX_WAITING_REQUESTS:
             self.transport.abort()
             raise OverflowError  # stops the parser
@@ -92,42 +95,42 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """What bodies may have is bounded elsewhere."""
+        """Pass the body on; `BodyLimit` bounds it."""
         self._head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Whatever comes next is another head, or the body after one at which the parser stopped."""
+        """Expect another head next, unless the parser stopped at an upgrade: then the body follows."""
         if self.parser.should_upgrade():
             return
         self._is_in_head = True
         self._head_bytes = 0
         self._stop_waiting()
         super().on_message_complete()
-        if self.cycle.response_complete:  # uvicorn has stopped counting when the rest of the body came
+        if self.cycle.response_complete:  # uvicorn cancelled its keep-alive timeout when the rest of the body arrived
             self._wait(HEAD_TIMEOUT_S)
 
     def on_response_complete(self) -> None:
-        """A request is answered; one that was refused may have a body to come still."""
+        """Finish a request; if it was refused before its body was complete, wait for the rest."""
         super().on_response_complete()
-        is_last = self.cycle.response_complete  # else another request has begun behind it
+        is_last = self.cycle.response_complete  # False: a pipelined request has begun
         if is_last and not self._is_in_head and not self.transport.is_closing():
             self._wait(REST_TIMEOUT_S)
 
     def pause_writing(self) -> None:
-        """The client has more to read than it reads."""
+        """The write buffer is full: start the reader's timeout."""
         super().pause_writing()
         self._wait_for_reader()
 
     def resume_writing(self) -> None:
-        """It has read most of it."""
+        """The client has read most of the buffer: cancel the timeout."""
         super().resume_writing()
         self._stop_waiting_for_reader()
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP."""
+        """Refuse what is not HTTP."""
         if not self.transport.is_closing():
-            self._refuse(b"400 Bad Request", b"what came is not an HTTP/1.1 request")
+            self._refuse(b"400 Bad Request", b"this is not an HTTP/1.1 request")
 
     def _refuse(self, status: bytes, sentence: bytes, kind: bytes = b"Validation", headers: bytes = b"") -> None:
         body = b'{"error":"%b","error_type":"%b"}' % (sentence, kind)
@@ -141,7 +144,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(b"503 Service Unavailable", sentence, b"Overloaded", b"retry-after: 1\r\n")
 
     def _go_on(self, data: bytes) -> None:
-        """Parse what follows the head of a request that asked for another protocol."""
+        """Parse what follows the head of a request for a protocol upgrade."""
         framing = [header for header in self.headers if header[0] in {b"content-length", b"transfer-encoding"}]
         self.parser = _Parser(_AfterHead(self), self._go_on)
         self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(b"%b: %b\r\n" % header for header in framing))
@@ -163,7 +166,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.get_write_buffer_size() < unread_bytes:
             self._wait_for_reader()
         else:
-            self.transport.abort()  # `close` would wait for the reader
+            self.transport.abort()  # `close` would wait for the client to read
 
     def _stop_waiting_for_reader(self) -> None:
         if self._reader_patience is not None:
@@ -172,15 +175,15 @@ class Connection(HttpToolsProtocol):
 
 
 class _Parser(httptools.HttpRequestParser):
-    """httptools' parser; gives away what follows a head that asks for another protocol."""
+    """httptools' parser; hands over the data that follows a request for a protocol upgrade."""
 
     def __init__(self, protocol: object, go_on: Callable[[bytes], None]) -> None:
         super().__init__(protocol)
-        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn
         self._go_on = go_on
 
-    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn gives it nothing else
-        """Parse the data, or its beginning."""
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn only passes bytes
+        """Parse the data up to an upgrade, and hand over the rest."""
         try:
             super().feed_data(data)
         except httptools.HttpParserUpgrade as stopped:
@@ -188,7 +191,7 @@ class _Parser(httptools.HttpRequestParser):
 
 
 class _AfterHead:
-    """What a parser calls that is given a head again: the connection, which knows it, hears of what comes after it."""
+    """Callbacks of a parser that gets a head a second time: forwards to the connection only what follows that head."""
 
     def __init__(self, connection: Connection) -> None:
         self._is_again = True
@@ -200,7 +203,7 @@ class _AfterHead:
         self.on_message_complete = connection.on_message_complete
 
     def on_headers_complete(self) -> None:
-        """From here on everything is news."""
+        """Skip the repeated head; forward everything after it."""
         if self._is_again:
             self._is_again = False
         else:

@@ -1,4 +1,4 @@
-"""Lets pages of other origins ask, as CROSSLET_CORS_ORIGINS says. Knows CORS; knows no route's work."""
+"""Allows requests from pages of other origins (CORS), as CROSSLET_CORS_ORIGINS says."""
 
 from collections.abc import Collection
 
@@ -11,33 +11,33 @@ from service.http.responses import json_response
 from service.http.routes.openapi import COST_HEADERS, ERROR_HEADERS, EVERY_ANSWER
 
 ANY = "*"
-EXPOSED = sorted({*EVERY_ANSWER, *COST_HEADERS}.union(*ERROR_HEADERS.values()))  # what a page's script may read
+EXPOSED = sorted({*EVERY_ANSWER, *COST_HEADERS}.union(*ERROR_HEADERS.values()))  # headers that scripts may read
 
 
 class Cors(CORSMiddleware):
-    """Answers preflights, which never have a key, and puts CORS' headers on every other answer, errors too.
+    """Answers preflights, which carry no key, and adds CORS headers to every other answer, errors included.
 
-    Keys come in a header that scripts set, so no cookie is asked for.
+    Scripts send keys in a header, so credentials (cookies) are not allowed.
     """
 
     def __init__(self, app: ASGIApp, *, origins: Collection[str], methods: Collection[str]) -> None:
-        """origins: as browsers write them; `*` is any.  methods: of all routes."""
+        """origins: as browsers send them; `*` means any.  methods: those of all routes."""
         super().__init__(
             app,
             allow_origins=origins,
             allow_methods=methods,
-            allow_headers=["*"],  # those asked for: `*` itself would leave out Authorization
+            allow_headers=["*"],  # Starlette echoes the requested headers; a literal `*` would exclude Authorization
             allow_private_network=ANY not in origins,
             expose_headers=EXPOSED,
         )
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """The answer to a preflight; a refusal has the body of all errors."""
+        """Answer a preflight; a refusal has the same body as every error."""
         answer = super().preflight_response(request_headers)
         if answer.status_code < 400:
             return answer
         what = bytes(answer.body).decode().removeprefix("Disallowed CORS ")
-        sentence = f"a page may not ask so from another origin; not allowed: {what} (CROSSLET_CORS_ORIGINS)"
+        sentence = f"this cross-origin request is not allowed because of its {what} (CROSSLET_CORS_ORIGINS)"
         refusal = json_response({"error": sentence, "error_type": "Validation"}, status=answer.status_code)
         kept = ("vary", "access-control-allow-origin")
         refusal.headers.update({name: value for name, value in answer.headers.items() if name in kept})

@@ -1,6 +1,6 @@
-"""Undoes the compression of request bodies, never further than asked. Knows gzip; knows no HTTP and no limit.
+"""Decompresses request bodies (gzip), never further than the caller asks.
 
-A body of kilobytes may stand for gigabytes, so what comes out is counted as it comes out, not at the end.
+Kilobytes may decompress to gigabytes, so the output is counted as it is produced.
 """
 
 import zlib
@@ -8,45 +8,45 @@ from typing import Protocol
 
 from service.errors import MalformedBody, UnknownEncoding
 
-MAX_MEMBERS = 1000  # gzip streams in one body: each costs a start of its own, and may stand for nothing
+MAX_MEMBERS = 1000  # gzip members in one body: even an empty one costs set-up time
 
 
 class Decoder(Protocol):
-    """Turns the parts of a body, as they arrive, into the body that the client meant."""
+    """Decodes a body part by part, as it arrives."""
 
     def add(self, part: bytes, *, at_most_bytes: int) -> bytes:
-        """What the next part stands for, cut at `at_most_bytes`, which is not 0. Call no more after a cut.
+        """Return the next part decoded, cut at `at_most_bytes` (not 0). Do not call again after a cut.
 
-        Raises: MalformedBody: it is not what the encoding says.
+        Raises: MalformedBody: the part is not in the declared encoding.
         """
 
     def end(self) -> None:
-        """Check that the body is whole.
+        """Check that the body is complete.
 
         Raises: MalformedBody: it is not.
         """
 
 
 class Plain:
-    """A body that is sent as it is."""
+    """Passes an uncompressed body through."""
 
     def add(self, part: bytes, *, at_most_bytes: int) -> bytes:
-        """The part, cut."""
+        """Return the part, cut."""
         return part[:at_most_bytes]
 
     def end(self) -> None:
-        """Nothing is known of a whole."""
+        """Do nothing: any length is complete."""
 
 
 class Gunzip:
-    """A body that is gzip: one member, or several in a row, whose contents are joined (RFC 1952, section 2.2)."""
+    """Decompresses gzip: one member, or several whose contents are joined (RFC 1952, section 2.2)."""
 
     def __init__(self) -> None:
         self._members = 0
         self._start_member()
 
     def add(self, part: bytes, *, at_most_bytes: int) -> bytes:
-        """The part decompressed, cut."""
+        """Return the part decompressed, cut."""
         body = b""
         while part and len(body) < at_most_bytes:
             if self._member.eof:
@@ -59,25 +59,25 @@ class Gunzip:
         return body
 
     def end(self) -> None:
-        """Refuse a member that was cut off."""
+        """Refuse a truncated member."""
         if not self._member.eof:
-            raise MalformedBody("the body ends within a gzip stream")
+            raise MalformedBody("the body ends inside a gzip stream")
 
     def _start_member(self) -> None:
         self._members += 1
         if self._members > MAX_MEMBERS:
-            raise MalformedBody(f"the body has more than {MAX_MEMBERS} gzip members; send it as one")
+            raise MalformedBody(f"the body has more than {MAX_MEMBERS} gzip members; compress it as one")
         self._member = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)  # + 16: gzip's header, not zlib's
 
 
 def decoder_of(content_encoding: str) -> Decoder:
-    """What reads a body under this header.
+    """Return the decoder for a content-encoding header; empty: the body is not compressed.
 
-    Raises: UnknownEncoding: it is neither gzip nor nothing.
+    Raises: UnknownEncoding: the encoding is neither gzip nor identity.
     """
     encoding = content_encoding.strip().lower()
     if encoding in {"", "identity"}:
         return Plain()
     if encoding in {"gzip", "x-gzip"}:
         return Gunzip()
-    raise UnknownEncoding("the body's content-encoding is not known; send gzip, or none")
+    raise UnknownEncoding("the body's content-encoding is unknown; send gzip, or an uncompressed body")

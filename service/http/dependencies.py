@@ -1,4 +1,4 @@
-"""What routes ask for: the runtime, and texts turned into vectors. Knows requests and the pool; shapes no answer."""
+"""The routes' dependencies: the runtime, and an embedder for the request's texts."""
 
 import asyncio
 import dataclasses
@@ -22,27 +22,27 @@ from service.model.tokenizer import normalised_length
 from service.runtime import Runtime
 
 MOST_LISTED_POSITIONS = 20
-WATCH_AFTER_S = 0.1  # whose answer comes sooner is not watched for leaving: that costs as much as it could save
+WATCH_AFTER_S = 0.1  # watch for a disconnect only after this time: for a shorter answer it costs as much as it saves
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Place = Callable[[int], str]  # the position of a text -> what a message calls it
+Place = Callable[[int], str]  # the position of a text -> its name in an error message, like inputs[3]
 
 
 def runtime_of(request: Request) -> Runtime:
-    """The runtime of the app that got the request."""
+    """Return the runtime of the request's application."""
     runtime: Runtime = request.app.state.runtime
     return runtime
 
 
 def one_or_listed(name: str, given: object) -> Place:
-    """Places in a field that takes one text or a list of them."""
+    """Name the places of a field that holds one text or a list: `name` or `name[position]`."""
     return lambda position: name if isinstance(given, str) else f"{name}[{position}]"
 
 
 class Embedder:
-    """Embeds the texts of one request: checks them, waits in the queue, and accounts for the cost."""
+    """Embeds the texts of one request: checks them, queues them, and records their cost."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -51,17 +51,17 @@ class Embedder:
 
     @property
     def prompts(self) -> Prompts:
-        """What may go before the texts."""
+        """The model's prompts."""
         return self._runtime.prompts
 
     @property
     def spaces(self) -> Spaces:
-        """Where the vectors may be mapped."""
+        """The spaces into which vectors may be mapped."""
         return self._runtime.spaces
 
     @property
     def document_space(self) -> SpaceMap | None:
-        """The space of documents and of queries for them; None: the model's own."""
+        """The space of documents and search queries; None: the model's own."""
         return self._runtime.spaces.chosen(self._runtime.settings.space or None)
 
     async def embed(
@@ -76,15 +76,17 @@ class Embedder:
         dimensions: int | None = None,
         space: SpaceMap | None = None,
     ) -> EncodedBatch:
-        """Embed texts in their order. name, place: what a message calls all of them, and one; default: name[position].
+        """Embed texts, in order.
 
-        Args:   prompt: goes before each text, and is read and counted with it.
-                skip_failed: texts that fail are in the batch's `failed`, unless all do.
-                dimensions: how many of each vector will be kept; refused before anything is computed.
-                space: into which the vectors are mapped; None: they stay in the model's own.
-        Raises: InvalidInput: no text, too many, an empty one, too many dimensions, token ids with a prompt.
-                TextTooLong: over the limit, or `truncate` is off.
-                TooLarge, Overloaded, NotReady, InferenceFailed: as pool and memory budget say.  ClientGone: it left.
+        Args:   name: of the field, for error messages.  place: names one text; default: name[position].
+                prompt: prepended to each text; its tokens count.
+                skip_failed: report texts that fail in the batch's `failed`, unless all fail.
+                dimensions: how many the caller will keep; checked before anything is computed.
+                space: to map the vectors into; None: the model's own.
+        Raises: InvalidInput: no text, too many, an empty one, too many dimensions, or token ids with a prompt.
+                TextTooLong: a text is over the limit, or needs truncation and `truncate` is false.
+                TooLarge, Overloaded, NotReady, InferenceFailed: from pool and memory budget.
+                ClientGone: the client disconnected.
         """
         place = place or one_or_listed(name, texts)
         self.check(texts, name, place)
@@ -159,7 +161,7 @@ class Embedder:
 
 
 def cost_headers(batch: EncodedBatch) -> dict[str, str]:
-    """The headers of an inference answer."""
+    """Return the headers of an inference answer."""
     count = len(batch.truncated)
     positions = f"; indices={','.join(map(str, batch.truncated))}" if 0 < count <= MOST_LISTED_POSITIONS else ""
     return {
@@ -171,7 +173,7 @@ def cost_headers(batch: EncodedBatch) -> dict[str, str]:
 
 
 def cut_dimensions(embedding_BD: npt.NDArray[np.float32], dimensions: int | None) -> npt.NDArray[np.float32]:
-    """Keep the first dimensions of each vector, of those that it has, and scale it back to norm 1."""
+    """Keep each vector's first `dimensions` dimensions and rescale it to norm 1. None: all."""
     if dimensions is None or dimensions == embedding_BD.shape[1]:
         return embedding_BD
     kept_BD = embedding_BD[:, :dimensions]
@@ -181,7 +183,10 @@ def cut_dimensions(embedding_BD: npt.NDArray[np.float32], dimensions: int | None
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Await work, or drop it when the client leaves."""
+    """Await `work`; cancel it if the client disconnects.
+
+    Raises: ClientGone: the client disconnected.
+    """
     working = asyncio.current_task()
     assert working is not None  # noqa: S101 - a coroutine runs in a task
     has_left = False
@@ -201,8 +206,8 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     try:
         return await work
     except asyncio.CancelledError as exc:
-        if has_left and not working.uncancel():  # else the server ends, too
-            raise ClientGone("the client left before its answer was ready") from exc
+        if has_left and not working.uncancel():  # otherwise the server is shutting down as well
+            raise ClientGone("the client disconnected before its answer was ready") from exc
         raise
     finally:
         timer.cancel()
@@ -210,14 +215,14 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             leaving.cancel()
 
 
-def _behind(prompt: str, texts: Sequence[TextInput], place: Place) -> list[str]:
-    found = [prompt + text for text in texts if isinstance(text, str)]
-    if len(found) < len(texts):
+def _prefixed(prompt: str, texts: Sequence[TextInput], place: Place) -> list[str]:
+    prefixed = [prompt + text for text in texts if isinstance(text, str)]
+    if len(prefixed) < len(texts):
         position = next(position for position, text in enumerate(texts) if not isinstance(text, str))
         raise InvalidInput(
-            f"{place(position)} is a list of token ids, and the model's prompt goes before text; send text"
+            f"{place(position)} is a list of token ids, but the model's prompt can only precede text; send text"
         )
-    return found
+    return prefixed
 
 
 def _length(text: Input) -> int:
@@ -232,7 +237,7 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-# Coroutines, though they wait for nothing: the framework sends what is none through a thread, at each request.
+# Coroutines although they await nothing: FastAPI would run plain functions in a thread on every request.
 async def _runtime(request: Request) -> Runtime:
     return runtime_of(request)
 

@@ -1,8 +1,8 @@
-"""Takes good requests straight to their route; whatever is unusual goes the framework's way. Knows ASGI and routes.
+"""Calls the endpoints of ordinary JSON requests directly; FastAPI handles all others.
 
-The framework matches, resolves and validates anew for each request, which takes longer than a short text on a small
-model. Here the same endpoints get the same arguments: a body that does not fit, or comes in another way than as JSON,
-is passed on as it came, so that every refusal is still the framework's.
+FastAPI's routing, dependencies and validation take longer than a short text on a small model. The fast path calls the
+same endpoints with the same arguments. A request that it cannot parse is passed on unchanged, so every refusal is
+FastAPI's.
 """
 
 import inspect
@@ -30,17 +30,17 @@ Make = Callable[[Request], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class FastRoute:
-    """One route: its endpoint, what its body is, and what else it is given."""
+    """One route: its endpoint, the type of its body, and its dependencies."""
 
     route: APIRoute
     body_name: str
     body: TypeAdapter[Any]
-    given: dict[str, Make]  # by parameter
+    given: dict[str, Make]  # parameter -> dependency
 
     async def answer(self, request: Request, content: bytes) -> Response | None:
-        """The endpoint's answer, an error's if it raises one of ours; None: the body is no JSON or does not fit."""
+        """Return the endpoint's answer, or that of the ServiceError it raises. None: the body is invalid."""
         try:
-            body = self.body.validate_python(loads(content))  # no name for what it is parsed to: it may be large
+            body = self.body.validate_python(loads(content))  # no variable holds the parsed JSON: it may be large
         except (orjson.JSONDecodeError, ValidationError):
             return None
         arguments = {name: await make(request) for name, make in self.given.items()}
@@ -52,10 +52,10 @@ class FastRoute:
 
 
 class FastPath:
-    """The innermost layer before the framework's way; bodies are whole when they come here."""
+    """The innermost middleware. Bodies are complete when they reach it."""
 
     def __init__(self, app: ASGIApp, *, routes: Iterable[BaseRoute]) -> None:
-        """routes: those of them that are POST, with a body and else only dependencies, are answered here."""
+        """routes: only POST routes whose parameters are one body and dependencies are answered here."""
         self._app = app
         direct = [one for route in routes if (one := _direct(route)) is not None]
         self._direct = {spelling: one for one in direct for spelling in spellings(one.route.path)}
@@ -67,7 +67,7 @@ class FastPath:
             await self._app(scope, receive, send)
             return
         message = await receive()
-        scope["route"] = direct.route  # what the request is counted as, whatever comes of it
+        scope["route"] = direct.route  # for metrics and log, whatever the answer
         response = await direct.answer(Request(scope, receive), message.get("body", b""))
         if response is None:
             await self._app(scope, _first(message, receive), send)
@@ -76,7 +76,7 @@ class FastPath:
 
 
 def _direct(route: BaseRoute) -> FastRoute | None:
-    """How to answer a route here; None where it needs more of a request than a body."""
+    """Return the fast route, or None if the endpoint needs path or query parameters."""
     if not isinstance(route, APIRoute) or route.methods != {"POST"} or route.dependant.path_params:
         return None
     parameters = inspect.signature(route.endpoint).parameters
@@ -88,7 +88,7 @@ def _direct(route: BaseRoute) -> FastRoute | None:
 
 
 def _maker(annotation: object) -> Make | None:
-    """What gives a parameter its value, if that is not the body."""
+    """Return the dependency that makes a parameter's value, or None if the parameter is the body."""
     if annotation is Request:
         return _itself
     if get_origin(annotation) is not Annotated:
@@ -101,10 +101,10 @@ async def _itself(request: Request) -> Request:
 
 
 def _first(message: Message, receive: Receive) -> Receive:
-    """Gives a message that was taken back before those to come."""
-    waiting = [message]
+    """Return a `receive` that first replays `message`."""
+    replayed = [message]
 
-    async def again() -> Message:
-        return waiting.pop() if waiting else await receive()
+    async def replay() -> Message:
+        return replayed.pop() if replayed else await receive()
 
-    return again
+    return replay

@@ -1,4 +1,4 @@
-"""Parses request bodies strictly, for every route. Knows JSON; knows no schema."""
+"""Parses the JSON of request bodies strictly, for every route."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -25,15 +25,15 @@ class JsonRequest(Request):
         except orjson.JSONDecodeError as exc:
             encoding = json.detect_encoding(body)
             fault = "not valid JSON" if encoding.startswith("utf-8") else f"in {encoding[:6].upper()}; JSON is UTF-8"
-            # Without the text: the framework would carry it along in its own error.
+            # Without the text: FastAPI would copy it into its own error.
             raise json.JSONDecodeError(fault, "", 0) from exc
 
 
 class JsonRoute(APIRoute):
-    """A route that reads its body as a `JsonRequest`."""
+    """A FastAPI route that reads its body as a `JsonRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The framework's handler, given a stricter request."""
+        """Return FastAPI's handler, called with a `JsonRequest`."""
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:

@@ -1,13 +1,13 @@
-"""Imports the server, and with it the web framework. Knows what of it a start does not need."""
+"""Imports the server and FastAPI, leaving out what the start does not need."""
 
 import pydantic
 
 
 def import_server() -> None:
-    """Import `service.http.server` without the validators of FastAPI's OpenAPI models, which only /docs needs.
+    """Import `service.http.server` without building the validators of FastAPI's OpenAPI models, which only /docs needs.
 
-    They are a quarter of FastAPI's import. Models that are declared meanwhile inherit pydantic's `defer_build`, and
-    are completed when first used.
+    They take a quarter of FastAPI's import time. Models declared meanwhile inherit pydantic's `defer_build` and are
+    built on first use.
     """
     pydantic.BaseModel.model_config["defer_build"] = True
     try:

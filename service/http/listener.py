@@ -1,4 +1,4 @@
-"""Takes the port and opens it. Knows sockets and what an operator reads; imports nothing that takes time."""
+"""Binds the port, then listens on it. Imports only what loads fast."""
 
 import errno
 import logging
@@ -7,19 +7,19 @@ import socket
 from service.errors import StartError
 
 METRICS_PORT = "CROSSLET_METRICS_PORT"
-BACKLOG = 2048  # connections that the system holds until they are taken; fewer, and clients of a burst wait a minute
+BACKLOG = 2048  # connections waiting to be accepted; with fewer, clients in a burst may wait a minute
 
 logger = logging.getLogger(__name__)
 
 
 def bound_socket(host: str, port: int, *, setting: str = "CROSSLET_PORT") -> socket.socket:
-    """A socket that has the port and does not listen yet: a start that cannot have it ends before the model is loaded.
+    """Return a socket bound to the port but not yet listening, so that a taken port is noticed before the model loads.
 
-    setting: of the port, for messages.
-    Raises: StartError: the port is in use, or the address is none of this machine's.
+    setting: the port's setting, for error messages.
+    Raises: StartError: the port is in use, or the address is not one of this machine's.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a restart need not wait for old connections
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # restart without waiting for old connections
     try:
         listener.bind((host, port))
     except OSError as exc:
@@ -31,7 +31,10 @@ def bound_socket(host: str, port: int, *, setting: str = "CROSSLET_PORT") -> soc
 
 
 def listen(listener: socket.socket, *, setting: str = "CROSSLET_PORT", page: str = "docs") -> None:
-    """Open the port: two processes may be bound to it, only one can listen, and uvloop would not say so."""
+    """Listen on a bound socket. Several processes may bind a port but only one can listen; uvloop does not report it.
+
+    Raises: StartError: another process listens on the port.
+    """
     host, port = listener.getsockname()[:2]
     try:
         listener.listen(BACKLOG)

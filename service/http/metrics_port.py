@@ -1,10 +1,10 @@
-"""Gives what comes over the metrics' own port to their own application. Knows ports; knows no route."""
+"""Routes requests to the metrics port to the metrics application."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class MetricsPort:
-    """Two applications in one server, so that one drain and one end are those of both."""
+    """Runs two applications in one server, so that they drain and shut down together."""
 
     def __init__(self, app: ASGIApp, *, metrics_app: ASGIApp, port: int) -> None:
         self._app = app
@@ -12,6 +12,6 @@ class MetricsPort:
         self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; the lifespan is the main application's."""
-        is_metrics = scope["type"] == "http" and scope["server"][1] == self._port  # the port that the client came to
+        """Pass the request on by its port; the lifespan goes to the main application."""
+        is_metrics = scope["type"] == "http" and scope["server"][1] == self._port
         await (self._metrics_app if is_metrics else self._app)(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Gives each request an id, one log line and its place in the metrics. Knows HTTP; never looks into a body."""
+"""Gives each request an id, one log line and an entry in the metrics. Never reads a body."""
 
 import asyncio
 import itertools
@@ -17,9 +17,9 @@ from service.http.responses import error_response, internal_error_response
 from service.metrics import Metrics
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
-QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})  # logged at DEBUG: probes come every few seconds
+QUIET_ROUTES = frozenset({"/health", "/ready", "/metrics"})  # logged at DEBUG: they are probed every few seconds
 
-PROCESS = secrets.token_hex(8)  # random bytes for each request would be a system call for each
+PROCESS = secrets.token_hex(8)  # once: random bytes per request would be a system call per request
 numbers = itertools.count(1)
 
 logger = logging.getLogger(__name__)
@@ -27,17 +27,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class RequestFacts:
-    """What the log line says about one request; routes add to it."""
+    """The fields of one request's log line; routes add to them."""
 
     request_id: str
     texts: int = 0
     tokens: int = 0
-    status: int = 499  # until an answer starts
+    status: int = 499  # until an answer starts: the client closed the connection
     started_at: float = field(default_factory=time.monotonic)
 
 
 class RequestLog:
-    """The outermost layer: nothing is answered without an id, a metric and a line."""
+    """The outermost middleware: every answer gets an id, a metric and a log line."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class RequestLog:
         paths: Mapping[str, str],
         answer_through: Callable[[ASGIApp], ASGIApp] = lambda answer: answer,
     ) -> None:
-        """paths: how one may be written -> its route's, to count what is refused before it comes to one.
+        """paths: spelling of a path -> its route's path, to count requests refused before routing.
 
-        answer_through: the layer that this one's own answers pass as those from below do.
+        answer_through: middleware for this one's own answers (CORS), which other answers have passed already.
         """
         self._app = app
         self._metrics = metrics
@@ -57,7 +57,7 @@ class RequestLog:
         self._answer_through = answer_through
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; answer 500 for what nobody caught."""
+        """Pass the request on; answer 500 to an unexpected exception."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -73,21 +73,21 @@ class RequestLog:
 
         try:
             await self._app(scope, receive, observed_send)
-        except asyncio.CancelledError:  # the server cancels requests for one reason, and nothing above needs to know
+        except asyncio.CancelledError:  # not raised again: only the server's shutdown cancels a request
             if facts.status == 499:
-                error = NotReady("the service ended before the answer was ready (CROSSLET_SHUTDOWN_TIMEOUT_S)")
+                error = NotReady("the service shut down before the answer was ready (CROSSLET_SHUTDOWN_TIMEOUT_S)")
                 await self._answer_through(error_response(scope["path"], error))(scope, receive, observed_send)
         except Exception:
             logger.exception("unexpected error", extra={"request_id": facts.request_id})
             if facts.status == 499:
                 answer = internal_error_response(scope["path"])
                 await self._answer_through(answer)(scope, receive, observed_send)
-        finally:  # soon: the loop sends the answer first
+        finally:  # call_soon: the loop sends the answer first
             asyncio.get_running_loop().call_soon(self._record, scope, facts)
 
     def _record(self, scope: Scope, facts: RequestFacts) -> None:
         took_s = time.monotonic() - facts.started_at
-        # The template, so that ids stay out of the labels.
+        # The route's template: ids must not become labels.
         route: str = getattr(scope.get("route"), "path", None) or self._paths.get(scope["path"], "unmatched")
         self._metrics.requests.labels(route, str(facts.status)).inc()
         self._metrics.request_duration.labels(route).observe(took_s)

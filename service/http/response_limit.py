@@ -1,21 +1,21 @@
-"""Bounds what clients have not read of their answers, over all of them. Knows bytes; knows no route."""
+"""Bounds the bytes of answers that clients have not read yet, over all clients."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import Overloaded
 from service.http.responses import error_response
 
-LARGE_BYTES = 64 * 1024  # of an answer; as much of one the server keeps without waiting for the client
-RETRY_AFTER_S = 1  # who reads does so in less
-THE_END: Message = {"type": "http.response.body"}  # the server takes it when the client has read what was before
+LARGE_BYTES = 64 * 1024  # answers up to this size are not counted; uvicorn's write buffer takes as much
+RETRY_AFTER_S = 1  # a client that reads does so within a second
+THE_END: Message = {"type": "http.response.body"}  # uvicorn accepts it once the client has read the part before
 
 
 class ResponseLimit:
-    """Counts each large answer until its client has read it; one that would go over `max_unread_bytes` is refused.
+    """Counts each large answer until its client has read it; refuses one that would exceed `max_unread_bytes`.
 
-    By itself the server takes an answer that is whole and calls the request done, so clients that ask and do not read
-    would fill the memory. Small answers, those of all writes among them, are sent whatever waits, as files are, which
-    are given as they are read; so is a large one alone.
+    uvicorn buffers a complete answer and ends the request, so clients that never read could fill the memory. Three
+    kinds of answer are always sent: small ones (all writes'), files, which are streamed, and a large one if no other is
+    waiting.
     """
 
     def __init__(self, app: ASGIApp, *, max_unread_bytes: int) -> None:
@@ -24,7 +24,7 @@ class ResponseLimit:
         self._unread_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on. It ends when its answer is read, or the connection lost."""
+        """Pass the request on. It ends when the client has read its answer or disconnected."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -34,7 +34,7 @@ class ResponseLimit:
         async def counted_send(message: Message) -> None:
             nonlocal counted_bytes, begin
             if message["type"] == "http.response.start":
-                begin = message  # whether the answer is whole, its body tells
+                begin = message  # held back: the body tells whether the answer is large
                 return
             if begin is not None:
                 size_bytes = _large_bytes(message)
@@ -57,13 +57,13 @@ class ResponseLimit:
 
     def _overloaded(self, size_bytes: int) -> Overloaded:
         return Overloaded(
-            f"clients have not read {self._unread_bytes} bytes of their answers, and this one has {size_bytes}; "
+            f"clients have not yet read {self._unread_bytes} bytes of answers, and this answer has {size_bytes}; "
             f"the limit is {self._max_unread_bytes} (CROSSLET_MAX_UNREAD_BYTES)",
             retry_after_s=RETRY_AFTER_S,
         )
 
 
 def _large_bytes(body: Message) -> int:
-    """The length of a large answer that is whole in its first part; 0: it is small, or a file, given as it is read."""
+    """Return the size of a large answer sent in one part; 0 for a small one or a streamed file."""
     size_bytes = 0 if body.get("more_body", False) else len(body.get("body", b""))
     return size_bytes if size_bytes > LARGE_BYTES else 0

@@ -1,4 +1,4 @@
-"""Shapes answers: JSON bytes, and the one error body. Knows HTTP and the error table; knows no route's work."""
+"""Builds answers: JSON, and the body of every error."""
 
 import logging
 from collections.abc import Mapping
@@ -14,33 +14,33 @@ from starlette.responses import Response
 from service.errors import HTTP_OF, InvalidInput, MalformedBody, MethodNotAllowed, NotFound, Overloaded, ServiceError
 
 OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-LONGEST_PLACE = 120  # characters of a field's path in a message
+LONGEST_PLACE = 120  # characters of a field's path in an error message
 
 logger = logging.getLogger(__name__)
 
 
 def json_response(content: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in JSON; for a large one `dump_json` off the event loop, and `dumped_response`."""
+    """Return a JSON answer. For a large one call `dump_json` off the event loop, then `dumped_response`."""
     return dumped_response(dump_json(content), status=status, headers=headers)
 
 
 def dump_json(content: object) -> bytes:
-    """JSON; float32 arrays are written as their own shortest decimals."""
+    """Return JSON; float32 arrays are written as shortest decimals that give the same float32."""
     return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def dumped_response(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer that is JSON already."""
+    """Return an answer whose body is already JSON."""
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 def array_response(array: npt.NDArray[np.float32], headers: Mapping[str, str]) -> Response:
-    """A vector or a matrix in JSON."""
+    """Return a vector or a matrix as JSON."""
     return json_response(np.ascontiguousarray(array), headers=headers)
 
 
 def error_response(path: str, error: ServiceError) -> Response:
-    """The answer to an error: status and type from the one table, in OpenAI's shape under its routes."""
+    """Return the answer to an error: status and type from `HTTP_OF`, in OpenAI's shape on OpenAI's routes."""
     mapping = next(HTTP_OF[kind] for kind in type(error).__mro__ if kind in HTTP_OF)
     headers: dict[str, str] = {}
     if isinstance(error, Overloaded):
@@ -50,7 +50,7 @@ def error_response(path: str, error: ServiceError) -> Response:
     if mapping.status == 401:
         headers["www-authenticate"] = "Bearer"
     if mapping.status == 408:
-        headers["connection"] = "close"  # the rest of a slow body is not worth a connection
+        headers["connection"] = "close"  # do not wait for the rest of a slow body
     return _error(path, str(error), mapping.status, mapping.error_type, headers)
 
 
@@ -71,7 +71,7 @@ def _error(path: str, message: str, status: int, error_type: str, headers: Mappi
 
 
 async def on_service_error(request: Request, exc: Exception) -> Response:
-    """Answer an error that was raised on purpose."""
+    """Answer a ServiceError; log its cause if the status is 5xx."""
     assert isinstance(exc, ServiceError)  # noqa: S101 - registered for this class
     response = error_response(request.url.path, exc)
     if exc.__cause__ is not None and response.status_code >= 500:
@@ -80,21 +80,21 @@ async def on_service_error(request: Request, exc: Exception) -> Response:
 
 
 async def on_validation_error(request: Request, exc: Exception) -> Response:
-    """Answer a body or parameter that does not fit its schema: the place and the rule, never the value."""
+    """Answer an invalid body or parameter with the field and the rule, never the value."""
     assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class
-    found = max(exc.errors(), key=lambda error: len(error["loc"]))  # the deepest: most telling in a union
+    found = max(exc.errors(), key=lambda error: len(error["loc"]))  # the deepest: the most specific in a union
     if found["type"] == "json_invalid":
         return error_response(request.url.path, MalformedBody(f"the body is {found['ctx']['error']}"))
     place, message = _place(found["loc"]), str(found["msg"]).removeprefix("Value error, ")
     if place:
         message = f"{place}: {message}"
-    elif found["type"] != "value_error":  # which is a rule over several fields, and names them
+    elif found["type"] != "value_error":  # rules over several fields name them in their message
         message = "the body must be a JSON object, sent with content-type: application/json"
     return error_response(request.url.path, InvalidInput(message))
 
 
 async def on_http_error(request: Request, exc: Exception) -> Response:
-    """Answer what the framework refuses by itself: an unknown route, or a file that it does not have or cannot read."""
+    """Answer what FastAPI refuses itself: an unknown route, or a static file that is missing or unreadable."""
     assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class
     if exc.status_code == 404:
         return error_response(request.url.path, NotFound("no such route; GET /docs lists them"))
@@ -102,12 +102,12 @@ async def on_http_error(request: Request, exc: Exception) -> Response:
 
 
 def internal_error_response(path: str) -> Response:
-    """The answer to a bug: says nothing about its cause, the log does."""
-    return _error(path, "internal error; the log has the request id of this answer", 500, "Backend", {})
+    """Return the answer to a bug. Its cause is in the log only."""
+    return _error(path, "internal error; look for this answer's x-request-id in the log", 500, "Backend", {})
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """('body', 'inputs', 'list[str]', 3) -> inputs[3]; the tags of a union's members say nothing to a client."""
+    """Name a field: ('body', 'inputs', 'list[str]', 3) -> inputs[3]. The tags of a union's members are left out."""
     place = ""
     for part in location[1:]:
         if isinstance(part, int):

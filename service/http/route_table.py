@@ -1,8 +1,7 @@
-"""Finds the route that a path and a method name, and refuses what none takes. Knows routes; does none of their work.
+"""Finds the route of a path and method, and refuses methods and query parameters that no route takes.
 
-A path may end in a slash or not: a redirect would name the scheme that the service hears, behind a proxy not that of
-the client. An id may end in a slash, so what ends in a parameter is taken as it is. HEAD is a GET without the body,
-which the server leaves out.
+A trailing slash is ignored rather than redirected: behind a proxy, a redirect might name the wrong scheme. Where the
+path ends in an id, the slash is part of the id. HEAD is handled as GET; the server drops the body.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -22,38 +21,38 @@ LONGEST_NAME = 64  # characters of an unknown parameter's name in a message
 
 
 class Resources:
-    """The layer around the framework's router, which gets each path and method in one spelling."""
+    """The middleware around FastAPI's router: passes each path and method on in one spelling."""
 
     def __init__(self, app: ASGIApp, *, routes: Iterable[Route | Mount], strict: Collection[Route | Mount]) -> None:
-        """strict: those of the routes that refuse query parameters which they do not have."""
+        """strict: the routes that refuse unknown query parameters."""
         self._app = app
         self._routes = list(routes)
         self._parameters = {id(route): _query_parameters(route) for route in strict}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on to its route, or answer it where it has none."""
+        """Pass the request on to its route, or answer 405, 422 or an OPTIONS request."""
         found = list(self._found(scope["path"])) if scope["type"] == "http" else []
         if not found:
             await self._app(scope, receive, send)
             return
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         route, path = next(((route, path) for route, path in found if method in _methods(route)), found[0])
-        scope["route"] = route  # what the request is counted as
+        scope["route"] = route  # for metrics and log
         refusal = self._refusal(route, scope["query_string"])
         if method not in _methods(route):
             await _other_methods(scope, [route for route, _ in found])(scope, receive, send)
         elif refusal is not None:
             await error_response(path, refusal)(scope, receive, send)
         else:
-            # A copy: the server looks into its own for HEAD.
+            # A copy: the server needs the original method to handle HEAD.
             await self._app({**scope, "path": path, "method": method}, receive, send)
 
     def _found(self, path: str) -> Iterator[tuple[Route | Mount, str]]:
-        """The routes of a path, whatever their methods, each with the path as the route spells it."""
+        """Yield the routes of a path, whatever their methods, each with the path as the route spells it."""
         for route in self._routes:
             for spelling in {path, path if route.param_convertors else path.removesuffix("/") or "/"}:
                 match = route.path_regex.match(spelling)
-                if match and all(match.groupdict().values()):  # no id is empty
+                if match and all(match.groupdict().values()):  # an id is never empty
                     yield route, spelling
 
     def _refusal(self, route: Route | Mount, query_string: bytes) -> InvalidInput | None:
@@ -64,26 +63,28 @@ class Resources:
         unknown = next((name for name in given if name not in known), None)
         if unknown is None:
             return None
-        takes = f"known are {', '.join(known)}" if known else "this route takes none"
+        takes = f"this route takes {', '.join(known)}" if known else "this route takes none"
         return InvalidInput(f'the query parameter "{unknown[:LONGEST_NAME]}" is unknown; {takes}')
 
 
 def spellings(path: str) -> set[str]:
-    """How a path without parameters may be written."""
+    """Return the spellings of a parameterless path: with and without a trailing slash."""
     return {path, f"{path.removesuffix('/')}/"}
 
 
 def _methods(route: Route | Mount) -> set[str]:
-    return {"GET"} if isinstance(route, Mount) else route.methods or set()  # files are mounted
+    return {"GET"} if isinstance(route, Mount) else route.methods or set()  # a mount serves static files
 
 
 def _other_methods(scope: Scope, routes: list[Route | Mount]) -> Response:
-    """The answer to OPTIONS, or to a method that none of the path's routes has."""
+    """Answer OPTIONS, or a method that none of the path's routes takes."""
     methods = {"OPTIONS"}.union(*map(_methods, routes))
     allow = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
     if scope["method"] == "OPTIONS":
         return Response(status_code=204, headers={"allow": allow})
-    return error_response(scope["path"], MethodNotAllowed(f"the method is {scope['method']}; known are {allow}", allow))
+    return error_response(
+        scope["path"], MethodNotAllowed(f"the method is {scope['method']}; allowed are {allow}", allow)
+    )
 
 
 def _query_parameters(route: Route | Mount) -> list[str]:

@@ -1,8 +1,8 @@
-"""Runs the application in uvicorn and ends it in order. Knows signals; knows nothing about requests.
+"""Runs the application in uvicorn and shuts it down gracefully.
 
-On SIGTERM, SIGINT, or the SIGHUP of a terminal that closes: /ready turns 503 at once, requests are still taken for
-`drain_delay_s` (until load balancers have noticed), then listening ends, accepted requests finish, and the process
-exits with 0. A second signal skips the wait.
+On SIGTERM, SIGINT or SIGHUP (the terminal closes), /ready turns 503 at once. New requests are accepted for another
+`drain_delay_s`, until load balancers have noticed. Then the server stops listening, finishes accepted requests and
+exits with 0. A second signal skips the delay.
 """
 
 import signal
@@ -24,7 +24,7 @@ from service.runtime import Runtime
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with a drain before its own shutdown."""
+    """uvicorn's server, with a drain delay before its shutdown."""
 
     def __init__(self, config: uvicorn.Config, runtime: Runtime) -> None:
         super().__init__(config)
@@ -32,7 +32,7 @@ class Server(uvicorn.Server):
         self._exit_at_s: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Start the drain. The signal is not raised again at the end: this exit is the wanted one."""
+        """Start draining. A signal during the drain ends it; a later one forces the exit. No signal is raised again."""
         if self._exit_at_s is None:
             self._runtime.lifecycle.is_draining = True
             self._exit_at_s = time.monotonic() + self._runtime.settings.drain_delay_s
@@ -42,16 +42,16 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """End listening when the drain is over; uvicorn asks ten times a second."""
+        """Stop the server when the drain delay is over. uvicorn calls it ten times a second."""
         if self._exit_at_s is not None and time.monotonic() >= self._exit_at_s:
             self.should_exit = True
         return await super().on_tick(counter)
 
 
 def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.socket | None = None) -> None:
-    """Serve on bound sockets until a signal; returns after the last accepted request.
+    """Serve on bound sockets until a signal; return after the last accepted request.
 
-    Raises: StartError: another process has come to listen on the port meanwhile.
+    Raises: StartError: another process has started to listen on the port meanwhile.
     """
     settings = runtime.settings
     app: ASGIApp = create_app(runtime)
@@ -70,10 +70,10 @@ def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.so
         http=partial(Connection, limit=limit),  # type: ignore[arg-type]  # called, never subclassed
         ws="none",
         lifespan="on",
-        log_config=None,  # uvicorn's records go to the root logger, as JSON
-        access_log=False,  # one line a request is ours
+        log_config=None,  # uvicorn logs through the root logger, as JSON
+        access_log=False,  # `RequestLog` writes one line a request
         server_header=False,
-        proxy_headers=False,  # nothing asks who the client is
+        proxy_headers=False,  # the client's address is not used
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
     server = Server(config, runtime)

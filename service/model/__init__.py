@@ -1,4 +1,4 @@
-"""The artifact: its manifest, tokenizer, ONNX session, prompts and maps.
+"""The artifact: manifest, tokenizer, ONNX session, prompts and maps to other spaces.
 
 Imports `process` and the errors.
 """

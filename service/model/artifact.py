@@ -1,4 +1,4 @@
-"""The artifact contract: one folder, one model. Knows files and hashes; knows nothing about ONNX Runtime or torch.
+"""The artifact contract: one folder, one model. Reads and checks its files, without ONNX Runtime or torch.
 
 model.onnx       inputs `input_ids`, `attention_mask` int64 (B, L); output of an encoder `sentence_embedding` float32
                  (B, dim), norm 1; of a re-ranker `score` float32 (B, 1), in [0, 1]
@@ -7,8 +7,8 @@ manifest.json    `Manifest`: what the model is, where it came from, its prompts,
 parity.json      `ParityPack`: texts with the token ids and vectors the model must give on any machine; of a re-ranker
                  `service.model.pair_parity.PairParityPack`: pairs of texts with their scores
 README.md        the model card
-space.NAME.npy   may be there, for each of the manifest's `spaces`: float16 (E, dim + 1), an affine map into another
-                 model's space of E dims, its bias in the last column
+space.NAME.npy   one for each of the manifest's `spaces`: float16 (E, dim + 1), an affine map into another model's space
+                 of E dims, with the bias in the last column
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from service.errors import ArtifactError as ArtifactError  # part of the contract: whoever reads one catches it
+from service.errors import ArtifactError as ArtifactError  # part of the contract: readers catch it
 
 SCHEMA_VERSION = 1
 MODEL_FILE = "model.onnx"
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FileEntry:
-    """The content of one file: its sha256 in hex and its length in bytes."""
+    """The sha256 (hex) and the size of one file."""
 
     sha256: str
     size_bytes: int
@@ -48,7 +48,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class DataLicence:
-    """One source of training pairs, and the terms under which it was used."""
+    """One source of training pairs, and its licence."""
 
     source: str
     licence: str
@@ -60,9 +60,9 @@ class DataLicence:
 class Space:
     """The space of another model, into which the artifact's vectors can be mapped.
 
-    identity: of the other model, as `training.models.teacher.teacher_identity` gives it.  pairs: the map was fitted to.
-    english_cosine, other_cosine: mean cosine of mapped sentences that were held out to what the other model makes of
-    the English one.
+    identity: of the other model, from `training.models.teacher.teacher_identity`.  pairs: used to fit the map.
+    english_cosine: mean cosine between mapped vectors of held-out English sentences and the other model's vectors.
+    other_cosine: the same for their translations, with the other model's vectors of the English sentences.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Space:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a model is and where it came from; `manifest.json` is exactly this."""
+    """What a model is and where it came from: the contents of `manifest.json`."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -89,7 +89,7 @@ class Manifest:
     precision: Literal["int8", "fp32"]
     parameters: int
     fingerprint: str
-    files: Mapping[str, FileEntry]  # every file of the folder but manifest.json
+    files: Mapping[str, FileEntry]  # every file of the folder except manifest.json
     training: Mapping[str, Any]  # resolved configuration, git commit, pairs seen
     evaluation: Mapping[str, Any]
     data_licences: tuple[DataLicence, ...]
@@ -97,10 +97,10 @@ class Manifest:
     created_at: str  # ISO 8601
     activations: Activations = "dynamic"
     padding: Padding = "computed"
-    prompts: Mapping[str, str] = field(default_factory=dict)  # by name: what may go before a text; empty: nothing does
-    default_prompt_name: str | None = None  # of the one for texts of which nothing is said
-    truncate_dim: int | None = None  # `dim`, where the model itself has more
-    spaces: tuple[Space, ...] = ()  # of other models; the fingerprint is of the own one
+    prompts: Mapping[str, str] = field(default_factory=dict)  # by name; an empty text means no prompt
+    default_prompt_name: str | None = None  # the prompt of texts for which none is named
+    truncate_dim: int | None = None  # equals `dim` if the checkpoint has more dimensions
+    spaces: tuple[Space, ...] = ()  # of other models; the fingerprint identifies the model's own space
 
     @property
     def min_scores(self) -> dict[str, float]:
@@ -112,7 +112,7 @@ class Manifest:
         return {name: float(score) for name, score in scores.items() if isinstance(score, int | float)}
 
     def to_json(self) -> str:
-        """The text of manifest.json; services that know no prompts or spaces read one that has none."""
+        """Return the text of manifest.json. Unset fields are left out, so that older services can read it."""
         facts = dataclasses.asdict(self)
         unset = [name for name in ("prompts", "default_prompt_name", "truncate_dim", "spaces") if not facts[name]]
         kept = {name: value for name, value in facts.items() if name not in unset}
@@ -121,10 +121,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ParityPack:
-    """Texts in the model's languages with what the model made of them where it was exported, its default prompt first.
+    """Texts in the model's languages, with token ids and vectors computed at export behind the default prompt.
 
-    input_ids: one row of token ids a text, prompt and specials included.
-    embeddings: one unit vector of `dim` floats a text.
+    input_ids: a row of token ids for each text, with prompt and special tokens.
+    embeddings: a unit vector of `dim` floats for each text.
     """
 
     schema_version: int
@@ -134,12 +134,12 @@ class ParityPack:
     embeddings: tuple[tuple[float, ...], ...]
 
     def to_json(self) -> str:
-        """The text of parity.json."""
+        """Return the text of parity.json."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False) + "\n"
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file, in hex, read in pieces."""
+    """Return the sha256 of a file in hex, reading it in chunks."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -151,15 +151,15 @@ def fingerprint_of(
     prompts: Mapping[str, str] | None = None,
     default_prompt_name: str | None = None,
 ) -> str:
-    """The identity of a vector space: two models with one fingerprint give the same vectors."""
+    """Return the identity of a vector space: models with the same fingerprint give the same vectors."""
     lines = [model_sha256, tokenizer_sha256]
-    if prompts:  # other prompts, other vectors; a model without any keeps the fingerprint it has always had
+    if prompts:  # prompts change vectors; without any, fingerprints stay compatible with older artifacts
         lines.append(json.dumps([prompts, default_prompt_name], sort_keys=True))
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
 def describe_files(folder: Path) -> dict[str, FileEntry]:
-    """Hash every file of an artifact folder but its manifest, sorted by name."""
+    """Hash every file of an artifact folder except its manifest, sorted by name."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST_FILE)
     return {path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in paths}
 
@@ -183,17 +183,17 @@ def load_manifest(folder: Path, *, setting: str = "CROSSLET_MODEL") -> Manifest:
         )
     if manifest.dim < 1 or manifest.max_length < 1:
         raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} says dim {manifest.dim}, max_length {manifest.max_length}; both are at least 1"
+            f"{folder}: {MANIFEST_FILE} has dim {manifest.dim}, max_length {manifest.max_length}; the minimum is 1"
         )
     if manifest.default_prompt_name is not None and manifest.default_prompt_name not in manifest.prompts:
         raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} says default_prompt_name {manifest.default_prompt_name!r}, its prompts are "
+            f"{folder}: {MANIFEST_FILE} has default_prompt_name {manifest.default_prompt_name!r}, but its prompts are "
             f"{', '.join(manifest.prompts) or 'none'}"
         )
     if manifest.truncate_dim not in {None, manifest.dim}:
         raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} says truncate_dim {manifest.truncate_dim} and dim {manifest.dim}; "
-            "they are the same"
+            f"{folder}: {MANIFEST_FILE} has truncate_dim {manifest.truncate_dim} and dim {manifest.dim}; "
+            "they must be equal"
         )
     _check_spaces(folder, manifest)
     expected = fingerprint_of(
@@ -204,7 +204,7 @@ def load_manifest(folder: Path, *, setting: str = "CROSSLET_MODEL") -> Manifest:
     )
     if manifest.fingerprint != expected:
         raise ArtifactError(
-            f"{folder}: {MANIFEST_FILE} says fingerprint {manifest.fingerprint[:12]}, its hashes give {expected[:12]}"
+            f"{folder}: {MANIFEST_FILE} has fingerprint {manifest.fingerprint[:12]}; its hashes give {expected[:12]}"
         )
     return manifest
 
@@ -213,19 +213,19 @@ def _check_spaces(folder: Path, manifest: Manifest) -> None:
     names = [space.name for space in manifest.spaces]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ArtifactError(f"{folder}: {MANIFEST_FILE} has two spaces named {twice!r}; a name stands for one")
+        raise ArtifactError(f"{folder}: {MANIFEST_FILE} has two spaces named {twice!r}; names must differ")
     for space in manifest.spaces:
         if not space.name or space.dim < 1 or space.file not in manifest.files:
             raise ArtifactError(
                 f"{folder}: {MANIFEST_FILE} has a space {space.name!r} of dim {space.dim} in {space.file!r}; it needs "
-                "a name, at least 1 dim, and a file that is listed"
+                "a name, at least 1 dim, and a listed file"
             )
 
 
 def verify_files(folder: Path, manifest: Manifest) -> None:
     """Compare every file with the size and sha256 that the manifest records.
 
-    Raises: ArtifactError: names the folder, the file and what differs.
+    Raises: ArtifactError: a file differs; the message names folder, file and difference.
     """
     for name, entry in manifest.files.items():
         path = folder / name
@@ -233,10 +233,10 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
             raise ArtifactError(f"{folder}: {name} is missing")
         size_bytes = path.stat().st_size
         if size_bytes != entry.size_bytes:
-            raise ArtifactError(f"{folder}: {name} has {size_bytes} bytes, the manifest says {entry.size_bytes}")
+            raise ArtifactError(f"{folder}: {name} has {size_bytes} bytes; the manifest says {entry.size_bytes}")
         sha256 = sha256_of(path)
         if sha256 != entry.sha256:
-            raise ArtifactError(f"{folder}: {name} has sha256 {sha256[:12]}, the manifest says {entry.sha256[:12]}")
+            raise ArtifactError(f"{folder}: {name} has sha256 {sha256[:12]}; the manifest says {entry.sha256[:12]}")
 
 
 def load_parity(folder: Path, manifest: Manifest) -> ParityPack:
@@ -250,7 +250,7 @@ def load_parity(folder: Path, manifest: Manifest) -> ParityPack:
         raise ArtifactError(f"{folder}: {PARITY_FILE} has {counts[0]} texts, {counts[1]} id rows, {counts[2]} vectors")
     wrong = _first_other_length(parity.embeddings, manifest.dim)
     if wrong is not None:
-        raise ArtifactError(f"{folder}: {PARITY_FILE} has a vector of {wrong} floats, the manifest says {manifest.dim}")
+        raise ArtifactError(f"{folder}: {PARITY_FILE} has a vector of {wrong} floats; the manifest says {manifest.dim}")
     return parity
 
 
@@ -275,5 +275,5 @@ def read_part(folder: Path, name: str, kind: type[T]) -> T:
         raise ArtifactError(f"{folder}: {name}: {where}: {first['msg']}") from exc
     version = getattr(value, "schema_version", None)
     if version != SCHEMA_VERSION:
-        raise ArtifactError(f"{folder}: {name} has schema version {version}, this service reads {SCHEMA_VERSION}")
+        raise ArtifactError(f"{folder}: {name} has schema version {version}; this service reads {SCHEMA_VERSION}")
     return value

@@ -1,34 +1,34 @@
-"""Reads from an ONNX file how many token ids it has embeddings for. Knows protobuf's encoding; knows no ONNX Runtime.
+"""Reads from an ONNX file how many token ids have embeddings, by parsing its protobuf encoding.
 
-Only names and sizes are looked at, so that it takes a millisecond and no memory, however large the tables are.
+It reads only names and sizes: that takes a millisecond and no memory, however large the tables are.
 """
 
 from collections.abc import Iterator
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
-LOOK_UPS = {b"Gather", b"GatherBlockQuantized"}  # operators: a table, then the ids
+LOOK_UPS = {b"Gather", b"GatherBlockQuantized"}  # operators whose inputs are a table, then the ids
 # Fields of ModelProto, GraphProto, NodeProto and TensorProto in onnx.proto.
 GRAPH, NODE, INITIALIZER = 7, 1, 5
 NODE_INPUT, NODE_OPERATOR = 1, 4
 TENSOR_DIMS, TENSOR_NAME = 1, 8
-# How protobuf writes a value: the low bits of a field's key.
+# Protobuf's wire types: the low bits of a field's key.
 VARINT, LENGTH_FIRST, FIXED_BYTES = 0, 2, {1: 8, 5: 4}
 
-Place = tuple[int, int]  # where something begins and ends in the file
+Place = tuple[int, int]  # start and end of a value in the file
 
 
 def embedding_rows(path: Path, ids: str) -> int | None:
-    """Rows of the smallest table in which a valid graph looks up its input `ids`.
+    """Return the rows of the smallest table in which a valid graph looks up its input `ids`.
 
-    None: it looks them up in another way, after a Cast, say.
+    None: it looks them up in another way, for example after a Cast.
     """
     with path.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as file:
         tables: set[bytes] = set()
         tensors: list[Place] = []
         for graph in _values(file, (0, len(file)), GRAPH):
             for node in _values(file, graph, NODE):
-                if file.find(ids.encode(), *node) >= 0:  # few have it: the others need not be read
+                if file.find(ids.encode(), *node) >= 0:  # skip the others unparsed
                     tables |= _tables_of(file, node, ids.encode())
             tensors += _values(file, graph, INITIALIZER)
         return min((_rows(file, tensor) for tensor in tensors if _name(file, tensor) in tables), default=None)
@@ -45,12 +45,12 @@ def _name(file: mmap, tensor: Place) -> bytes:
 
 
 def _rows(file: mmap, tensor: Place) -> int:
-    dims = next(_values(file, tensor, TENSOR_DIMS), None)  # the first of them, or a list that begins with it
+    dims = next(_values(file, tensor, TENSOR_DIMS), None)  # the first dim, or a packed list that begins with it
     return 0 if dims is None else _varint(file, dims[0])[0]
 
 
 def _values(file: mmap, message: Place, wanted: int) -> Iterator[Place]:
-    """Where the values of one field of a message are, in order."""
+    """Yield the places of one field's values in a message, in order."""
     start, stop = message
     while start < stop:
         key, start = _varint(file, start)
@@ -67,7 +67,7 @@ def _values(file: mmap, message: Place, wanted: int) -> Iterator[Place]:
 
 
 def _varint(file: mmap, start: int) -> tuple[int, int]:
-    """A number in groups of 7 bits, the low ones first, and where it ends."""
+    """Read a varint (groups of 7 bits, the lowest first). Return the number and its end."""
     number = shift = 0
     while True:
         byte = file[start]

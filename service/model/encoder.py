@@ -1,4 +1,4 @@
-"""Text in, unit vector out. Knows the artifact, and which texts may share a pass; knows nothing about queues or HTTP.
+"""Text in, unit vector out, from one artifact; decides which texts may share a forward pass.
 
 L tokens, D dims
 """
@@ -31,15 +31,15 @@ from service.model.windows import windows_of
 
 logger = logging.getLogger(__name__)
 
-PASS_PLACES = 192  # texts times tokens of the longest: more is no quicker for each, and keeps others waiting
-FOUR = 4  # places: rows of so many, or a multiple, have a vector to the bit where padding is skipped
+PASS_PLACES = 192  # texts x longest length of a pass: larger passes are no faster per text, and others wait for them
+FOUR = 4  # if padding is skipped, vectors are the same bit for bit in rows padded to a multiple of four
 
-TextInput = str | tuple[int, ...]  # a text, or token ids that a client made with this model's tokenizer
+TextInput = str | tuple[int, ...]  # a text, or token ids from this model's tokenizer
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """vector: (D,) float32, norm 1.  tokens: how many the model read.  full_length: how many the text has."""
+    """An encoded text. vector: (D,) float32, norm 1.  tokens: read by the model.  full_length: tokens of the text."""
 
     vector: npt.NDArray[np.float32]
     tokens: int
@@ -47,15 +47,15 @@ class Encoded:
 
     @property
     def truncated(self) -> bool:
-        """Whether the model read less than the whole text."""
+        """Whether the model read only the beginning of the text."""
         return self.full_length > self.tokens
 
 
 class Encoder:
-    """The tokenizer and the graph of one artifact; safe to call from many threads at once.
+    """The tokenizer and the graph of one artifact. Thread-safe.
 
-    Texts are embedded as they are given, in the artifact's own space: who calls puts one of the `prompts` before them,
-    and maps the vectors into one of the `spaces`.
+    Texts are embedded as given, in the artifact's own space. The caller prepends one of the `prompts` and maps the
+    vectors into one of the `spaces`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Encoder:
     ) -> None:
         self.manifest = manifest
         self.shares_passes = False
-        self.mixes_lengths = False  # whether texts of unlike lengths share them
+        self.mixes_lengths = False  # whether texts of different lengths share passes
         self.prompts = Prompts.of(manifest)
         self.spaces = spaces or Spaces()
         self._tokenizer = tokenizer
@@ -72,13 +72,13 @@ class Encoder:
     def encode(self, text: TextInput, truncate: bool = True) -> Encoded:
         """Embed one text or one row of token ids.
 
-        Raises: TextTooLong: it does not fit and `truncate` is off.  InvalidInput: an unknown token id.
+        Raises: TextTooLong: it is too long and `truncate` is false.  InvalidInput: an unknown token id.
                 InferenceFailed: the model raised.
         """
         return self.run(self.tokenise([text], [truncate]))[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[Encoded]:
-        """Embed texts, together where they may be: the vectors that `encode` gives, to the bit."""
+        """Embed texts, in shared passes where possible. Vectors equal those of `encode` bit for bit."""
         tokenised = self.tokenise(texts)
         waiting = sorted(range(len(texts)), key=lambda position: len(tokenised[position].input_ids))
         found: dict[int, Encoded] = {}
@@ -96,14 +96,14 @@ class Encoder:
         return windows_of(self._tokenizer, text, prompt=prompt)
 
     def room(self, length: int) -> int:
-        """How many texts of at most so many tokens a pass takes."""
+        """Return how many texts of up to `length` tokens fit in a pass."""
         places = -(-length // FOUR) * FOUR if self.mixes_lengths else length
         return max(1, PASS_PLACES // max(1, places)) if self.shares_passes else 1
 
     def tokenise(self, texts: Sequence[TextInput], truncate: Iterable[bool] = repeat(True)) -> list[TokenisedText]:
-        """The token ids of each text, cut to what the model reads.
+        """Return the token ids of each text, truncated to what the model reads.
 
-        Raises: TextTooLong: one does not fit and its `truncate` is off.  InvalidInput: an unknown token id.
+        Raises: TextTooLong: a text is too long and its `truncate` is false.  InvalidInput: an unknown token id.
         """
         of_strings = iter(self._tokenizer.tokenise_all([text for text in texts if isinstance(text, str)]))
         tokenised = [next(of_strings) if isinstance(text, str) else self._given_ids(text) for text in texts]
@@ -114,13 +114,15 @@ class Encoder:
         return tokenised
 
     def run(self, texts: Sequence[TokenisedText]) -> list[Encoded]:
-        """One pass over texts, no more than there is `room` for; of one length unless this `mixes_lengths`.
+        """Run one pass over at most `room` texts, of equal length unless `mixes_lengths`.
 
         Raises: InferenceFailed: the model raised.
         """
         vectors_BD = self._pass([one.input_ids for one in texts])
         return [
-            Encoded(vector_D.copy(), tokens=len(one.input_ids), full_length=one.full_length)  # no view of all of them
+            Encoded(
+                vector_D.copy(), tokens=len(one.input_ids), full_length=one.full_length
+            )  # a copy: a view would keep all vectors in memory
             for one, vector_D in zip(texts, vectors_BD, strict=True)
         ]
 
@@ -135,33 +137,33 @@ class Encoder:
         return self._tokenizer.cut(list(ids))
 
     def check_parity(self, parity: ParityPack, folder: Path) -> None:
-        """Embed the parity texts behind the default prompt and compare with what the exporter recorded.
+        """Embed the parity texts with the default prompt and compare them with the exporter's results.
 
-        Raises: ArtifactError: token ids differ.  ParityFailed: a vector's cosine is under the pack's minimum.
+        Raises: ArtifactError: token ids differ.  ParityFailed: a vector's cosine is below the pack's minimum.
         """
         for position, text in enumerate(parity.texts):
             tokenised = self._tokenizer.tokenise(self.prompts.default + text)
             if tokenised.input_ids != list(parity.input_ids[position]):
-                raise ArtifactError(f"{folder}: parity text {position} gives other token ids than its parity.json says")
+                raise ArtifactError(f"{folder}: parity text {position} gives other token ids than in parity.json")
             expected_D = np.asarray(parity.embeddings[position], dtype=np.float32)
             (found_D,) = self._pass([tokenised.input_ids])
             cosine = float(found_D @ expected_D / (np.linalg.norm(found_D) * np.linalg.norm(expected_D)))
             if not cosine >= parity.min_cosine:  # also refuses NaN
                 raise ParityFailed(
-                    f"{folder}: parity text {position} gives a vector at cosine {cosine:.5f} of the recorded one; "
-                    f"the pack asks for {parity.min_cosine}: use an artifact of another precision on this CPU"
+                    f"{folder}: parity text {position} gives a vector with cosine {cosine:.5f} to the recorded one; "
+                    f"the minimum is {parity.min_cosine}: use an artifact of another precision on this CPU"
                 )
 
     def try_sharing(self, parity: ParityPack) -> None:
-        """Let texts share passes if the artifact says that they may, and this machine's arithmetic keeps it.
+        """Let texts share passes if the artifact allows it and vectors stay the same bit for bit on this machine.
 
-        Whether a sum of floats is the same in a batch is up to ONNX Runtime's kernels for this processor.
+        Whether a sum of floats is the same in a batch depends on ONNX Runtime's kernels for this processor.
         """
         rows = sorted((list(row) for row in parity.input_ids), key=len)
         if self.manifest.activations != "static" or not rows:
             return
-        self.shares_passes = True  # `room` must know
-        # rows are padded to fours, for which the last tokens of other lengths have no positions
+        self.shares_passes = True  # `room` depends on it
+        # Rows are padded to a multiple of four, which must not exceed max_length.
         self.mixes_lengths = self.manifest.padding == "skipped" and self.manifest.max_length % FOUR == 0
         if self.mixes_lengths and all(map(self._is_same_in_company, self._unlike(rows[0], rows[-1]))):
             return
@@ -169,36 +171,36 @@ class Encoder:
         company = [self._alike(row) for row in rows if self.room(len(row)) > 1]
         self.shares_passes = all(map(self._is_same_in_company, (*company[:1], *company[-1:])))
         if not self.shares_passes:
-            logger.warning("texts do not share passes: on this processor their vectors would change by it")
+            logger.warning("texts do not share passes: it would change their vectors on this processor")
 
     def _alike(self, ids: list[int]) -> list[list[int]]:
-        """A full pass of texts of one length, with one of them first and last."""
+        """Make a full pass of texts of one length, with the same text first and last."""
         inner = ids[1:-1] or ids
         others = [[*ids[:1], *_turned(inner, shift), *ids[-1:]][: len(ids)] for shift in range(self.room(len(ids)) - 2)]
         return [ids, *others, ids]
 
     def _unlike(self, short: list[int], long: list[int]) -> list[list[list[int]]]:
-        """Two full passes: texts of three tokens, four and so on; a short text beside one of half a pass."""
+        """Make two full passes: texts of three, four and more tokens; and a short text beside a long one."""
         lengths = [3]
         while self.room(lengths[-1] + 1) > len(lengths):
             lengths.append(lengths[-1] + 1)
         return [[long[:length] for length in lengths], [short, long[: PASS_PLACES // 2]]]
 
     def _is_same_in_company(self, rows: Sequence[list[int]]) -> bool:
-        """Whether the first, a middle and the last text of a pass have the vectors that they have alone."""
+        """Return whether the first, middle and last texts of a pass get the same vectors as alone."""
         together_BD = self._pass(rows)
         tried = {0, len(rows) // 2, len(rows) - 1}
         return all(np.array_equal(together_BD[position], self._pass([rows[position]])[0]) for position in tried)
 
     def embed_longest(self) -> None:
-        """Embed the longest text that the model reads, and a full pass: what a worker can take of time and memory."""
+        """Embed the longest text and a full pass: a worker's maximum of time and memory."""
         self._pass([[0] * self.manifest.max_length])
         if self.shares_passes:
             length = min(self.manifest.max_length, PASS_PLACES // 2)
             self._pass([[0] * length] * self.room(length))
 
     def give_back_unused(self) -> None:
-        """Let go of the memory that earlier passes took."""
+        """Free the memory that earlier passes took."""
         self._session.give_back_unused()
 
 
@@ -209,16 +211,16 @@ def _turned(ids: list[int], places: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Choice:
-    """The encoder to serve with.  refused: why it is the fallback, or None."""
+    """The encoder to serve with. refused: why the fallback is served, or None."""
 
     encoder: Encoder
     refused: str | None = None
 
 
 def choose_encoder(folder: Path, fallback: Path | None) -> Choice:
-    """Load an artifact, or the fallback where this CPU fails the artifact's parity pack.
+    """Load an artifact, or the fallback if the artifact fails its parity pack on this CPU.
 
-    Raises: ArtifactError: neither can be served, or the two give vectors of different lengths.
+    Raises: ArtifactError: neither can be served, or their dims differ.
     """
     try:
         return Choice(load_encoder(folder))
@@ -229,7 +231,7 @@ def choose_encoder(folder: Path, fallback: Path | None) -> Choice:
     encoder = load_encoder(fallback)
     if encoder.manifest.dim != dim:
         raise ArtifactError(
-            f"{fallback} gives {encoder.manifest.dim} dims, the model it stands in for gives {dim} "
+            f"{fallback} gives {encoder.manifest.dim} dims, but the model it replaces gives {dim} "
             "(CROSSLET_FALLBACK_MODEL, CROSSLET_MODEL)"
         )
     logger.warning("the fallback model is served", extra={"model": encoder.manifest.name, "reason": refused})
@@ -237,9 +239,9 @@ def choose_encoder(folder: Path, fallback: Path | None) -> Choice:
 
 
 def load_encoder(folder: Path) -> Encoder:
-    """Verify an artifact folder and load it; its parity texts are the warm-up.
+    """Verify an artifact folder and load it. Encoding the parity texts warms the model up.
 
-    Raises: ArtifactError: one sentence with the folder, the file and what differs; ParityFailed if that is the vectors.
+    Raises: ArtifactError: one sentence with folder, file and difference.  ParityFailed: the vectors differ.
     """
     manifest = load_manifest(folder)
     if manifest.kind != "bi-encoder":
@@ -265,13 +267,13 @@ def check_ids(folder: Path, tokenizer: Tokenizer, session: Session) -> None:
     """
     highest, rows = tokenizer.highest_id, embedding_rows(folder / MODEL_FILE, IDS_NAME)
     found = f"{folder}: {TOKENIZER_FILE} has token ids up to {highest}"
-    way_out = "export the model again with the tokenizer that it was trained with"
+    way_out = "export the model again with the tokenizer it was trained with"
     if rows is None:
         try:
             session.run([[highest]])
         except InferenceFailed as exc:
-            raise ArtifactError(f"{found}, and {MODEL_FILE} fails on that one: {way_out}") from exc
+            raise ArtifactError(f"{found}, but {MODEL_FILE} fails on that one: {way_out}") from exc
     elif highest >= rows:
         raise ArtifactError(
-            f"{found}, the embedding table of {MODEL_FILE} has {rows} rows, for 0 to {rows - 1}: {way_out}"
+            f"{found}, but the embedding table of {MODEL_FILE} has {rows} rows, for 0 to {rows - 1}: {way_out}"
         )

@@ -1,4 +1,4 @@
-"""What ONNX Runtime has to be told for an int8 graph to give the same vectors on every processor."""
+"""Configures ONNX Runtime so that an int8 graph gives the same vectors on every processor."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ if TYPE_CHECKING:
     import onnxruntime
 
 CPU_INFO = Path("/proc/cpuinfo")
-VNNI = frozenset({"avx512_vnni", "avx_vnni"})  # x86's instructions that sum products of bytes in 32 bits
+VNNI = frozenset({"avx512_vnni", "avx_vnni"})  # x86 instructions that accumulate products of bytes in 32 bits
 
 
 def keep_exact(options: onnxruntime.SessionOptions) -> None:
-    """Have products of bytes summed without overflow.
+    """Prevent overflow when products of bytes are accumulated.
 
-    x86 without VNNI sums pairs of products of uint8 and int8 in 16 bits, and they overflow. ONNX Runtime can hold the
-    weights as uint8 instead, whose products it sums exactly, but slower, and slower than VNNI would.
+    Without VNNI, x86 adds pairs of uint8 x int8 products in 16 bits, which may overflow. With this option ONNX Runtime
+    holds weights as uint8 and accumulates exactly, but more slowly.
     """
     if not has_vnni():
-        options.add_session_config_entry("session.x64quantprecision", "1")  # does nothing on other processors than x86
+        options.add_session_config_entry("session.x64quantprecision", "1")  # no effect on other processors
 
 
 def has_vnni(cpu_info: Path = CPU_INFO) -> bool:
-    """Whether this is an x86 processor with VNNI; False where nobody says."""
+    """Return whether this is an x86 processor with VNNI; False if unknown."""
     try:
         lines = cpu_info.read_text().splitlines()
     except OSError:  # not Linux

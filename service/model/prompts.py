@@ -1,7 +1,7 @@
-"""Which prompt of a model goes before a text. Knows the names of prompts; knows nothing about HTTP or vectors.
+"""Chooses the model's prompt for a text, like `encode`, `encode_query` and `encode_document` of sentence-transformers.
 
-As sentence-transformers chooses it in `encode`, `encode_query` and `encode_document`.
-Differs: it gives every model an empty prompt named document, which hides one named passage; here a text goes first.
+Differs: there every model has an empty prompt named document, which hides one named passage. Here the first prompt that
+is not empty wins.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from service.model.artifact import Manifest
 
 QUERY = ("query",)
 DOCUMENT = ("document", "passage", "corpus")
-ROLES = {  # by what clients call them: Cohere's names, and those of servers in OpenAI's shape
+ROLES = {  # `input_type` -> names: Cohere's types, and those of OpenAI-compatible servers
     **dict.fromkeys(("query", "search_query"), QUERY),
     **dict.fromkeys(("document", "passage", "search_document"), DOCUMENT),
 }
@@ -21,29 +21,29 @@ ROLES = {  # by what clients call them: Cohere's names, and those of servers in 
 
 @dataclass(frozen=True)
 class Prompts:
-    """texts: by name; an empty one means no prompt.  default_name: of the one for texts of which nothing is said."""
+    """The prompts of a model. texts: by name; empty = no prompt.  default_name: used for texts without a named one."""
 
     texts: Mapping[str, str]
     default_name: str | None = None
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
-        """Those of an artifact."""
+        """Return the prompts of an artifact."""
         return cls(manifest.prompts, manifest.default_prompt_name)
 
     @property
     def default(self) -> str:
-        """For texts of which nothing is said."""
+        """The prompt of texts for which none is named."""
         return "" if self.default_name is None else self.texts[self.default_name]
 
     @property
     def query(self) -> str:
-        """For what is looked for."""
+        """The prompt of search queries."""
         return self._first_of(QUERY)
 
     @property
     def document(self) -> str:
-        """For what is found."""
+        """The prompt of documents."""
         return self._first_of(DOCUMENT)
 
     def chosen(
@@ -54,10 +54,10 @@ class Prompts:
         otherwise: str | None = None,
         place: str = "",
     ) -> str:
-        """The prompt that a request asks for; `otherwise`, or the default, where it asks for none.
+        """Return the prompt that a request names; if it names none, `otherwise` or the default.
 
-        Args:   place: of the two fields in the request, before their names in a message.
-        Raises: InvalidInput: there is no such prompt, or both are set.
+        Args:   place: prefix of the two fields' names in error messages.
+        Raises: InvalidInput: there is no such prompt, or both fields are set.
         """
         if prompt_name is not None and input_type is not None:
             raise InvalidInput(f"{place}prompt_name and input_type are both set; send one of them")
@@ -71,9 +71,9 @@ class Prompts:
 
     def _named(self, name: str, field: str) -> str:
         if not self.texts:
-            raise InvalidInput(f"{field} is set; this model has no prompts, leave it out")
+            raise InvalidInput(f"{field} is set, but this model has no prompts: leave it out")
         if name not in self.texts:
-            raise InvalidInput(f"{field} names none of this model's prompts; they are {', '.join(self.texts)}")
+            raise InvalidInput(f"{field} is not one of this model's prompts: {', '.join(self.texts)}")
         return self.texts[name]
 
     def _first_of(self, names: tuple[str, ...]) -> str:

@@ -1,6 +1,6 @@
-"""Runs the ONNX graph on token ids. Knows ONNX Runtime; knows nothing about text or queues.
+"""Runs the ONNX graph on token ids.
 
-B texts, L places of each, D dims
+B texts, L positions, D dims
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from service.model.exactness import keep_exact
 IDS_NAME = "input_ids"
 INPUT_NAMES = ["attention_mask", IDS_NAME]
 OUTPUT_NAME = "sentence_embedding"
-KEPT_PLACES = 256  # texts times tokens: what a larger pass took is let go, else the longest text would stay for ever
+KEPT_PLACES = 256  # texts x length: memory of larger passes is freed, else it would stay allocated for ever
 
 
 class Session:
-    """One single-threaded ONNX Runtime session; `run` may be called from many threads at once."""
+    """One single-threaded ONNX Runtime session. `run` is thread-safe."""
 
     def __init__(self, path: Path, *, dim: int, output: str = OUTPUT_NAME) -> None:
         """Load the graph and check its signature.
@@ -32,7 +32,7 @@ class Session:
             self._session = onnxruntime.InferenceSession(
                 str(path), sess_options=_options(), providers=["CPUExecutionProvider"]
             )
-        except Exception as exc:  # ONNX Runtime's errors share no base of their own
+        except Exception as exc:  # ONNX Runtime's errors have no common base class
             raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({_first_line(exc)})") from exc
         names = sorted(node.name for node in self._session.get_inputs())
         outputs = {node.name: node.shape for node in self._session.get_outputs()}
@@ -46,7 +46,7 @@ class Session:
         self._giving_back.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
 
     def run(self, rows: Sequence[list[int]], *, multiple: int = 1) -> npt.NDArray[np.float32]:
-        """Embed texts in one pass, padded where they are shorter than the longest.
+        """Embed texts in one pass, padded to the longest.
 
         Args:    rows: for each text its token ids, specials included.  multiple: L is one of this.
         Returns: (B, D) float32; an encoder's of norm 1.
@@ -68,14 +68,14 @@ class Session:
         return found_BD
 
     def give_back_unused(self) -> None:
-        """Let go of the memory that earlier passes took: ONNX Runtime keeps it for the next ones."""
+        """Free the memory that ONNX Runtime keeps for later passes."""
         one_token = np.zeros((1, 1), dtype=np.int64)
         inputs = {"input_ids": one_token, "attention_mask": np.ones_like(one_token)}
         self._session.run([self._output], inputs, self._giving_back)
 
 
 def _padded(rows: Sequence[list[int]], length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Token ids and mask, (B, L) int64 both, as the graph takes them."""
+    """Return token ids and mask, both (B, L) int64."""
     input_ids_BL = np.zeros((len(rows), length), dtype=np.int64)
     attention_mask_BL = np.zeros_like(input_ids_BL)
     for position, row in enumerate(rows):
@@ -87,11 +87,11 @@ def _padded(rows: Sequence[list[int]], length: int) -> tuple[npt.NDArray[np.int6
 def _options() -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     keep_exact(options)
-    options.intra_op_num_threads = 1  # one text, one thread: the pool is the parallelism
+    options.intra_op_num_threads = 1  # the pool runs passes in parallel
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    options.enable_mem_pattern = False  # patterns are cached per input shape, and every length is a shape
-    options.log_severity_level = 3  # errors only; its warnings are about the graph, not about a request
+    options.enable_mem_pattern = False  # it caches a pattern for each input shape, so for each length
+    options.log_severity_level = 3  # errors only; warnings concern the graph, not a request
     return options
 
 

@@ -1,4 +1,4 @@
-"""Maps vectors into the spaces of other models. Knows the artifact's maps; knows nothing about texts or HTTP.
+"""Maps vectors into the spaces of other models, by the artifact's affine maps.
 
 B texts, D dims of the artifact, E dims of the other model
 """
@@ -21,25 +21,25 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class SpaceMap:
-    """An affine map, then unit length.  weight_ED, bias_E: float32."""
+    """An affine map, followed by normalisation. weight_ED, bias_E: float32."""
 
     weight_ED: Floats
     bias_E: Floats
 
     @classmethod
     def of(cls, affine: npt.NDArray[np.floating]) -> Self:
-        """From the array of the artifact's file, (E, D + 1): the bias is the last column."""
+        """Make a map from the artifact's array, (E, D + 1), with the bias in the last column."""
         affine32 = affine.astype(np.float32)
         return cls(np.ascontiguousarray(affine32[:, :-1]), affine32[:, -1].copy())
 
     @property
     def dim(self) -> int:
-        """E."""
+        """E, the dims of the other space."""
         return len(self.bias_E)
 
     def __call__(self, embedding_BD: Floats) -> Floats:
-        """Vectors of norm 1 in the other space: (B, E) float32."""
-        # einsum, not BLAS: a vector then does not depend on the others.
+        """Return vectors of norm 1 in the other space: (B, E) float32."""
+        # einsum, not BLAS: a vector must not depend on the others.
         mapped_BE = np.einsum("bd,ed->be", embedding_BD, self.weight_ED) + self.bias_E
         norm_B1 = np.sqrt(np.einsum("be,be->b", mapped_BE, mapped_BE))[:, None]
         unit_BE: Floats = mapped_BE / np.maximum(norm_B1, np.finfo(np.float32).tiny)
@@ -48,7 +48,7 @@ class SpaceMap:
 
 @dataclass(frozen=True)
 class Spaces:
-    """maps: by the name of the other model's space; the artifact's own has no name."""
+    """The maps of an artifact, by the name of the other model's space."""
 
     maps: Mapping[str, SpaceMap] = field(default_factory=dict)
 
@@ -56,27 +56,27 @@ class Spaces:
     def load(cls, folder: Path, manifest: Manifest) -> Self:
         """Read the maps of an artifact.
 
-        Raises: ArtifactError: a file is no array of finite numbers of the shape that the manifest says.
+        Raises: ArtifactError: a file is not an array of finite numbers in the manifest's shape.
         """
         return cls({space.name: _load(folder / space.file, (space.dim, manifest.dim + 1)) for space in manifest.spaces})
 
     def chosen(self, name: str | None, *, place: str = "") -> SpaceMap | None:
-        """The map that a request names; None: the artifact's own space.
+        """Return the map that a request names; None for the artifact's own space.
 
-        Args:   place: of the field in the request, before its name in a message.
+        Args:   place: prefix of the field's name in error messages.
         Raises: InvalidInput: there is no such space.
         """
         if name is None:
             return None
         if not self.maps:
-            raise InvalidInput(f"{place}space is set; this model has its own space only, leave it out")
+            raise InvalidInput(f"{place}space is set, but this model has only its own space: leave it out")
         if name not in self.maps:
-            raise InvalidInput(f"{place}space names none of this model's spaces; they are {', '.join(self.maps)}")
+            raise InvalidInput(f"{place}space is not one of this model's spaces: {', '.join(self.maps)}")
         return self.maps[name]
 
 
 def stored_as(manifest: Manifest, space: str) -> Manifest:
-    """The manifest with the dim and fingerprint of documents that are kept in a space; "": the artifact's own.
+    """Return the manifest with the dim and fingerprint of a document space; "": the artifact's own.
 
     Raises: ArtifactError: the artifact has no such space.
     """
@@ -86,7 +86,7 @@ def stored_as(manifest: Manifest, space: str) -> Manifest:
     if found is None:
         names = ", ".join(one.name for one in manifest.spaces) or "its own only"
         raise ArtifactError(f"model {manifest.name} has no space {space!r}; it has {names} (CROSSLET_SPACE)")
-    lines = f"{manifest.fingerprint}\n{manifest.files[found.file].sha256}\n"  # another map, other vectors
+    lines = f"{manifest.fingerprint}\n{manifest.files[found.file].sha256}\n"  # the map is part of the identity
     return dataclasses.replace(manifest, dim=found.dim, fingerprint=hashlib.sha256(lines.encode()).hexdigest())
 
 
@@ -96,5 +96,5 @@ def _load(path: Path, shape: tuple[int, int]) -> SpaceMap:
     except (OSError, ValueError, EOFError) as exc:
         raise ArtifactError(f"{path} cannot be read as an array of numbers") from exc
     if affine.shape != shape or affine.dtype.kind != "f" or not np.isfinite(affine).all():
-        raise ArtifactError(f"{path} is no map of finite numbers of shape {shape}; export the space again")
+        raise ArtifactError(f"{path} is not an array of finite numbers of shape {shape}; export the space again")
     return SpaceMap.of(affine)

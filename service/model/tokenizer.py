@@ -1,4 +1,4 @@
-"""Turns one text into token ids, cut to what the model reads. Knows tokenizer.json; knows nothing about vectors.
+"""Turns texts into token ids, truncated to what the model reads.
 
 L tokens
 """
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LONG_TEXT_CHARS = 10_000
-MOST_UNUSED_IDS = 1000  # in a row
-MOST_CHARS = 18  # that compatibility normalisation (NFKC) writes for one: U+FDFA
-# Where the characters are that NFKC writes as three and more.
+MOST_UNUSED_IDS = 1000  # consecutive
+MOST_CHARS = 18  # longest NFKC expansion of one character, U+FDFA
+# The ranges of characters that NFKC expands to three or more.
 LIGATURES = re.compile(
     "[\xbc-\xbe\u0385\u0f77-\u0f79\u1fc1-\u1fee\u2026-\u2057\u2100-\u2189\u222d-\u2230\u2474-\u24b5\u2a0c-\u2a76"
     "\u3200-\u33ff\ufb00-\ufdff\ufe19\U0001d15f-\U0001d1c0\U0001f110-\U0001f251]"
@@ -36,7 +36,7 @@ LIGATURES = re.compile(
 
 
 def normalised_length(text: str) -> int:
-    """About how many characters the tokenizer works on, at least half of them: its memory goes by these."""
+    """Estimate the characters after normalisation, which determine the tokenizer's memory: at least half of them."""
     if text.isascii():
         return len(text)
     ligatures = Counter(LIGATURES.findall(text))
@@ -54,29 +54,29 @@ class PairFrame:
 
 @dataclass(frozen=True)
 class TokenisedText:
-    """input_ids: at most `max_length` ids, specials included.  full_length: what they were before the cut."""
+    """A tokenised text. input_ids: at most `max_length`, special tokens included.  full_length: before truncation."""
 
     input_ids: list[int]
     full_length: int
 
 
 class OtherTokenizer:
-    """A tokenizer.json of whatever kind, through `tokenizers`."""
+    """A tokenizer.json of any kind, run by `tokenizers`."""
 
     def __init__(self, state: bytes) -> None:
         """Raises: Exception: `tokenizers` cannot read it."""
         self._tokenizer = tokenizers.Tokenizer.from_buffer(state)
-        # The cut is made by who calls, so that the full length is known without building the overflowing pieces.
+        # `Tokenizer` truncates instead, which needs the full length but not the overflowing parts.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the workers are the parallelism
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the pool's workers run in parallel
         self.after = _closing_ids(self._tokenizer.encode("a"))
 
     @property
     def highest_id(self) -> int:
-        """The highest token id, added tokens included. A list of all would take a tenth of a second.
+        """The highest token id, added tokens included. Listing the whole vocabulary would take a tenth of a second.
 
-        Where some ids have no token others are higher than their count; MOST_UNUSED_IDS of them end the search.
+        Ids may have gaps, so the search starts at the vocabulary's size and ends after MOST_UNUSED_IDS unused ids.
         """
         count: int = self._tokenizer.get_vocab_size(with_added_tokens=False)
         highest: int = max([count - 1, *self._tokenizer.get_added_tokens_decoder()])
@@ -85,7 +85,7 @@ class OtherTokenizer:
         return highest
 
     def encode(self, text: str) -> list[int]:
-        """Token ids, specials included."""
+        """Return token ids, special tokens included."""
         (ids,) = self.encode_all([text])
         return ids
 
@@ -105,8 +105,8 @@ class OtherTokenizer:
         return PairFrame(ids[:first], ids[first + sides.count(0) : second], ids[end:])
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]  # it lets go of the GIL
+        """Return the token ids of each text."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]  # releases the GIL
 
     def _has(self, token: int) -> bool:
         return self._tokenizer.id_to_token(token) is not None
@@ -115,20 +115,20 @@ class OtherTokenizer:
 class Tokenizer:
     """One tokenizer, shared by every worker.
 
-    It takes some hundred bytes for each character while it works, so long texts take their turn: at any time the
-    workers together tokenise one text of any length, and else only ones of at most LONG_TEXT_CHARS characters.
+    Tokenising takes hundreds of bytes of memory per character, so long texts take turns: at any time only one text of
+    more than LONG_TEXT_CHARS characters is tokenised.
     """
 
     def __init__(self, path: Path, *, max_length: int) -> None:
         """Load tokenizer.json.
 
-        Raises: ArtifactError: the file is not one that `tokenizers` reads.
+        Raises: ArtifactError: `tokenizers` cannot read the file.
         """
         try:
             self._tokenizer = _load(path)
         except Exception as exc:  # `tokenizers` raises bare Exception
             raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({exc})") from exc
-        return_free_memory()  # what the file was read into
+        return_free_memory()  # of the parsed file
         self.max_length = max_length
         self._long_text = threading.Lock()
 
@@ -168,7 +168,7 @@ class Tokenizer:
         return self.cut(self._tokenizer.encode(text))
 
     def tokenise_all(self, texts: Sequence[str]) -> list[TokenisedText]:
-        """Token ids of each text. Together where they are short: between two of them a thread may wait for the GIL."""
+        """Return the token ids of each text. Short texts share one call, since each call may wait for the GIL."""
         if not texts:
             return []
         if sum(map(normalised_length, texts)) > LONG_TEXT_CHARS:
@@ -176,7 +176,7 @@ class Tokenizer:
         return [self.cut(ids) for ids in self._tokenizer.encode_all(texts)]
 
     def cut(self, ids: list[int]) -> TokenisedText:
-        """Ids of a text, its closing special tokens kept where it has them."""
+        """Truncate ids to `max_length`, keeping closing special tokens if there are any."""
         full_length = len(ids)
         if full_length <= self.max_length:
             return TokenisedText(ids, full_length)
@@ -193,7 +193,7 @@ class Tokenizer:
 def _load(path: Path) -> "OtherTokenizer | UnigramTokenizer":
     content = path.read_bytes()
     if b'"Unigram"' in content:
-        from service.model.unigram import UnigramTokenizer, is_unigram  # SentencePiece is read where it is used
+        from service.model.unigram import UnigramTokenizer, is_unigram  # here: SentencePiece is loaded only if used
 
         state = orjson.loads(content)
         if is_unigram(state):
@@ -202,7 +202,7 @@ def _load(path: Path) -> "OtherTokenizer | UnigramTokenizer":
 
 
 def _closing_ids(encoding: tokenizers.Encoding) -> list[int]:
-    """The special tokens that the tokenizer puts behind a text."""
+    """Return the special tokens that the tokenizer appends to a text."""
     mask = encoding.special_tokens_mask
     count = next((count for count, flag in enumerate(reversed(mask)) if not flag), len(mask))
     ids: list[int] = encoding.ids

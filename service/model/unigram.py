@@ -1,7 +1,7 @@
-"""A Unigram vocabulary through SentencePiece: the ids that `tokenizers` gives, from a fifth of its memory.
+"""Runs a Unigram vocabulary in SentencePiece: the same ids as `tokenizers`, in a fifth of its memory.
 
-Kudo 2018 (ACL), "Subword Regularization". `tokenizers` holds some 900 bytes a piece (70 MB for 80,000), SentencePiece
-some 150. What is before the pieces, the normaliser, stays with `tokenizers`.
+Kudo 2018 (ACL), "Subword Regularization". `tokenizers` takes some 900 bytes a piece (70 MB for 80,000), SentencePiece
+some 150. `tokenizers` still does the normalisation.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from service.model.tokenizer import PairFrame
 
 WORD_START = "▁"
 METASPACE = {"type": "Metaspace", "replacement": WORD_START, "prepend_scheme": "always", "split": True}
-NONE = (1 << 64) - 1  # -1, as a field of SentencePiece's file has it
-NORMAL, UNKNOWN, CONTROL = 1, 2, 3  # kinds of piece
+NONE = (1 << 64) - 1  # -1 as a protobuf varint
+NORMAL, UNKNOWN, CONTROL = 1, 2, 3  # SentencePiece's types of piece
 
 
 class UnigramTokenizer:
-    """The tokenizer of a tokenizer.json that `is_unigram`. Special tokens that a text spells out are text."""
+    """The tokenizer of a tokenizer.json that `is_unigram`. Special tokens spelt out in a text are treated as text."""
 
     def __init__(self, state: dict[str, Any]) -> None:
-        """state: what the file holds, parsed.
+        """state: the parsed file.
 
         Raises: ValueError, RuntimeError: SentencePiece refuses the vocabulary.
         """
@@ -56,12 +56,12 @@ class UnigramTokenizer:
         return ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text."""
+        """Return the token ids of each text."""
         return [self.encode(text) for text in texts]
 
 
 def is_unigram(state: dict[str, Any]) -> bool:
-    """Whether a parsed tokenizer.json is of the kind that is read here: XLM-R's, and those pruned of it."""
+    """Return whether `UnigramTokenizer` supports a parsed tokenizer.json: XLM-R's, and vocabularies pruned from it."""
     model = state["model"]
     if model.get("type") != "Unigram" or model.get("byte_fallback") or model.get("unk_id") is None:
         return False
@@ -74,7 +74,7 @@ def is_unigram(state: dict[str, Any]) -> bool:
 
 
 def _frame(processor: dict[str, Any] | None) -> tuple[list[int], list[int]]:
-    """The special tokens before and behind a text."""
+    """Return the special tokens before and after a text."""
     if processor is None:
         return [], []
     before, after = _gaps(processor, "single")
@@ -100,7 +100,7 @@ def _gaps(processor: dict[str, Any], template: str) -> list[list[int]]:
 
 
 def _model_file(vocabulary: list[tuple[str, float]], unknown: int, specials: set[int]) -> bytes:
-    """SentencePiece's model file (its sentencepiece_model.proto): pieces, a Unigram trainer, no normalisation."""
+    """Build a SentencePiece model file (sentencepiece_model.proto): pieces, a Unigram trainer, no normalisation."""
     trainer = _number(3, 1) + _number(40, unknown) + b"".join(_number(special, NONE) for special in (41, 42, 43))
     normalizer = _bytes(1, b"identity") + b"".join(_number(option, 0) for option in (3, 4, 5))
     pieces = b"".join(_bytes(1, piece) for piece in _piece_messages(vocabulary, unknown, specials))
@@ -122,7 +122,7 @@ def _number(field: int, value: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """Protocol buffers' variable-length number."""
+    """Encode a number as a protobuf varint."""
     digits = bytearray()
     while value > 0x7F:
         digits.append(value & 0x7F | 0x80)

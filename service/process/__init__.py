@@ -1,4 +1,4 @@
 """The process and its machine: memory, cores, descriptors, streams, logs.
 
-Imports the errors alone.
+Imports only `service.errors`.
 """

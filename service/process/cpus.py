@@ -1,4 +1,4 @@
-"""Counts the CPUs this process may really use. Knows affinity masks and cgroup quotas; knows nothing about workers."""
+"""Counts the CPUs this process may use: the affinity mask and the cgroup quota."""
 
 import math
 import os
@@ -17,16 +17,16 @@ def usable_cpus(cgroup_root: Path = CGROUP_ROOT, own_cgroups: Path = OWN_CGROUPS
 
 
 def cgroup_quota(root: Path, own_cgroups: Path = OWN_CGROUPS) -> float | None:
-    """The smallest CPU quota over this process's cgroup and all above it, in CPUs, or None where there is no limit.
+    """Return the smallest CPU quota of this process's cgroup and its ancestors, in CPUs; None if there is no limit.
 
-    A systemd unit, or a container on the host's cgroup namespace, has its limit in a group below the root.
+    The limit of a systemd unit, or of a container in the host's cgroup namespace, is in a group below the root.
     """
     quotas = [_quota(folder) for folder in _folders(root, own_cgroups)]
     return min((quota for quota in quotas if quota is not None), default=None)
 
 
 def _folders(root: Path, own_cgroups: Path) -> Iterator[Path]:
-    """The folders that may limit this process. One that is not there limits nothing."""
+    """Yield the cgroup folders that may limit this process; some may not exist."""
     for line in _lines(own_cgroups) or ["0::/", "1:cpu:/"]:
         _, controllers, own = line.split(":", maxsplit=2)  # "0::/system.slice/x.service", or "4:cpu,cpuacct:/docker/1"
         if controllers and "cpu" not in controllers.split(","):
@@ -53,5 +53,5 @@ def _words(path: Path) -> list[str]:
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text().splitlines()
-    except OSError:  # not a Linux cgroup, or another version of it: no limit there
+    except OSError:  # no cgroups, or another version of them: no limit here
         return []

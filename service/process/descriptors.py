@@ -1,6 +1,6 @@
-"""How many connections the process's file descriptors allow, and what becomes of one too many. Knows no HTTP.
+"""Limits connections to what the process's file descriptors allow, and counts the refused ones. Knows no HTTP.
 
-The document store, the log and the workers open files, too: connections leave RESERVE descriptors to them.
+RESERVE descriptors are kept for the document store, the log and the workers.
 """
 
 import logging
@@ -11,16 +11,16 @@ from pathlib import Path
 
 from service.errors import StartError
 
-RESERVE = 32  # descriptors that the store, its snapshots and the log may want
-MOST = 2**20  # descriptors to ask for where there is no hard limit: what Linux grants by default
-AWAITED = 16  # refused connections whose requests are awaited: an answer before the request may be lost on its way
+RESERVE = 32  # descriptors for the store, its snapshots and the log
+MOST = 2**20  # descriptors to ask for if there is no hard limit: Linux's default maximum (fs.nr_open)
+AWAITED = 16  # excess connections that may send their request first: clients may miss an answer sent before it
 LOG_INTERVAL_S = 60.0
 
 logger = logging.getLogger(__name__)
 
 
 def raise_limit() -> None:
-    """Raise the soft limit of open files to the hard one; a shell's 1024 is for programs that use select()."""
+    """Raise the soft limit on open files to the hard one: the usual 1024 exists only for select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else hard
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -28,21 +28,21 @@ def raise_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (ValueError, OSError) as exc:  # a sandbox may forbid it
-        logger.warning("the limit of open files stays as it is", extra={"limit": soft, "reason": str(exc)})
+        logger.warning("cannot raise the limit on open files", extra={"limit": soft, "reason": str(exc)})
 
 
 class ConnectionLimit:
-    """A ceiling on open connections, and the count of those refused at it."""
+    """The maximum number of open connections, and a count of those refused."""
 
     def __init__(self, *, most: int, count: Callable[[], None]) -> None:
-        """most: connections open at once.  count: called for each refused one."""
+        """most: connections open at once.  count: called once for each refused connection."""
         self.most = most
         self._count = count
         self._logged_at_s = float("-inf")
         self._unlogged = 0
 
     def refuse(self) -> str:
-        """Count one connection too many, log at most once a minute, and say why in a sentence."""
+        """Count a refused connection, log at most once a minute, and return the error message."""
         self._count()
         self._unlogged += 1
         now_s = time.monotonic()
@@ -50,14 +50,14 @@ class ConnectionLimit:
             logger.warning("connections refused", extra={"refused": self._unlogged, "limit": self.most})
             self._logged_at_s = now_s
             self._unlogged = 0
-        return f"the service has as many connections as it may open, {self.most} (ulimit -n); come again"
+        return f"the service has {self.most} open connections, its maximum (ulimit -n); try again later"
 
 
 def connection_limit(count: Callable[[], None]) -> ConnectionLimit:
-    """What the descriptors allow that are free now, when all that a start opens is open.
+    """Return the limit that the free descriptors allow. Call it once everything the start opens is open.
 
-    uvloop takes one connection a turn of its loop, so each is counted before the next.
-    Raises: StartError: there are too few for one connection.
+    uvloop accepts one connection per loop iteration, so each is counted before the next.
+    Raises: StartError: too few descriptors are left for one connection.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""What memory the process takes, and how its C heap gives it back. Knows Linux and glibc; knows no limit."""
+"""Measures the process's memory and returns unused memory to the system (Linux, glibc)."""
 
 import ctypes
 import gc
@@ -23,10 +23,10 @@ def resident_bytes() -> int:
 
 
 def growth_during(call: Callable[[], object]) -> int:
-    """By how many bytes the process grew while a call ran, at its peak; 0 where /proc is missing.
+    """Return by how many bytes the process grew, at its peak, while `call` ran; 0 where /proc is missing.
 
-    The kernel's own peak is that of the whole life, so a thread reads along: it sees what a call takes while it is in
-    code that lets go of the GIL, as ONNX Runtime does.
+    The kernel's peak covers the process's whole life, so a thread samples memory during the call. It runs whenever the
+    call releases the GIL, as ONNX Runtime does.
     """
     before, peak_before = resident_bytes(), _peak_bytes()
     seen = [before]
@@ -48,42 +48,42 @@ def growth_during(call: Callable[[], object]) -> int:
 
 
 def limit_arenas(count: int) -> None:
-    """Have all threads share a few of glibc's heaps, for each keeps the peak of the threads that used it."""
+    """Make all threads share `count` glibc heaps: each heap keeps the peak memory of the threads that used it."""
     mallopt = _glibc("mallopt")
     if mallopt is not None:
         mallopt(M_ARENA_MAX, count)
 
 
 def return_free_memory() -> None:
-    """Give free pages of the C heap back to the system; glibc keeps many of them otherwise."""
+    """Return free pages of the C heap to the system; otherwise glibc keeps many of them."""
     trim = _glibc("malloc_trim")
     if trim is not None:
         trim(0)
 
 
 def give_back_unused() -> None:
-    """Collect what nobody refers to, and give its pages back to the system. What is left is not looked at again."""
+    """Collect garbage, return its pages to the system, and exempt the remaining objects from later collections."""
     gc.collect()
     gc.freeze()
     return_free_memory()
 
 
 def settle() -> None:
-    """After the start: give back what only the start needed, and collect as usual from now on."""
+    """After the start: return memory that only the start needed, and turn garbage collection back on."""
     give_back_unused()
     gc.enable()
     unmap_code()
 
 
 def unmap_code() -> None:
-    """Let go of the pages of the libraries' code, most of which only a start runs; what runs again is mapped again.
+    """Drop the resident pages of the libraries' code: most of it runs only at the start.
 
-    Nothing is read from the disk for it as long as the system has the files in its cache. Code alone: it is never
-    written to, so there is nothing to lose.
+    Code that runs again is mapped again, from the page cache if it is still there. Code pages are read-only, so
+    nothing is lost.
     """
     madvise = _glibc("madvise")
     try:
-        lines = MAPS.read_text(errors="surrogateescape").splitlines()  # paths of any bytes
+        lines = MAPS.read_text(errors="surrogateescape").splitlines()  # paths may hold any bytes
     except OSError:
         return
     for line in lines:
@@ -94,7 +94,7 @@ def unmap_code() -> None:
 
 
 def _glibc(name: str) -> Callable[..., int] | None:
-    """A function of the C library, or None where it is another one."""
+    """Return a function of the C library, or None where the library lacks it."""
     function: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None)
     return function
 

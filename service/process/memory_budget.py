@@ -1,4 +1,4 @@
-"""Holds the process under a ceiling: frees what it can, then refuses. Knows bytes; knows no text and no document."""
+"""Keeps the process under a memory ceiling: first frees caches, then refuses requests."""
 
 import logging
 import math
@@ -10,23 +10,22 @@ from contextlib import contextmanager
 from service.errors import Overloaded, StartError, StorageFull, TooLarge
 from service.process.memory import resident_bytes, return_free_memory
 
-READ_INTERVAL_S = 0.02  # resident bytes are read at most so often
-RELEASE_INTERVAL_S = 1.0  # giving memory back takes milliseconds
-RETRY_AFTER_S = 1  # bodies leave memory with their answers, within a second or so
-# At most, as `benchmarks/memory.py` measures them: the tokenizer's share for a character of its text, and an answer's
-# share for one dimension of a vector, as a number and as decimals.
-CHARACTER_BYTES = 400
-DIMENSION_BYTES = 16
-# A service that starts without would refuse all requests: 10,000 characters, code that the first ones map, and what the
-# passes before have left.
+READ_INTERVAL_S = 0.02  # minimum time between two readings of the resident bytes
+RELEASE_INTERVAL_S = 1.0  # returning memory takes milliseconds
+RETRY_AFTER_S = 1  # bodies are freed when they are answered, within about a second
+# Upper bounds, measured by `benchmarks/memory.py`.
+CHARACTER_BYTES = 400  # tokenising: per character of text
+DIMENSION_BYTES = 16  # an answer: per dimension of a vector, as a number and as decimals
+# With less than this the service would refuse every request. It covers 10,000 characters, the code that the first
+# requests map, and what earlier forward passes leave behind.
 LEAST_ROOM_BYTES = 16_000_000
-SERVING_SHARE = 4  # one part in so many of what the start leaves is for searches, not for documents
+SERVING_SHARE = 4  # 1/4 of the memory left after the start is kept for requests, the rest is for documents
 
 logger = logging.getLogger(__name__)
 
 
 class MemoryBudget:
-    """Compares what is resident, and what is asked for, with the ceiling. Safe to call from many threads at once."""
+    """Compares resident plus requested memory with the ceiling. Thread-safe."""
 
     def __init__(
         self,
@@ -36,42 +35,42 @@ class MemoryBudget:
         release: Callable[[], object],
         resident: Callable[[], int] = resident_bytes,
     ) -> None:
-        """limit_bytes: 0 = no ceiling.  release: drops what can be computed again.  resident: what is taken now."""
+        """limit_bytes: 0 = no ceiling.  release: drops caches.  resident: returns the bytes in use now."""
         self._limit_bytes = limit_bytes
         self._dim = dim
         self._release = release
         self._resident = resident
         self._start_bytes = self._working_bytes = self._serving_bytes = 0
-        self._tokenising: list[int] = []  # what the longest text of each request takes when its turn comes
+        self._tokenising: list[int] = []  # per request: bytes to tokenise its longest text
         self._lock = threading.Lock()
         self._read_at = self._released_at = float("-inf")
         self._last_bytes = 0
-        self._unseen_bytes = 0  # of bodies let in since: they may not be taken yet
-        self._least_bytes = math.inf  # that the process has been seen to take
+        self._unseen_bytes = 0  # bodies admitted since the last reading; they may not be resident yet
+        self._least_bytes = math.inf  # the smallest reading so far
 
     def reserve(self, working_bytes: int) -> None:
-        """Keep this much for the workers from now on, and count what is taken now as taken even while it is not mapped.
+        """Reserve memory for the workers; what is resident now becomes the minimum of all later readings.
 
-        Call it when what the start alone needed is given back.
+        Call it once memory that only the start needed has been returned.
 
-        Raises: StartError: the ceiling leaves no room for a request beside that and what is taken already.
+        Raises: StartError: the ceiling leaves no room for a request.
         """
         self._working_bytes = working_bytes
         taken_bytes = self._start_bytes = self._read()
         needed_bytes = working_bytes + LEAST_ROOM_BYTES
         if self._limit_bytes and taken_bytes + needed_bytes > self._limit_bytes:
             raise StartError(
-                f"the service takes {taken_bytes} bytes at its start and its workers need {needed_bytes} more; "
+                f"the service takes {taken_bytes} bytes after its start and its workers need {needed_bytes} more; "
                 f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET)"
             )
         self._serving_bytes = max(0, self._limit_bytes - taken_bytes - working_bytes) // SERVING_SHARE
 
     def check_body(self, more_bytes: int, held_bytes: int = 0) -> None:
-        """Let so much of a request's body into memory, or of what it is parsed to. held_bytes: of it already.
+        """Admit `more_bytes` of a request's body, raw or parsed, beside the `held_bytes` it already takes.
 
-        Raises: TooLarge: it would never fit.  Overloaded: it would not fit now.
+        Raises: TooLarge: it would never fit.  Overloaded: it does not fit now.
         """
-        if not (more_bytes and self._limit_bytes):  # what has no body is never refused for others'
+        if not (more_bytes and self._limit_bytes):  # a request without a body is always admitted
             return
         self._check(more_bytes, held_bytes + more_bytes, what="body needs", retry_after_s=RETRY_AFTER_S)
         with self._lock:
@@ -79,10 +78,10 @@ class MemoryBudget:
 
     @contextmanager
     def texts(self, count: int, *, waiting: int, longest_chars: int, retry_after_s: int) -> Iterator[None]:
-        """Let texts into the queue, and keep memory to tokenise the longest until they are answered.
+        """Admit texts to the queue, and reserve memory to tokenise the longest one until they are answered.
 
-        Args:   waiting: texts that are in it.  longest_chars: of those to tokenise; long ones take turns.
-        Raises: TooLarge: they would never fit.  Overloaded: they would not fit now.
+        Args:   waiting: texts queued already.  longest_chars: length of the longest text; long ones take turns.
+        Raises: TooLarge: they would never fit.  Overloaded: they do not fit now.
         """
         text_bytes, vector_bytes = longest_chars * CHARACTER_BYTES, self._dim * DIMENSION_BYTES
         self._check(
@@ -105,8 +104,8 @@ class MemoryBudget:
             return
         if self._least_bytes + self._working_bytes + alone_bytes > self._limit_bytes:
             raise TooLarge(
-                f"the request's {what} {alone_bytes} bytes of memory, more than the service has when it is "
-                f"idle; the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET): send fewer texts, or shorter ones"
+                f"the request's {what} {alone_bytes} bytes of memory, more than the service has when "
+                f"idle; the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET): send fewer or shorter texts"
             )
         raise Overloaded(
             f"the service would take {total_bytes} bytes of memory; "
@@ -115,19 +114,19 @@ class MemoryBudget:
         )
 
     def check_documents(self, growth_bytes: int) -> None:
-        """Let vectors into the index, so that texts can still be embedded beside it.
+        """Check that the index may grow by `growth_bytes` and still leave room to embed texts.
 
-        Raises: StorageFull: they would not fit.
+        Raises: StorageFull: it may not.
         """
         total_bytes = self._over(growth_bytes + self._serving_bytes)
         if total_bytes:
             raise StorageFull(
-                f"with these documents, and room for requests, the service would take {total_bytes} bytes of memory; "
+                f"with these documents and room for requests, the service would take {total_bytes} bytes of memory; "
                 f"the limit is {self._limit_bytes} (CROSSLET_MEMORY_BUDGET); nothing was changed"
             )
 
     def _over(self, wanted_bytes: int) -> int:
-        """What would be taken, if that is over the ceiling even after everything was freed; otherwise 0."""
+        """Return the total if it exceeds the ceiling even after freeing caches, otherwise 0."""
         if not self._limit_bytes:
             return 0
         with self._lock:

@@ -1,4 +1,4 @@
-"""Opens standard streams that are closed, and has them speak UTF-8. Knows descriptors; knows no command."""
+"""Opens closed standard streams and sets them to UTF-8."""
 
 import io
 import os
@@ -6,24 +6,24 @@ import sys
 
 
 def open_closed_streams() -> None:
-    """Where a standard stream is closed (`>&-`): nothing comes in, an error goes nowhere, an output is refused.
+    """Replace standard streams that are closed (`>&-`): stdin is empty, stderr is discarded, writing to stdout fails.
 
-    Else the next file or socket would get its number, and what a library says on standard error.
+    Otherwise the next file or socket would get the stream's number, and receive what libraries print to it.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):  # 1: read-only, so that writing fails
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # the lowest number that is free
+            os.open(os.devnull, mode)  # gets the lowest free number
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def speak_utf8() -> None:
-    """Texts and JSON are UTF-8 whatever the locale, or PYTHONIOENCODING, says: another encoding lacks most letters.
+    """Read and write UTF-8 whatever the locale or PYTHONIOENCODING says: other encodings lack most letters.
 
-    What is read and is not UTF-8 becomes lone surrogates, as in arguments: the line can be named.
+    Bytes that are not UTF-8 are read as lone surrogates, as in arguments, so that an error can name the line.
     """
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")

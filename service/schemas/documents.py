@@ -1,4 +1,4 @@
-"""The JSON of documents and searches, described field by field. Knows shapes; limits that are settings come later."""
+"""The JSON of documents and searches, described field by field. Limits that are settings are checked by the routes."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -13,8 +13,8 @@ FILTER_EXAMPLES = [
     {"source.site": {"ne": "x"}},
     {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]},
 ]
-MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer puts a few around the metadata
-MAX_PATH_CHARS = 100_000  # a filter looks each value up by its path, so the store has the path as often
+MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer wraps metadata in a few
+MAX_PATH_CHARS = 100_000  # the store repeats the path for each value, so that filters can look it up
 
 
 def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -27,13 +27,13 @@ def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
     if chars > MAX_PATH_CHARS:
         raise ValueError(
             f"the paths to each nested value and each element of its lists have {chars} characters; the limit is "
-            f"{MAX_PATH_CHARS}: shorter keys, or fewer values"
+            f"{MAX_PATH_CHARS}: use shorter keys or fewer values"
         )
     return metadata
 
 
 def _path_chars(metadata: dict[str, Any]) -> int:
-    """Characters of the paths to nested values and to elements of lists; a key of the metadata itself is kept once."""
+    """Count the characters of paths to nested values and list elements; top-level keys of scalars count nothing."""
     chars, level = 0, [(0, metadata)]
     while level:
         inner: list[tuple[int, dict[str, Any]]] = []
@@ -48,12 +48,12 @@ def _path_chars(metadata: dict[str, Any]) -> int:
 
 
 def _looked_through(value: object) -> tuple[int, str | None]:
-    """Levels of objects and lists, and why a number in them cannot be kept.
+    """Return the depth of objects and lists, and why a number in them cannot be stored, if so.
 
-    Level by level: deep values must not exhaust Python's stack.
+    Goes level by level: deep values must not exhaust Python's stack.
     """
     depth, fault, level = 0, None, [value]
-    while containers := [one for one in level if isinstance(one, dict | list | tuple)]:  # a map of Parquet has tuples
+    while containers := [one for one in level if isinstance(one, dict | list | tuple)]:  # Parquet maps have tuples
         depth += 1
         level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
         fault = fault or next((found for one in level if (found := inexact(one)) is not None), None)
@@ -61,7 +61,7 @@ def _looked_through(value: object) -> tuple[int, str | None]:
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
-# httpx, requests, curl and browsers drop these from a URL; some also where a dot is written %2E, browsers between
+# httpx, requests, curl and browsers remove these from URLs, some also if a dot is written %2E, browsers also between
 # backslashes. tests/contract/test_document_ids.py tries the clients.
 DOT_SEGMENT = re.compile(r"(?:\A|[/\\])(?:\.|%2e){1,2}(?:[/\\]|\Z)", re.IGNORECASE)
 
@@ -69,13 +69,13 @@ DOT_SEGMENT = re.compile(r"(?:\A|[/\\])(?:\.|%2e){1,2}(?:[/\\]|\Z)", re.IGNORECA
 def _survives_a_url(id_: str) -> str:
     if DOT_SEGMENT.search(id_):
         raise ValueError(
-            "a part of it between slashes is '.' or '..' (%2E is a dot, too): clients drop that from a URL, which then "
-            "names another document; send an id without such parts"
+            "a part between slashes is '.' or '..' (%2E is a dot, too): clients remove it from URLs, which then name "
+            "another document; send an id without such parts"
         )
     return id_
 
 
-# No control characters: an id must survive a URL, a log and a terminal.
+# No control characters: ids appear in URLs, logs and terminals.
 DocumentId = Annotated[
     str,
     Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"),
@@ -84,17 +84,17 @@ DocumentId = Annotated[
 
 
 class DocumentIn(Strict):
-    """A document to keep and find."""
+    """A document to store and search."""
 
     id: DocumentId = Field(
-        description="Its name; putting the same id again replaces the document. No part between slashes is . or ..",
+        description="Its name; putting the same id again replaces the document. No part between slashes may be . or ..",
         examples=["de/1"],
     )
     text: str = Field(min_length=1, description="The text that is embedded and found.", examples=[GUITAR[1]])
     metadata: Metadata = Field(
         default_factory=dict,
-        description="Any JSON object. Strings, numbers, booleans, null and lists of them can be filtered on, nested "
-        "ones by their path.",
+        description="Any JSON object. Filters can use strings, numbers, booleans, null and lists of them; nested ones "
+        "by their path.",
         examples=[{"lang": "de", "year": 2021, "tags": ["music"]}],
     )
 
@@ -108,21 +108,21 @@ class PutDocumentsRequest(Strict):
 
 
 class FailedDocument(BaseModel):
-    """A document that was not kept: the model failed on its text."""
+    """A document that was not stored because the model failed on its text."""
 
     id: str = Field(description="Its name.", examples=["de/2"])
     error: str = Field(description="Why.", examples=["the model failed on a text of 9 tokens"])
 
 
 class PutDocumentsResponse(BaseModel):
-    """Answered only once the documents are on the disk and searchable."""
+    """Sent once the documents are on disk and searchable."""
 
-    upserted: int = Field(description="How many documents were inserted or replaced.", examples=[1])
-    revision: int = Field(description="The number of this change; it only grows.", examples=[7])
+    upserted: int = Field(description="Number of documents inserted or replaced.", examples=[1])
+    revision: int = Field(description="The number of this change; later changes have larger ones.", examples=[7])
     failed: list[FailedDocument] = Field(
         default_factory=list,
-        description="Documents whose text the model failed on; an earlier version of them stays. Absent if there are "
-        "none; if all fail, that is an error.",
+        description="Documents whose text the model failed on; earlier versions of them stay. Absent if there are "
+        "none; if all fail, the request fails.",
         examples=[[{"id": "de/2", "error": "the model failed on a text of 9 tokens"}]],
     )
 
@@ -134,7 +134,7 @@ class DeleteDocumentsRequest(Strict):
 
     ids: Listed[str] | None = Field(None, description="Ids to remove; unknown ones are ignored.", examples=[["de/1"]])
     filter: dict[str, Any] | None = Field(
-        None, description="Removes every document whose metadata match; not empty.", examples=FILTER_EXAMPLES
+        None, description="Removes every document whose metadata match; must not be empty.", examples=FILTER_EXAMPLES
     )
 
     @model_validator(mode="after")
@@ -147,7 +147,7 @@ class DeleteDocumentsRequest(Strict):
 class DeleteDocumentsResponse(BaseModel):
     """The outcome of a removal."""
 
-    deleted: int = Field(description="How many documents there were to remove.", examples=[1])
+    deleted: int = Field(description="Number of documents removed.", examples=[1])
 
 
 class CountDocumentsRequest(Strict):
@@ -159,9 +159,9 @@ class CountDocumentsRequest(Strict):
 
 
 class CountDocumentsResponse(BaseModel):
-    """How many there are."""
+    """The number of documents."""
 
-    count: int = Field(description="Documents whose metadata match.", examples=[12])
+    count: int = Field(description="Number of documents whose metadata match.", examples=[12])
 
 
 class DocumentOut(BaseModel):
@@ -169,12 +169,12 @@ class DocumentOut(BaseModel):
 
     id: str = Field(description="Its name.", examples=["de/1"])
     text: str = Field(description="Its text.", examples=[GUITAR[1]])
-    metadata: dict[str, Any] = Field(description="What was put with it.", examples=[{"lang": "de"}])
-    revision: int = Field(description="The number of the change that put it.", examples=[7])
+    metadata: dict[str, Any] = Field(description="Its metadata.", examples=[{"lang": "de"}])
+    revision: int = Field(description="The number of its last change.", examples=[7])
 
 
 class DocumentsPage(BaseModel):
-    """Documents in the order of their first arrival."""
+    """Documents in the order of their first insertion."""
 
     documents: list[DocumentOut] = Field(
         description="At most `limit` documents.",
@@ -183,7 +183,7 @@ class DocumentsPage(BaseModel):
     next_cursor: str | None = Field(
         description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
     )
-    total: int = Field(description="How many documents there are, or match the filter.", examples=[200])
+    total: int = Field(description="Number of documents, or of those that match the filter.", examples=[200])
 
 
 class SearchRequest(Strict):
@@ -199,12 +199,12 @@ class SearchRequest(Strict):
     offset: Whole = Field(
         0,
         ge=0,
-        description="How many of the best to pass over: the next page. Counts towards the limits.",
+        description="Number of best documents to skip, for further pages. Counts towards the limits.",
         examples=[10],
     )
     filter: dict[str, Any] | None = Field(
         None,
-        description="Conditions on the metadata, applied inside the search: top_k are found whenever so many match.",
+        description="Conditions on the metadata, applied during the search: top_k are found if enough match.",
         examples=FILTER_EXAMPLES,
     )
     min_score: Number | None = Field(

@@ -1,4 +1,4 @@
-"""The JSON of requests and answers, described field by field. Knows shapes; limits that are settings come later."""
+"""The JSON of requests and answers, described field by field. Limits that are settings are checked by the routes."""
 
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -7,13 +7,13 @@ from pydantic.config import JsonDict
 
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
 
-# TEI's clients send fields that mean nothing here; they are ignored there, and refused on our own routes (`Strict`).
+# Unknown fields are ignored on TEI's and OpenAI's routes, whose clients send more than we use; our own refuse them.
 IGNORE = ConfigDict(extra="ignore")
 
 
 T = TypeVar("T")
 
-# One wrong element is enough to know: an error for each of a hundred thousand takes a second and 300 MB.
+# Stop at the first wrong element: errors for a hundred thousand elements take a second and 300 MB.
 Listed = Annotated[list[T], Field(fail_fast=True)]
 
 
@@ -33,16 +33,16 @@ Number = Annotated[float, _no_flag_or_text("number")]
 PromptName = Annotated[
     str | None,
     Field(
-        description="Name of the model's prompt (`prompts` in /info) to put before each text; null: the one that "
-        "`default_prompt_name` names, if there is one.",
+        description="Name of the model's prompt (`prompts` in /info) to prepend to each text; null: the model's "
+        "`default_prompt_name`, if any.",
         examples=[None],
     ),
 ]
 InputType = Annotated[
     str | None,
     Field(
-        description="What the texts are, in place of `prompt_name`: query or search_query, document, passage or "
-        "search_document; or the name of any other of the model's prompts, as classification.",
+        description="What the texts are, instead of `prompt_name`: query or search_query; document, passage or "
+        "search_document; or the name of another prompt of the model, such as classification.",
         examples=[None],
     ),
 ]
@@ -57,19 +57,19 @@ SpaceName = Annotated[
 
 
 def whole_example(body: JsonDict) -> ConfigDict:
-    """What /docs fills in: the examples of all fields together would be no request."""
+    """Set the example that /docs fills in: the fields' examples together would not be a valid request."""
     return ConfigDict(json_schema_extra={"example": body})
 
 
 class Strict(BaseModel):
-    """A request that may hold no field but its own."""
+    """A request that refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def _knows_every_field(cls, given: object) -> object:
-        """One error for all unknown fields, and before any is looked at: a body holds hundreds of thousands."""
+        """Raise a single error before validating fields: a body may hold hundreds of thousands of unknown ones."""
         if isinstance(given, dict) and not given.keys() <= cls.model_fields.keys():
             raise ValueError(f"a field is unknown; known are {', '.join(cls.model_fields)}")
         return given
@@ -78,29 +78,29 @@ class Strict(BaseModel):
 class Truncation(BaseModel):
     """What becomes of texts that are too long, in the fields of text-embeddings-inference.
 
-    What this model cannot do is refused: ignored, it would give other vectors than the client asked for.
+    Options that the model does not support are refused: ignoring them would give other vectors than requested.
     """
 
     model_config = IGNORE
 
     truncate: bool | None = Field(
         True,
-        description="Cut texts that are longer than the model reads (see x-truncated); false refuses them with 422.",
+        description="Truncate texts longer than the model reads (see x-truncated); false refuses them with 422.",
         examples=[True],
     )
     truncation_direction: Literal["right", "Right", "left", "Left"] | None = Field(
-        None, description="Only right (or null): a text that is cut keeps its beginning.", examples=["right"]
+        None, description="Only right (or null): a truncated text keeps its beginning.", examples=["right"]
     )
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         if self.truncation_direction in {"left", "Left"}:
-            raise ValueError("truncation_direction is left; this model reads the beginning of a text, leave it out")
+            raise ValueError("truncation_direction is left; this model reads the beginning of a text: leave it out")
         return self
 
     @property
     def may_cut(self) -> bool:
-        """Whether a text that is too long is cut; null means the default."""
+        """Whether long texts are truncated; null means the default, true."""
         return self.truncate is not False
 
 
@@ -118,44 +118,42 @@ class EmbedRequest(ReadingOptions):
     model_config = whole_example({"inputs": [*GUITAR]})
 
     inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
-    normalize: bool | None = Field(
-        True, description="Only true (or null): the model gives vectors of norm 1 and no others.", examples=[True]
-    )
+    normalize: bool | None = Field(True, description="Only true (or null): all vectors have norm 1.", examples=[True])
     dimensions: Whole | None = Field(
         None,
         ge=1,
-        description="Keep the first dimensions only, scaled to norm 1 again; null keeps all.",
+        description="Number of first dimensions to keep, rescaled to norm 1; null keeps all.",
         examples=[128],
     )
 
     @model_validator(mode="after")
     def _is_normalized(self) -> Self:
         if self.normalize is False:
-            raise ValueError("normalize is false; this model only has vectors of norm 1, leave it out")
+            raise ValueError("normalize is false; this model only gives vectors of norm 1: leave it out")
         return self
 
 
 class SourceSimilarity(Strict):
-    """One sentence against many."""
+    """One sentence, compared with many."""
 
     source_sentence: str = Field(description="The sentence to compare.", examples=[GUITAR[0]])
     sentences: Listed[str] = Field(description="What to compare it with.", examples=[GUITAR[1:]])
 
 
 class PairSimilarity(Strict):
-    """Pairs, each compared within itself."""
+    """Pairs of texts, compared with each other."""
 
     pairs: Listed[tuple[str, str]] = Field(description="Pairs of texts.", examples=[[GUITAR]])
 
 
 class MatrixSimilarity(Strict):
-    """Every text on the left against every text on the right."""
+    """Every text on the left, compared with every text on the right."""
 
     left: Listed[str] = Field(description="The rows of the answer.", examples=[GUITAR[:1]])
     right: Listed[str] = Field(description="The columns of the answer.", examples=[GUITAR[1:]])
 
 
-# Tags are no identifiers: messages leave them out of a field's place.
+# The tags are not identifiers, so that error messages leave them out of a field's path.
 def _similarity_shape(inputs: object) -> str | None:
     tags = {"source_sentence": "of-source", "pairs": "of-pairs", "left": "of-left"}
     return next((tag for key, tag in tags.items() if isinstance(inputs, dict) and key in inputs), None)
@@ -189,14 +187,14 @@ def _task(body: object) -> str:
     return "to-compare" if isinstance(inputs, dict | BaseModel) else "to-embed"
 
 
-# Of POST /. Here, too, the tags are no identifiers.
+# The body of POST /. These tags are not identifiers either.
 RootRequest = Annotated[
     Annotated[EmbedRequest, Tag("to-embed")] | Annotated[SimilarityRequest, Tag("to-compare")], Discriminator(_task)
 ]
 
 
 class ErrorResponse(BaseModel):
-    """The one body of all errors."""
+    """The body of every error."""
 
     error: str = Field(
         description="One sentence; for a limit it gives both numbers and the setting.",
@@ -204,4 +202,4 @@ class ErrorResponse(BaseModel):
     )
     error_type: Literal[
         "Validation", "Tokenizer", "Overloaded", "Backend", "Unauthorized", "NotFound", "TooLarge", "NotReady"
-    ] = Field(description="What kind of refusal it is.", examples=["Validation"])
+    ] = Field(description="The kind of error.", examples=["Validation"])

@@ -1,4 +1,4 @@
-"""The JSON of OpenAI's routes, described field by field. Knows shapes; the limits are the other routes'."""
+"""The JSON of OpenAI's routes, described field by field."""
 
 from typing import Annotated, Literal
 
@@ -21,15 +21,15 @@ class OpenAIEmbeddingsRequest(BaseModel):
         examples=[GUITAR],
     )
     model: str | None = Field(
-        "", description="Any name: there is one model, and the answer names it.", examples=["default"]
+        "", description="Any name: there is only one model, which the answer names.", examples=["default"]
     )
     encoding_format: Literal["float", "base64"] | None = Field(
         "float", description="base64: little-endian float32; null means float.", examples=["float"]
     )
     dimensions: Whole | None = Field(
-        None, ge=1, description="Keep the first dimensions only, scaled to norm 1 again.", examples=[128]
+        None, ge=1, description="Number of first dimensions to keep, rescaled to norm 1.", examples=[128]
     )
-    user: str | None = Field(None, description="Accepted and not used.", examples=["me"])
+    user: str | None = Field(None, description="Accepted, but not used.", examples=["me"])
     prompt_name: PromptName = None
     input_type: InputType = None
     space: SpaceName = None
@@ -44,7 +44,7 @@ class OpenAIEmbedding(BaseModel):
 
 
 class OpenAIUsage(BaseModel):
-    """What the request cost."""
+    """The tokens of the request."""
 
     prompt_tokens: int = Field(description="Tokens read by the model.", examples=[9])
     total_tokens: int = Field(description="The same.", examples=[9])
@@ -54,7 +54,9 @@ class OpenAIEmbeddingsResponse(BaseModel):
     """OpenAI's answer."""
 
     object: Literal["list"] = Field(description="Always list.", examples=["list"])
-    data: list[OpenAIEmbedding] = Field(description="One entry an input, in order.", examples=[[OPENAI_EMBEDDING]])
+    data: list[OpenAIEmbedding] = Field(
+        description="One entry for each input, in order.", examples=[[OPENAI_EMBEDDING]]
+    )
     model: str = Field(description="The model that answered.", examples=["default"])
     usage: OpenAIUsage = Field(description="Token counts.", examples=[{"prompt_tokens": 9, "total_tokens": 9}])
 
@@ -64,9 +66,7 @@ class OpenAIModel(BaseModel):
 
     id: str = Field(description="Its name.", examples=["default"])
     object: Literal["model"] = Field(description="Always model.", examples=["model"])
-    created: int = Field(
-        description="When it was exported, in seconds since 1970; 0: not known.", examples=[1767225600]
-    )
+    created: int = Field(description="When it was exported, in seconds since 1970; 0: unknown.", examples=[1767225600])
     owned_by: str = Field(description="Always crosslet.", examples=["crosslet"])
 
 
@@ -81,7 +81,7 @@ class OpenAIModels(BaseModel):
 
 
 class OpenAIError(BaseModel):
-    """What went wrong, in OpenAI's words."""
+    """An error, in OpenAI's shape."""
 
     message: str = Field(
         description="One sentence; for a limit it gives both numbers and the setting.",
@@ -93,7 +93,7 @@ class OpenAIError(BaseModel):
 
 
 class OpenAIErrorResponse(BaseModel):
-    """OpenAI's body of all errors."""
+    """The body of every error on OpenAI's routes."""
 
     error: OpenAIError = Field(
         description="What went wrong.",

@@ -157,8 +157,8 @@ def test_fewer_dimensions_are_those_of_encode_and_more_are_refused(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prompt_name": "web"}, "prompt_name names none of this model's prompts; they are query, document, passage"),
-        ({"input_type": "classification"}, "input_type names none of this model's prompts; they are query, document,"),
+        ({"prompt_name": "web"}, "prompt_name is not one of this model's prompts: query, document, passage"),
+        ({"input_type": "classification"}, "input_type is not one of this model's prompts: query, document,"),
         ({"input_type": "query", "prompt_name": "query"}, "prompt_name and input_type are both set; send one of them"),
     ],
 )

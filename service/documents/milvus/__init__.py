@@ -1,4 +1,4 @@
-"""The same collection on a Milvus server.
+"""The same document index on a Milvus server.
 
-Imports the store's kinds and the types of `documents`.
+Imports the store's field types and the types of `documents`.
 """

@@ -1,4 +1,4 @@
-"""Reads `CROSSLET_INDEX`: which Milvus keeps the documents. Knows URLs; connects to nothing."""
+"""Parses `CROSSLET_INDEX`, the address of Milvus."""
 
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
@@ -12,7 +12,7 @@ FORMS = f"{EMBEDDED}, milvus://host:{DEFAULT_PORT}/database, milvus+tls://.. or 
 
 @dataclass(frozen=True)
 class MilvusAddress:
-    """Where a Milvus is.  uri: as pymilvus takes it.  database: empty for the default one.  shown: for messages."""
+    """The address of a Milvus server. uri: for pymilvus.  database: empty = the default.  shown: for messages."""
 
     uri: str
     database: str
@@ -21,9 +21,9 @@ class MilvusAddress:
 
 
 def milvus_address(index: str) -> MilvusAddress:
-    """The address in a value of `CROSSLET_INDEX`.
+    """Parse a value of `CROSSLET_INDEX`.
 
-    Raises: StartError: it is none, or carries a password, which would end up in logs.
+    Raises: StartError: it is not an address, or holds a password, which would end up in logs.
     """
     try:
         url = urlsplit(index)
@@ -33,7 +33,7 @@ def milvus_address(index: str) -> MilvusAddress:
     if url.username is not None or url.password is not None:
         raise StartError("CROSSLET_INDEX holds a user or a password; put user:password into CROSSLET_INDEX_TOKEN")
     if url.query or url.fragment:
-        raise StartError(f"CROSSLET_INDEX has options, but takes none; it is one of {FORMS}")
+        raise StartError(f"CROSSLET_INDEX takes no options; it is one of {FORMS}")
     if url.scheme == "milvus+lite":
         return _lite(url)
     database = url.path.strip("/")
@@ -45,6 +45,6 @@ def milvus_address(index: str) -> MilvusAddress:
 
 
 def _lite(url: SplitResult) -> MilvusAddress:
-    if url.netloc or not url.path.startswith("/") or not url.path.endswith(".db"):  # pymilvus goes by the ending
-        raise StartError("CROSSLET_INDEX names no absolute path of a .db file: milvus+lite:///folder/file.db")
+    if url.netloc or not url.path.startswith("/") or not url.path.endswith(".db"):  # required by pymilvus
+        raise StartError("CROSSLET_INDEX must give the absolute path of a .db file: milvus+lite:///folder/file.db")
     return MilvusAddress(url.path, "", is_lite=True, shown=url.path)

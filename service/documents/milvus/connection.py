@@ -1,4 +1,4 @@
-"""One collection of a Milvus, behind calls that end in time and fail with our errors. Knows rows; knows no document.
+"""A connection to one Milvus collection, with timeouts and our errors.
 
 B queries, D dims
 """
@@ -15,20 +15,20 @@ from service.documents.protocol import Vectors
 from service.errors import IndexUnavailable, Overloaded, ServiceError, StartError, StorageFull, StoreError
 
 SCHEMA_VERSION = 2
-WITHOUT_PATHS = 1  # a version whose rows have the tokens of the metadata's own keys alone
-LOAD_TIMEOUT_S = 300  # a collection that no node holds in memory yet is read from object storage
-STRONG = "Strong"  # a read sees every write that was answered before it, by whichever replica
-# gRPC waits longer after each failed connection, up to two minutes: a Milvus that is back would be refused so long.
+WITHOUT_PATHS = 1  # a version whose rows have tokens only of the metadata's top-level keys
+LOAD_TIMEOUT_S = 300  # a collection that is not in memory yet is read from object storage
+STRONG = "Strong"  # a read sees every write acknowledged before it, by any replica
+# By default gRPC waits up to two minutes between reconnects, during which a recovered Milvus would go unused.
 GRPC_OPTIONS = {"grpc.max_reconnect_backoff_ms": 1000, "grpc.use_local_subchannel_pool": 1}
-RATE_LIMIT, FORCE_DENY = 8, 9  # Milvus' codes: too fast; its memory or disk is full
+RATE_LIMIT, FORCE_DENY = 8, 9  # Milvus' codes: rate limit exceeded; memory or disk full
 
 logger = logging.getLogger(__name__)
 
-ScoredRows = list[tuple[float, MilvusRow]]  # inner products and rows
+ScoredRows = list[tuple[float, MilvusRow]]  # (inner product, row)
 
 
 class MilvusConnection:
-    """A connection and the collection of one model. Safe to call from many threads at once."""
+    """A connection to the collection of one model. Thread-safe."""
 
     def __init__(
         self,
@@ -40,9 +40,11 @@ class MilvusConnection:
         timeout_s: float = 10.0,
         read_only: bool = False,
     ) -> None:
-        """Connect, and make the collection if there is none. read_only: it must exist. token: user:password or a key.
+        """Connect, and create the collection if there is none.
 
-        Raises: StartError: pymilvus is missing, or Milvus cannot be used.  StoreError: the collection is another's.
+        Args:   token: user:password or a key.  read_only: the collection must exist.
+        Raises: StartError: pymilvus is missing, or Milvus cannot be used.
+                StoreError: the collection belongs to another model or version.
         """
         pymilvus = _pymilvus(address)
         self._errors = (pymilvus.MilvusException, _grpc_error())
@@ -68,11 +70,11 @@ class MilvusConnection:
 
     @property
     def is_exact(self) -> bool:
-        """Whether a search compares with every vector."""
+        """Whether a search is exhaustive."""
         return bool(self._lite_path)
 
     def close(self) -> None:
-        """Close the connection; milvus-lite, which runs in this process, lets go of its file."""
+        """Close the connection; milvus-lite, which runs in this process, closes its file."""
         self._client.close()
         if self._lite_path:
             from milvus_lite.server_manager import server_manager_instance
@@ -85,20 +87,20 @@ class MilvusConnection:
             self._client.upsert(self.name, list(rows), timeout=self._timeout_s)
 
     def delete(self, expression: str) -> None:
-        """Remove the rows that an expression selects."""
+        """Remove the rows that match an expression."""
         with self._answered():
             self._client.delete(self.name, filter=expression, timeout=self._timeout_s)
 
     def count(self, expression: str = "") -> int:
-        """How many rows an expression selects."""
+        """Return the number of rows that match an expression."""
         return int(self._query(expression, ["count(*)"])[0]["count(*)"])
 
     def rows(self, expression: str, fields: Sequence[str], *, limit: int) -> list[MilvusRow]:
-        """Rows that an expression selects, in no particular order."""
+        """Return rows that match an expression, unordered."""
         return self._query(expression, fields, limit=limit)
 
     def search(self, vectors_BD: Vectors, *, fields: Sequence[str], limit: int, expression: str) -> list[ScoredRows]:
-        """The rows with the largest inner products, a list a vector; the order of ties is Milvus' own."""
+        """Return the rows with the largest inner products, one list for each vector; ties are in any order."""
         with self._answered():
             found_B = self._client.search(
                 self.name,
@@ -107,7 +109,7 @@ class MilvusConnection:
                 filter=expression,
                 limit=limit,
                 output_fields=list(fields),
-                search_params={"metric_type": "IP"},  # no parameter of an index: an operator may exchange it
+                search_params={"metric_type": "IP"},  # no index parameters: an operator may change the index
                 consistency_level=STRONG,
                 timeout=self._timeout_s,
             )
@@ -133,14 +135,14 @@ class MilvusConnection:
             raise self._error(exc) from exc
 
     def _error(self, exc: Exception) -> ServiceError:
-        code = getattr(exc, "code", None)  # a number, or a method where gRPC itself failed
+        code = getattr(exc, "code", None)  # a number; a method in gRPC's own errors
         if code == RATE_LIMIT:
             return Overloaded(f"Milvus at {self._shown} takes no more requests now; try again", retry_after_s=1)
         if code == FORCE_DENY:
-            return StorageFull(f"Milvus at {self._shown} has no room, in its memory or on its disk (CROSSLET_INDEX)")
+            return StorageFull(f"Milvus at {self._shown} is out of memory or disk space (CROSSLET_INDEX)")
         return IndexUnavailable(
-            f"Milvus at {self._shown} gave no answer within {self._timeout_s:g} s or refused; "
-            "documents cannot be reached now (CROSSLET_INDEX, CROSSLET_INDEX_TIMEOUT_S)"
+            f"Milvus at {self._shown} refused, or did not answer within {self._timeout_s:g} s; "
+            "documents are unavailable now (CROSSLET_INDEX, CROSSLET_INDEX_TIMEOUT_S)"
         )
 
     def _open(self, pymilvus: Any, fingerprint: str, dim: int, *, is_lite: bool, read_only: bool) -> None:
@@ -158,14 +160,14 @@ class MilvusConnection:
         dims = [field["params"].get("dim") for field in found["fields"] if field["name"] == "vector"]
         if dims != [dim] or found["description"] not in {"", description, older}:  # milvus-lite keeps no description
             raise StoreError(
-                f"collection {self.name} of Milvus at {self._shown} is not of this model and this version: it is "
+                f"collection {self.name} of Milvus at {self._shown} belongs to another model or version: it is "
                 f"described as {found['description']!r}, the service expects {description!r} (CROSSLET_MODEL)"
             )
         self.has_paths = found["description"] != older
         if read_only:
             return
         if not client.list_indexes(self.name, timeout=timeout_s):
-            # On a server what Milvus itself chooses; an operator may put another in its place.
+            # A server chooses the index itself; an operator may replace it.
             self._index("vector", index_type="FLAT" if is_lite else "AUTOINDEX", metric_type="IP")
             if not is_lite:
                 self._index_scalars()
@@ -177,11 +179,11 @@ class MilvusConnection:
         self._client.create_index(self.name, indexes, timeout=self._timeout_s)
 
     def _index_scalars(self) -> None:
-        """What filters and pages read. Without these they give the same answers, by reading every row."""
+        """Index the fields of filters and pages. Without indexes Milvus gives the same answers by scanning all rows."""
         for field in ("tokens", "arrival"):
             try:
                 self._index(field, index_type="INVERTED")
-            except self._errors as exc:  # Milvus 2.3 has none over arrays
+            except self._errors as exc:  # Milvus 2.3 cannot index arrays
                 logger.warning("scalar index refused", extra={"field": field, "reason": _reason(exc)})
 
     def _create(self, pymilvus: Any, dim: int, description: str) -> None:
@@ -200,7 +202,9 @@ class MilvusConnection:
         try:
             self._client.create_collection(self.name, schema=schema, consistency_level=STRONG, timeout=self._timeout_s)
         except self._errors:
-            if not self._client.has_collection(self.name, timeout=self._timeout_s):  # else another replica was faster
+            if not self._client.has_collection(
+                self.name, timeout=self._timeout_s
+            ):  # otherwise another replica was faster
                 raise
 
 
@@ -213,9 +217,9 @@ def _pymilvus(address: MilvusAddress) -> Any:
         )
     if address.is_lite and importlib.util.find_spec("milvus_lite") is None:
         raise StartError("CROSSLET_INDEX names a file of milvus-lite: `make setup-dev` in a checkout installs it")
-    import pymilvus  # here, for its memory and its time at start: pandas comes with it
+    import pymilvus  # here, to save memory and start-up time without Milvus: it imports pandas
 
-    # It logs each error with its expression, which may hold ids; ours carry what an operator needs.
+    # It logs each error with its expression, which may hold ids; our errors carry what an operator needs.
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     return pymilvus
 
@@ -228,7 +232,7 @@ def _grpc_error() -> type[Exception]:
 
 
 def _reason(exc: Exception) -> str:
-    """The first line of what Milvus or gRPC says."""
+    """Return the first line of Milvus' or gRPC's message."""
     details = getattr(exc, "details", None)
     text = getattr(exc, "message", "") or (str(details()) if callable(details) else str(exc))
     return text.strip().split("\n")[0] or type(exc).__name__

@@ -1,12 +1,12 @@
-"""Metadata as Milvus can search it, and the API's filters as Milvus expressions over that. Knows no connection.
+"""Encodes metadata for Milvus, and translates the API's filters to Milvus expressions over it.
 
-A row carries two fields that are derived from its metadata:
-tokens  digests, one a fact: this path is there; it leads to this kind; it leads to this value
-bounds  for each path and kind the least and the largest element, written so that they sort as text
+A row has two fields derived from its metadata:
+tokens  digests, one for each fact: the path exists; it has a value of this type; it has this value
+bounds  for each path and type, the smallest and the largest element, encoded so that they sort as text
 
-Milvus' own comparisons of JSON mix kinds, and differ between its versions in what an absent key gives under `not`. Here
-equality is a token that is there or not, `not` goes down to single tests, and a bound is compared only beside the token
-that says it exists. Expressions hold digests and hexadecimal digits alone: no text of a user is quoted in one.
+Milvus' own JSON comparisons mix types, and its versions disagree about absent keys under `not`. Here equality is the
+presence of a token, and `not` is pushed down to single tests. A bound is compared only together with the token that
+says it exists. Expressions hold only digests and hexadecimal digits: they never quote a user's text.
 """
 
 import hashlib
@@ -18,22 +18,22 @@ from service.documents.filters import to_condition
 from service.documents.store.fields import SqlValue, fields_of, stored_kind
 from service.errors import InvalidInput
 
-SORTED_BYTES = 128  # of a string's UTF-8: enough to order it against any shorter one
+SORTED_BYTES = 128  # prefix of a string's UTF-8; orders it correctly against any shorter string
 SORTED_KINDS = {"number", "string"}
-# An element that is > x exists if and only if the largest one is; under `not`, the opposite comparison.
+# Some element is > x if and only if the largest one is. The last entry is the comparison under `not`.
 RANGES = {"gt": ("high", ">", "<="), "gte": ("high", ">=", "<"), "lt": ("low", "<", ">="), "lte": ("low", "<=", ">")}
 
 
 @dataclass(frozen=True)
 class Searchable:
-    """What filters read of one document's metadata."""
+    """The filterable form of one document's metadata."""
 
     tokens: list[str]
     bounds: dict[str, dict[str, str]]
 
 
 def searchable(metadata: Mapping[str, object]) -> Searchable:
-    """The tokens and bounds of a document."""
+    """Return the tokens and bounds of a document's metadata."""
     tokens: set[str] = set()
     low: dict[str, str] = {}
     high: dict[str, str] = {}
@@ -49,11 +49,11 @@ def searchable(metadata: Mapping[str, object]) -> Searchable:
 
 
 def to_expression(filter_: Mapping[str, object]) -> str:
-    """The Milvus expression of a filter, which selects exactly what the embedded index selects.
+    """Return the Milvus expression of a filter. It matches exactly what the embedded index matches.
 
-    Raises: InvalidInput: the filter is malformed, or a range is bounded by a string longer than can be compared.
+    Raises: InvalidInput: the filter is malformed, or a range has a bound that is too long a string.
     """
-    to_condition(filter_)  # the one place that checks a filter's shape; from here on it is right
+    to_condition(filter_)  # validates the filter
     return _all_of(filter_, is_negated=False)
 
 
@@ -103,7 +103,7 @@ def _equals_any(key: str, values: Sequence[object], *, is_negated: bool) -> str:
         return _lacks(wanted) if is_negated else _has(wanted)
     if is_negated:
         return f"({_has([_token(key)])} and {_lacks(wanted)})"
-    return f"({_lacks([_token(key)])} or {_has(wanted)})"  # null matches what is absent, too
+    return f"({_lacks([_token(key)])} or {_has(wanted)})"  # null also matches an absent field
 
 
 def _kind(value: object) -> tuple[str, SqlValue]:
@@ -126,7 +126,7 @@ def _join(parts: Sequence[str], operator: str) -> str:
 
 
 def _token(key: str, kind: str = "", value: SqlValue | None = None) -> str:
-    """A digest of a fact; it begins with a letter, so that it is never taken for a position in a JSON path."""
+    """Return the digest of a fact. It begins with a letter: a digit could be taken for a position in a JSON path."""
     digest = hashlib.blake2b(digest_size=16)
     for part in _parts(key, kind, value):
         digest.update(struct.pack(">Q", len(part)) + part)
@@ -141,12 +141,12 @@ def _parts(key: str, kind: str, value: SqlValue | None) -> Iterator[bytes]:
 
 
 def _sortable(value: SqlValue) -> str:
-    """Hexadecimal digits that sort as the values do, within a kind; of a string its first bytes."""
+    """Encode a value as hexadecimal digits that sort like the values, within a type; of a string, its first bytes."""
     if isinstance(value, str):
         return value.encode()[:SORTED_BYTES].hex()
     nearest = float(value) + 0.0  # -0.0 is 0.0
     (bits,) = struct.unpack(">Q", struct.pack(">d", nearest))
-    bits ^= (1 << 64) - 1 if bits >> 63 else 1 << 63  # IEEE 754 in the order of its values
-    # A large whole number is not a float: what rounding lost, at most 512 for 64 bits, sorts after it.
+    bits ^= (1 << 64) - 1 if bits >> 63 else 1 << 63  # makes IEEE 754 bits sort like their values
+    # Large integers are not exact floats: the rounding error, at most 512 for 64 bits, is appended.
     lost = value - int(nearest) if isinstance(value, int) else 0
     return f"{bits:016x}{lost + 0x800:03x}"

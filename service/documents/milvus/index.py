@@ -1,6 +1,6 @@
-"""Documents in a Milvus: the promises of the embedded collection, kept by another process. Knows no HTTP.
+"""Documents on a Milvus server, with the guarantees of the embedded collection.
 
-Nothing that a promise needs is kept here between calls: any number of service processes may share one Milvus.
+No state that these need is kept between calls: any number of service processes may share one Milvus.
 N documents, D dims, B queries
 """
 
@@ -21,8 +21,8 @@ from service.documents.results import EVERYTHING, Match, Shown
 from service.documents.store.store import Document, Page, StoredDocument
 from service.errors import InvalidInput
 
-MAX_ROWS = 16_384  # Milvus gives no more in one answer
-# Rows a call, so that no message comes near Milvus' 64 MB: ids alone, whole documents, and what is written of them.
+MAX_ROWS = 16_384  # Milvus' maximum for one answer
+# Rows in a call, to stay far below Milvus' message limit of 64 MB: ids only, whole documents, written rows.
 IDS_A_CALL, DOCUMENTS_A_CALL, ROWS_A_CALL = 1000, 200, 128
 LATEST = 2**63 - 1
 
@@ -30,14 +30,14 @@ T = TypeVar("T")
 
 
 class MilvusIndex:
-    """Documents and their vectors in one collection of a Milvus; satisfies `DocumentIndex`."""
+    """Documents and their vectors in one Milvus collection; implements `DocumentIndex`."""
 
     backend = "milvus"
     size_bytes = 0  # the vectors are in Milvus' memory, not in this process
 
     def __init__(self, connection: MilvusConnection) -> None:
         self._milvus = connection
-        self._last_us = 0  # a clock that is set back must not make this process's revisions go back
+        self._last_us = 0  # revisions must grow even if the clock is set back
 
     def close(self) -> None:
         """Close the connection."""
@@ -45,23 +45,23 @@ class MilvusIndex:
 
     @property
     def recall(self) -> float | None:
-        """1 on milvus-lite, which compares with every vector; a server chooses its index, and nobody measured it."""
+        """1 on milvus-lite, which searches exhaustively; None on a server, whose index is not measured."""
         return 1.0 if self._milvus.is_exact else None
 
     def __len__(self) -> int:
         return self._milvus.count()
 
     def check_room(self, ids: Sequence[str]) -> None:
-        """Milvus alone knows its room: it refuses the write."""
+        """Do nothing: Milvus refuses the write if it is full."""
 
     def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
-        """Insert or replace documents, by id; gives the revision of the change, microseconds of this machine's clock.
+        """Insert or replace documents by id. Return the change's revision, in microseconds of this machine's clock.
 
-        Raises: InvalidInput: Milvus cannot hold one of them; nothing was changed.  IndexUnavailable: as many calls as
-                were answered are kept; the same put again completes it.
+        Raises: InvalidInput: a document exceeds Milvus' limits; nothing was changed.
+                IndexUnavailable: part of the documents may be stored; repeat the same put to complete it.
         """
         known = {row["id"]: row for row in self._rows_of([one.id for one in documents], ["id", "arrival", "revision"])}
-        # Whatever this machine's clock says, the revision of a document grows.
+        # A document's revision grows whatever the clock says.
         seen = max((row["revision"] for row in known.values()), default=0)
         revision = max(time.time_ns() // 1000, self._last_us + 1, seen + 1)
         rows = [
@@ -80,11 +80,11 @@ class MilvusIndex:
         return revision
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove documents by id; gives how many there were."""
+        """Remove documents by id. Return how many existed."""
         return self._delete([row["id"] for row in self._rows_of(ids, ["id"])])
 
     def delete_matching(self, filter_: Mapping[str, object], *, filter_s: float | None = None) -> int:
-        """Remove the documents that a filter selects; gives how many there were. Milvus has a limit of its own.
+        """Remove the documents that match a filter. Return their number. `filter_s` is unused: Milvus limits itself.
 
         Raises: InvalidInput: the filter is empty or malformed.
         """
@@ -94,7 +94,7 @@ class MilvusIndex:
         return deleted
 
     def get(self, id_: str) -> StoredDocument | None:
-        """One document by its id."""
+        """Return one document by its id."""
         return next((to_document(row) for row in self._rows_of([id_], FIELDS)), None)
 
     def page(
@@ -106,9 +106,9 @@ class MilvusIndex:
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
     ) -> Page:
-        """The next documents in the order of first arrival, at most `limit` and about `max_chars` characters.
+        """Return the next documents in the order of first insertion, at most `limit` and about `max_chars` characters.
 
-        Of those that the filter selects. Documents that arrived in the same microsecond, at two service processes, are
+        With a filter, only matching documents. Documents inserted in the same microsecond by two service processes are
         on the same page.
         """
         limit = min(limit, MAX_ROWS // 10 - 1)
@@ -126,11 +126,11 @@ class MilvusIndex:
         return Page(documents, next_row=last_arrival, total=total)
 
     def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
-        """How many documents a filter selects."""
+        """Count the documents that match a filter."""
         return self._milvus.count(self._expression(filter_) if filter_ else "")
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
-        """The `top_k` nearest documents that the filter selects: by score, ties by id.
+        """Return the `top_k` nearest documents that match the filter: by score, ties by id.
 
         Raises: InvalidInput: the filter is malformed.
         """
@@ -144,9 +144,9 @@ class MilvusIndex:
         filter_: Mapping[str, object] | None = None,
         shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
-        """One search a vector; of many results, a document deleted before its text was read is left out.
+        """Search for each vector. With many results, documents deleted before their text was read are left out.
 
-        Raises: InvalidInput: the filter is malformed, `top_k` is more than Milvus gives, or what is found has too many
+        Raises: InvalidInput: the filter is malformed, `top_k` is over Milvus' limit, or the results have too many
                 characters.
         """
         if top_k > MAX_ROWS:
@@ -155,7 +155,7 @@ class MilvusIndex:
             )
         expression = self._expression(filter_) if filter_ else ""  # {} selects everything
         asked = min(top_k + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
-        # A strong read waits for Milvus' clock: one call where the texts fit into its answer, two where they may not.
+        # A strong read waits for Milvus' clock: read texts in the same call if the answer stays small.
         wanted = [name for name in FIELDS if getattr(shown, name, True)]
         fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
         vectors_BD = np.asarray(vectors_BD, np.float32)
@@ -177,7 +177,7 @@ class MilvusIndex:
         ]
 
     def _best(self, hits: ScoredRows, vector_D: Vectors, top_k: int, expression: str) -> ScoredRows:
-        """The first `top_k` by score and id; asks again while more than were given may tie with the last of them."""
+        """Return the first `top_k` by score and id; ask again while further rows may tie with the last one."""
         asked = top_k + 1
         while len(hits) >= asked and hits[-1][0] == hits[top_k - 1][0] and asked < MAX_ROWS:
             asked = min(2 * asked, MAX_ROWS)
@@ -191,13 +191,13 @@ class MilvusIndex:
         return len(ids)
 
     def _rows_of(self, ids: Sequence[str], fields: Sequence[str]) -> Iterator[MilvusRow]:
-        """The rows of the ids that exist, each once, in no particular order."""
+        """Yield the rows of the ids that exist, each once, unordered."""
         storable = [id_ for id_ in dict.fromkeys(ids) if is_storable_id(id_)]
         for part in _parts(storable, DOCUMENTS_A_CALL if {"text", "metadata"} & {*fields} else IDS_A_CALL):
             yield from self._milvus.rows(ids_expression(part), fields, limit=len(part))
 
     def _in_order(self, ids: Sequence[str]) -> Iterator[StoredDocument]:
-        """Documents in the order of their ids; read as they are asked for."""
+        """Yield documents in the order of the given ids, read lazily."""
         for part in _parts(ids, DOCUMENTS_A_CALL):
             found = {row["id"]: to_document(row) for row in self._rows_of(part, FIELDS)}
             yield from (found[id_] for id_ in part if id_ in found)
@@ -206,17 +206,17 @@ class MilvusIndex:
         expression = to_expression(filter_)
         if not self._milvus.has_paths and has_nested_field(filter_):
             raise InvalidInput(
-                f"the filter names a field with a dot, but an earlier release made collection {self._milvus.name}, "
-                "without nested fields: drop it in Milvus and load the documents again (docs/guide/milvus.md)"
+                f"the filter names a field with a dot, but collection {self._milvus.name} was created by an earlier "
+                "release without nested fields: drop it and load the documents again (docs/guide/milvus.md)"
             )
         return expression
 
     def _next(self, after: int, wanted: int, selected: str) -> tuple[list[str], int | None]:
-        """Ids of the documents that arrived next, at least `wanted` if so many are left, and the arrival of the last.
+        """Return the ids of the next documents, at least `wanted` if there are as many, and the last one's arrival.
 
-        None for that: there are no others after them.  selected: an expression to begin with, or nothing.
+        An arrival of None means that no documents follow. selected: an expression to begin with, may be empty.
 
-        Milvus orders no rows: the window of arrivals is narrowed until it holds few enough to be ordered here.
+        Milvus does not sort rows: the interval of arrivals is narrowed until it holds few enough rows to sort here.
         """
         most, low, high = 10 * wanted, after, LATEST
         while True:
@@ -225,7 +225,7 @@ class MilvusIndex:
             rows.sort(key=lambda row: (row["arrival"], row["id"]))
             if len(rows) < most or high - low <= 1:
                 return [row["id"] for row in rows], None if high == LATEST else high
-            high = rows[wanted - 1]["arrival"]  # any rows show that `wanted` had arrived by then
+            high = rows[wanted - 1]["arrival"]  # at least `wanted` rows arrived by then
             middle = (low + high) // 2
             if self._milvus.count(f"{window}{middle}") >= wanted:
                 high = middle

@@ -1,4 +1,4 @@
-"""Documents as rows of Milvus, and back. Knows Milvus' limits on a row; knows no connection."""
+"""Converts documents to Milvus rows and back, within Milvus' limits."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from service.documents.protocol import Vectors
 from service.documents.store.store import Document, StoredDocument
 from service.errors import InvalidInput
 
-MilvusRow = dict[str, Any]  # as pymilvus takes and gives it
+MilvusRow = dict[str, Any]  # pymilvus' type of a row
 
-FIELDS = ["id", "text", "metadata", "arrival", "revision"]  # what a document is read from
+FIELDS = ["id", "text", "metadata", "arrival", "revision"]  # the fields of a document
 MAX_ID_BYTES = 4 * 512  # an id has at most 512 characters
 MAX_TEXT_BYTES = 65_535  # Milvus' largest VARCHAR
 MAX_JSON_BYTES = 65_536
@@ -20,9 +20,9 @@ TOKEN_CHARS = 33
 
 
 def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int, revision: int) -> MilvusRow:
-    """What Milvus keeps of a document. position: what a message calls it.
+    """Return the Milvus row of a document. position: in the request, for error messages.
 
-    Raises: InvalidInput: Milvus cannot hold it.
+    Raises: InvalidInput: it exceeds Milvus' limits.
     """
     found = searchable(document.metadata)
     place = f"documents[{position}]"
@@ -45,18 +45,18 @@ def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int
 
 
 def to_document(row: MilvusRow) -> StoredDocument:
-    """The document of a row that was read with `FIELDS`, or without its text or metadata: those are then empty."""
+    """Return the document of a row that was read with `FIELDS`. Text and metadata that were not read are empty."""
     text, metadata = row.get("text", ""), row.get("metadata", {})
     return StoredDocument(id=row["id"], text=text, metadata=metadata, row=row["arrival"], revision=row["revision"])
 
 
 def is_storable_id(id_: str) -> bool:
-    """Whether a document can have this id: no control character, which an expression could not quote."""
+    """Return whether Milvus can store this id. Control characters cannot be quoted in an expression."""
     return len(id_.encode()) <= MAX_ID_BYTES and not any(char < " " or char == "\x7f" for char in id_)
 
 
 def ids_expression(ids: list[str]) -> str:
-    """Selects documents by storable ids."""
+    """Return the expression for documents with these storable ids."""
     quoted = ", ".join('"' + id_.replace("\\", "\\\\").replace('"', '\\"') + '"' for id_ in ids)
     return f"id in [{quoted}]"
 

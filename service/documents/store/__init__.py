@@ -1,4 +1,4 @@
-"""SQLite: what was accepted, and the truth.
+"""SQLite: the source of truth for accepted documents.
 
 Imports the errors and the types of `documents`; no vectors, no FAISS.
 """

@@ -1,4 +1,4 @@
-"""Refuses a document store that this service cannot use. Knows what the store says of itself; opens no file."""
+"""Refuses a document store that this service cannot use, by the facts it holds about itself."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +9,9 @@ from service.errors import StoreError
 
 
 def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, answered: int, migrated: bool) -> int:
-    """The schema version of a store. found: its facts.  answered: the last revision that was answered for.
+    """Return the schema version of a usable store. found: its facts.  answered: the last acknowledged revision.
 
-    Raises: StoreError: it is of another schema, model or space, damaged, or an older copy.
+    Raises: StoreError: it has another schema, model or space, is damaged, or is an older copy.
     """
     version = found.get("schema_version")
     if version is None or not is_readable(version, migrated=migrated):
@@ -23,14 +23,14 @@ def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, an
         raise StoreError(f"document store {path} is damaged: its revision is {revision!r}")
     if int(revision) < answered:
         raise StoreError(
-            f"document store {path} is of revision {revision}, but revision {answered} was answered for: it "
-            f"is damaged, or an older copy; to go on with it all the same, remove {path.with_suffix(REVISION_SUFFIX)}"
+            f"document store {path} has revision {revision}, but revision {answered} was acknowledged: it "
+            f"is damaged, or an older copy; to use it anyway, remove {path.with_suffix(REVISION_SUFFIX)}"
         )
     stored = found.get("fingerprint", "unknown")
     if stored != fingerprint:
         raise StoreError(
-            f"document store {path} holds vectors of model {stored[:12]}, the service has "
+            f"document store {path} holds vectors of model {stored[:12]}, but the service has "
             f"loaded model {fingerprint[:12]}: use that model and space (CROSSLET_MODEL, CROSSLET_SPACE) or another "
-            "folder (CROSSLET_DATA), or make the store over for the model loaded with `crosslet index re-embed`"
+            "folder (CROSSLET_DATA), or re-embed the store for the loaded model with `crosslet index re-embed`"
         )
     return int(version)

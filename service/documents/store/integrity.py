@@ -1,4 +1,4 @@
-"""What the disk refuses, or gives otherwise than it was stored, in words. Knows how SQLite says so; opens no file."""
+"""Turns SQLite's errors about damage and full disks into ours."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ import orjson
 
 from service.errors import Damaged, StorageFull
 
-REPAIR = "`crosslet index verify` lists what is damaged, `crosslet index repair` puts vectors right"
+REPAIR = "`crosslet index verify` lists damage, `crosslet index repair` recomputes vectors"
 DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
+FULL = {  # SQLite's codes for a full disk, quota and shared memory
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR_WRITE,
     sqlite3.SQLITE_IOERR_SHMSIZE,
@@ -19,22 +19,22 @@ FULL = {  # how SQLite calls a disk, a quota and a shared memory without room
 
 
 def damaged_document(id_: str, what: str) -> Damaged:
-    """The error for a document of which a checksum differs.  what: the part of it."""
+    """Return the error for a document whose checksum differs. what: the damaged part."""
     name = orjson.dumps(id_).decode()
-    return Damaged(f"the {what} of document {name} is damaged on the disk: put it again, or delete it ({REPAIR})")
+    return Damaged(f"the {what} of document {name} is damaged on the disk: put it again or delete it ({REPAIR})")
 
 
 @contextmanager
 def undamaged(path: Path) -> Iterator[None]:
-    """SQLite's own finds of damage, in our words.
+    """Convert SQLite's errors about damage.
 
     Raises: Damaged.
     """
     try:
         yield
     except sqlite3.DatabaseError as exc:
-        if str(exc).startswith("Could not decode"):  # the rest of it is a user's text: no log may have it
-            raise Damaged(f"document store {path} is damaged on the disk (no UTF-8); {REPAIR}") from None
+        if str(exc).startswith("Could not decode"):  # the message quotes a user's text: keep it out of logs
+            raise Damaged(f"document store {path} is damaged on the disk (not UTF-8); {REPAIR}") from None
         if getattr(exc, "sqlite_errorcode", 0) & 0xFF not in DAMAGED:
             raise
         raise Damaged(f"document store {path} is damaged on the disk ({exc}); {REPAIR}") from exc
@@ -42,9 +42,9 @@ def undamaged(path: Path) -> Iterator[None]:
 
 @contextmanager
 def unless_full() -> Iterator[None]:
-    """A change that the disk has no room for, in our words.
+    """Convert SQLite's errors about a full disk.
 
-    Raises: StorageFull: nothing of the change was kept.
+    Raises: StorageFull: the change was rolled back.
     """
     try:
         yield

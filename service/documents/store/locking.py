@@ -1,4 +1,4 @@
-"""Who may have the store's file, and how it is opened. Knows lock files; knows nothing about what is in the store."""
+"""Locks the store's file for one process, and opens connections to it."""
 
 import fcntl
 import os
@@ -12,17 +12,17 @@ CACHED_STATEMENTS = 16  # a connection; each filter is its own statement, and a 
 
 
 def read_mode(path: Path) -> str:
-    """How to open a store that is only read: so that a service may have it, or start meanwhile.
+    """Return the mode for reading a store that a service may be using, or start to use meanwhile.
 
-    Where the log cannot be made as the store's owner would make it, a store at rest is read as it lies: its owner could
-    not open a log of ours. Nobody should write it meanwhile.
+    A reader with other rights than the store's owner must not create the log: the owner could not open it. It then
+    reads an unused store as immutable, which assumes that nobody writes meanwhile.
     """
-    is_open = path.with_name(f"{path.name}-wal").exists()  # as long as a service has it, and after a crash
+    is_open = path.with_name(f"{path.name}-wal").exists()  # a service is using it, or has crashed
     return "ro" if is_open or _is_ours(path) else "ro&immutable=1"
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection to a store, for any thread. mode: of SQLite's URIs."""
+    """Open a connection to a store, usable from any thread. mode: of SQLite's URI."""
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
@@ -34,7 +34,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether files that this process makes beside the store are its owner's; those of root are given to the owner."""
+    """Return whether the store's owner can use files that this process creates; SQLite gives root's to the owner."""
     try:
         return os.geteuid() in {0, path.stat().st_uid} and os.access(path.parent, os.W_OK)
     except OSError:
@@ -42,7 +42,10 @@ def _is_ours(path: Path) -> bool:
 
 
 def lock_for_this_process(path: Path) -> IO[bytes]:
-    """Hold a lock file as long as the store is open; the system frees it when the process ends, however it ends."""
+    """Lock the store while the returned file is open. The system frees the lock however the process ends.
+
+    Raises: StoreError: the folder cannot be written, or another process has the store.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.with_suffix(".lock").open("ab")

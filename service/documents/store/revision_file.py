@@ -1,7 +1,7 @@
-"""Remembers, beside the document store, the last revision that was answered for. Knows no SQL.
+"""Records the last acknowledged revision in a file beside the document store.
 
-SQLite takes a log that was cut short, and an empty file, for what they might have been: older. The witness is written
-after each change is on the disk, so that it is never ahead of a store that has lost nothing.
+SQLite reads a truncated log or an empty file as a valid older store. The revision file reveals the loss. It is written
+after each change is on disk, so it is never ahead of an intact store.
 """
 
 import os
@@ -10,33 +10,33 @@ from contextlib import suppress
 from pathlib import Path
 
 REVISION_SUFFIX = ".revision"  # suffix of the file beside the store
-LENGTH = 40  # bytes: twenty digits, their CRC-32, padding; written at once
+LENGTH = 40  # bytes: twenty digits, their CRC-32, padding; written in one call
 
 
 class RevisionFile:
     """The file of one store, open for writing."""
 
     def __init__(self, path: Path) -> None:
-        """Raises: OSError: the file cannot be made."""
+        """Raises: OSError: the file cannot be created."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if os.fstat(self._file).st_size < LENGTH:
-            with suppress(OSError):  # a full disk must not keep the store from being read
-                os.pwrite(self._file, b" " * LENGTH, 0)  # the room for all later writes
+            with suppress(OSError):  # a full disk must not prevent reading the store
+                os.pwrite(self._file, b" " * LENGTH, 0)  # reserves the space for all later writes
 
     def revision(self) -> int:
-        """What was answered for; 0: nothing yet, or the file is damaged itself."""
+        """Return the last acknowledged revision; 0 if there is none or the file is damaged."""
         digits, _, checksum = os.pread(self._file, LENGTH, 0).decode(errors="replace").strip().partition(" ")
         is_whole = digits.isdecimal() and checksum == _checksum(digits)
         return int(digits) if is_whole else 0
 
     def write(self, revision: int) -> None:
-        """Note a revision that is on the disk. Should this fail, the change is safe all the same."""
+        """Record a revision that is on disk. If this fails, the change is still safe."""
         digits = f"{revision:020d}"
         with suppress(OSError):
             os.pwrite(self._file, f"{digits} {_checksum(digits)}".ljust(LENGTH - 1).encode() + b"\n", 0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
 

@@ -1,4 +1,4 @@
-"""A document as the store's rows have it. Knows columns and their checksum; runs no query."""
+"""Converts the store's rows to documents, checking their checksums."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from service.documents.store.integrity import damaged_document
 from service.documents.store.schema import checksum
 from service.documents.store.transaction import Document
 
-Found = tuple[int, str, str, str, int, int | None]  # as `columns` are read
+Found = tuple[int, str, str, str, int, int | None]  # a row of `columns`
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,10 @@ class StoredDocument(Document):
 
 @dataclass(frozen=True)
 class Page:
-    """Documents in the order of first arrival.
+    """Documents in the order of first insertion.
 
-    next_row: the row to go on after; None: this was the last page.  total: of how many a filter selects; None: of all.
+    next_row: the row after which to continue; None: this is the last page.
+    total: number of documents that match the filter; None: there is no filter.
     """
 
     documents: list[StoredDocument]
@@ -38,9 +39,9 @@ def columns(*, text: bool = True, metadata: bool = True, has_checksums: bool) ->
 
 
 def to_document(found: Found) -> StoredDocument:
-    """The document of a row.
+    """Return the document of a row.
 
-    Raises: Damaged: the disk gives another than was stored.
+    Raises: Damaged: its checksum differs.
     """
     row, id_, text, metadata, revision, expected = found
     if expected is not None and checksum(id_, text, metadata) != expected:

@@ -1,4 +1,4 @@
-"""The tables of the document store, and how older stores become today's. Knows SQL; opens no file.
+"""The tables of the document store, and the migrations from older versions.
 
 documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change, checksums
 fields     one row a path of the metadata and scalar at its end, so that a filter is an index look-up
@@ -56,7 +56,7 @@ SELECT key, kind, value, row FROM main.fields UNION ALL SELECT key, kind, value,
 
 
 def checksum(*parts: str | bytes) -> int:
-    """CRC-32 of the parts, their lengths included: SQLite finds no flipped bit inside a text or a vector by itself."""
+    """Return the CRC-32 of the parts and their lengths. SQLite does not detect flipped bits in texts and vectors."""
     value = 0
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -65,12 +65,12 @@ def checksum(*parts: str | bytes) -> int:
 
 
 def facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """What the table `store` says."""
+    """Return the contents of the table `store`."""
     return dict(connection.execute("SELECT key, value FROM store").fetchall())
 
 
 def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
-    """Make the tables of an empty file, or those of an older version today's. Without documents it takes any model."""
+    """Create the tables of an empty file, or migrate an older version. A store without documents takes any model."""
     if is_blank(connection):
         create(connection, fingerprint=fingerprint, dim=dim)
     version = facts(connection).get("schema_version", "")
@@ -82,19 +82,19 @@ def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: i
 
 
 def is_blank(connection: sqlite3.Connection) -> bool:
-    """Whether a file has no table yet."""
+    """Return whether a file has no tables yet."""
     return not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
 
 
 def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
-    """Make the tables of an empty file, in one transaction."""
+    """Create the tables of an empty file, in one transaction."""
     said = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
     rows = ", ".join(f"('{key}', '{value}')" for key, value in said.items())
     connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
 
 
 def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
-    """Let a store be another model's, unless it holds vectors."""
+    """Assign a store to another model, unless it holds vectors."""
     connection.execute(
         "UPDATE store SET value = CASE key WHEN 'fingerprint' THEN ? ELSE ? END "
         "WHERE key IN ('fingerprint', 'dim') AND NOT EXISTS (SELECT * FROM documents)",
@@ -103,7 +103,7 @@ def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, d
 
 
 def migrate(connection: sqlite3.Connection, found: int) -> None:
-    """Bring a store of an older version to today's, one version at a time, each in a transaction of its own."""
+    """Migrate a store to the current version, one version at a time, each in a transaction of its own."""
     connection.create_function("checksum", -1, checksum, deterministic=True)
     for version in range(found, SCHEMA_VERSION):
         connection.executescript(f"BEGIN;{MIGRATIONS[version]}")
@@ -128,13 +128,13 @@ def _paths(connection: sqlite3.Connection) -> Iterator[tuple[str, str, SqlValue,
         try:
             metadata = orjson.loads(text)
             found = fields_of(metadata)
-        except (orjson.JSONDecodeError, AttributeError):  # damaged on the disk: whoever reads it is told
+        except (orjson.JSONDecodeError, AttributeError):  # damaged on disk: reading the document will say so
             continue
         yield from ((path, *kind, row) for path, kinds in found.items() if path not in metadata for kind in kinds)
 
 
 def is_readable(version: str | None, *, migrated: bool) -> bool:
-    """Whether this service reads a store of a version; an older one too where it may not be changed."""
+    """Return whether this service reads a store of a version. Without migration it also reads older ones."""
     if version is None or not version.isdecimal():
         return False
     return int(version) == SCHEMA_VERSION or (not migrated and int(version) in MIGRATIONS)

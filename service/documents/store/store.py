@@ -1,4 +1,4 @@
-"""The document store: SQLite, and the only truth about what was accepted. Knows rows and bytes; knows no search."""
+"""The document store in SQLite, the source of truth for accepted documents."""
 
 import json
 import logging
@@ -44,9 +44,9 @@ class DocumentStore:
     """One SQLite file in WAL mode. One thread writes at a time; any thread may read."""
 
     def __init__(self, path: Path, *, fingerprint: str, dim: int, read_only: bool = False) -> None:
-        """Open the file, or make it.
+        """Open the file, or create it.
 
-        read_only: it exists, and another process may be writing it: this thread reads all of one moment.
+        read_only: it exists, and another process may be writing it: this thread reads one snapshot.
 
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
         """
@@ -65,7 +65,7 @@ class DocumentStore:
             self._writer = self._connect()
             if not read_only:
                 self._writer.execute("PRAGMA journal_mode = WAL")
-                self._writer.execute("PRAGMA synchronous = FULL")  # answered means on the disk
+                self._writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
                 self._writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
                 bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim)
             self._check(fingerprint)
@@ -82,12 +82,12 @@ class DocumentStore:
             raise
 
     def disconnect(self) -> None:
-        """Close every connection; the last one folds the WAL into the file, which stays this process's own."""
+        """Close every connection; the last one merges the log into the file. The lock is kept."""
         for connection in self._connections:
             connection.close()
 
     def close(self) -> None:
-        """Disconnect, and let other processes have the file."""
+        """Disconnect, and release the lock."""
         self.disconnect()
         if self._lock is not None:
             self._lock.close()
@@ -105,30 +105,30 @@ class DocumentStore:
 
     @property
     def revision(self) -> int:
-        """Counts the committed changes."""
+        """The number of committed changes."""
         return _revision_of(self._writer)
 
     @property
     def snapshot_ids(self) -> list[str]:
-        """The ids of the index's snapshots that were made from this store: the newest, and the one before."""
+        """The ids of the last two index snapshots made from this store, the newest first."""
         return facts(self._reader()).get("snapshots", "").split()
 
     def remember_snapshot(self, id_: str) -> None:
-        """Note a snapshot of the index before it is kept. It is no change: the revision stays.
+        """Record an index snapshot before it is written. The revision does not change.
 
         Raises: StorageFull.
         """
         with closing(connect(self._path, self._mode)) as connection, unless_full():
-            connection.execute("BEGIN IMMEDIATE")  # beside the writer's connection, which may be at work
+            connection.execute("BEGIN IMMEDIATE")  # not on the writer's connection, which may be in use
             kept = " ".join([id_, *self.snapshot_ids[:1]])
             connection.execute("INSERT OR REPLACE INTO store VALUES ('snapshots', ?)", (kept,))
             connection.execute("COMMIT")
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """One write, by one thread; what is not committed at the end is rolled back.
+        """Open a write transaction, in one thread; without a commit it is rolled back.
 
-        Raises: StorageFull: the disk is full; nothing of this transaction was kept.  Damaged.
+        Raises: StorageFull: the disk is full; the transaction was rolled back.  Damaged.
         """
         try:
             with unless_full(), undamaged(self._path):
@@ -143,13 +143,13 @@ class DocumentStore:
                 self._writer.execute("ROLLBACK")
 
     def _fold_log(self) -> None:
-        """Write the log's pages to the file, now and then. Not in a commit, which would keep readers from the index."""
+        """Checkpoint the log now and then. Not during a commit, which would delay readers of the index."""
         if self._writer.total_changes - self._folded_at >= FOLD_AFTER_CHANGES:
             self._folded_at = self._writer.total_changes
             try:
                 self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            except sqlite3.Error as exc:  # nothing is lost: it is in the log
-                logger.warning("log not folded into the document store", extra={"reason": str(exc)})
+            except sqlite3.Error as exc:  # nothing is lost: the log has it
+                logger.warning("log not merged into the document store", extra={"reason": str(exc)})
 
     def count(self) -> int:
         """How many documents there are."""
@@ -161,9 +161,9 @@ class DocumentStore:
             return rows_of(self._reader(), ids)
 
     def get(self, id_: str) -> StoredDocument | None:
-        """One document by its id.
+        """Return one document by its id.
 
-        Raises, as every method that reads documents: Damaged: the disk gives another than was stored.
+        Raises, as every method that reads documents: Damaged: a checksum differs.
         """
         found = self._all(f"SELECT {self._columns} FROM documents WHERE id = ?", (id_,))  # noqa: S608
         return to_document(found[0]) if found else None
@@ -176,9 +176,9 @@ class DocumentStore:
     def fetch(
         self, rows: Sequence[int], *, text: bool = True, metadata: bool = True
     ) -> Generator[tuple[StoredDocument, int]]:
-        """Documents by row number, one after the other, each with the characters read; unknown rows are left out.
+        """Yield documents by row number, each with the number of characters read; unknown rows are left out.
 
-        Without text or metadata those are empty, and nobody looks whether they are sound.
+        Text and metadata that are not wanted are empty, and the checksum is not verified.
         """
         selected = columns(text=text, metadata=metadata, has_checksums=self._has_checksums)
         query = f"SELECT {selected} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
@@ -187,7 +187,7 @@ class DocumentStore:
                 yield to_document(found), len(found[2]) + len(found[3])
 
     def page(self, *, after_row: int, limit: int, max_chars: int, among: Rows | None = None) -> Page:
-        """The next documents: `limit`, or fewer when one more would pass `max_chars`; at least one if any is left.
+        """Return the next documents: at most `limit` and `max_chars` characters, but at least one if any is left.
 
         among: rows in ascending order; None: all.
         """
@@ -210,9 +210,9 @@ class DocumentStore:
         return Page(documents, next_row=None)
 
     def matching(self, condition: Condition, *, until: float = math.inf) -> Rows:
-        """The rows that a filter selects, in ascending order.
+        """Return the rows that match a filter, in ascending order.
 
-        Raises: TimeoutError: it was not done at `until`, as `time.monotonic` counts.
+        Raises: TimeoutError: it takes longer than `until`, a time of `time.monotonic`.
         """
         query = f"SELECT row FROM documents WHERE {condition.sql} ORDER BY row"  # noqa: S608 - built from constants
         self._reader().set_progress_handler(lambda: time.monotonic() > until, STEPS_A_LOOK)
@@ -249,10 +249,10 @@ class DocumentStore:
 
     @contextmanager
     def read_transaction(self) -> Iterator[int]:
-        """One state of the store for all that this thread reads inside; gives its revision."""
+        """Let this thread read one state of the store; yields its revision."""
         reader = self._reader()
         with undamaged(self._path):
-            if self._lock is None:  # only read: all of it is of one moment already
+            if self._lock is None:  # read-only: one snapshot anyway
                 yield _revision_of(reader)
                 return
             reader.execute("BEGIN")
@@ -274,7 +274,7 @@ class DocumentStore:
         return [row for row, _, _, _ in found], vectors_ND
 
     def _reader(self) -> sqlite3.Connection:
-        """This thread's own connection: in WAL mode readers do not wait for the writer."""
+        """Return this thread's connection. In WAL mode readers do not wait for the writer."""
         if not hasattr(self._readers, "connection"):
             self._readers.connection = self._connect()
         connection: sqlite3.Connection = self._readers.connection
@@ -298,5 +298,5 @@ class DocumentStore:
 
 
 def _revision_of(reader: sqlite3.Connection) -> int:
-    """The revision of what a connection reads."""
+    """Return the revision that a connection sees."""
     return int(reader.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])

@@ -1,4 +1,4 @@
-"""One change of the document store. Knows rows and SQL; opens no file and decides nothing."""
+"""One change of the document store: inserts, replaces and deletes documents, then commits."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ INSERT = f"INSERT INTO documents ({', '.join(COLUMNS)}) VALUES ({', '.join('?' *
 
 @dataclass(frozen=True)
 class Document:
-    """What a client puts: metadata is any JSON object."""
+    """A document as a client sends it. metadata: any JSON object."""
 
     id: str
     text: str
@@ -27,14 +27,14 @@ class Document:
 
 
 class Transaction:
-    """The writes of one change; valid inside `DocumentStore.transaction`."""
+    """The writes of one change; valid only inside `DocumentStore.transaction`."""
 
     def __init__(self, connection: sqlite3.Connection, revision: int) -> None:
         self._connection = connection
         self.revision = revision
 
     def upsert(self, documents: Sequence[Document], vectors_ND: Vectors) -> list[int]:
-        """Insert or replace documents; gives their rows, in order. A replaced one keeps its row."""
+        """Insert or replace documents. Return their rows, in order; a replaced document keeps its row."""
         return [
             self._upsert_one(document, vector_D.astype("<f4").tobytes())
             for document, vector_D in zip(documents, vectors_ND, strict=True)

@@ -1,4 +1,4 @@
-"""FAISS: derived from the store, and may be thrown away.
+"""FAISS indexes, derived from the store and rebuilt from it when lost.
 
 Imports the store and `process.files`.
 """

@@ -1,4 +1,4 @@
-"""Exact inner-product search over a flat FAISS index. Knows rows and vectors; knows no text and no SQL.
+"""Exact inner-product search with a flat FAISS index.
 
 N documents, D dims
 """
@@ -13,9 +13,9 @@ from service.documents.vectors.search import search_index, selector_of
 
 
 class FaissIndex:
-    """`IndexFlatIP` behind an id map. Searches may run at once; a change needs the index for itself.
+    """`IndexFlatIP` in an `IndexIDMap`. Searches may run concurrently; a change needs exclusive access.
 
-    FAISS is loaded with the first row: a service without documents does without its memory and its time at start.
+    FAISS is imported with the first row: a service without documents saves its memory and start-up time.
     """
 
     backend = "faiss-flat"
@@ -24,10 +24,10 @@ class FaissIndex:
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
-        # Any: the library's stubs describe its C++ classes, not the Python methods put over them.
+        # Any: the library's stubs describe its C++ classes, not their Python wrappers.
         self._index: Any = None
-        self._largest_row = -1  # rows above it were never added: new documents cost no pass over the index
-        self._capacity = 0  # rows that FAISS's vectors have room for
+        self._largest_row = -1  # larger rows are new, so adding them needs no pass to remove old vectors
+        self._capacity = 0  # rows that fit in FAISS's buffers
 
     @property
     def size_bytes(self) -> int:
@@ -43,16 +43,16 @@ class FaissIndex:
         return 0 if self._index is None else int(self._index.ntotal)
 
     def growth_bytes(self, count: int) -> int:
-        """Memory that adding so many rows takes at its peak: a full vector is copied to a larger one, beside itself."""
+        """Return the memory, at its peak, of adding `count` rows. A full buffer is copied to a larger one."""
         wanted = len(self) + count
         return (count if wanted <= self._capacity else wanted) * self.row_bytes
 
     def prepare(self, rows: Sequence[int], vectors_ND: Vectors) -> Addition:
-        """The arrays that FAISS takes."""
+        """Convert rows and vectors to FAISS's types."""
         return Addition(np.asarray(rows, np.int64), np.ascontiguousarray(vectors_ND, np.float32))
 
     def replace(self, addition: Addition) -> None:
-        """Add rows, or give existing rows a new vector."""
+        """Add rows, or replace the vectors of existing ones."""
         if not len(addition.rows):
             return
         self.remove(addition.rows.tolist())
@@ -61,17 +61,17 @@ class FaissIndex:
         before, wanted = len(self), len(self) + len(addition.rows)
         self._index.add_with_ids(addition.vectors_ND, addition.rows)
         self._largest_row = max(self._largest_row, int(addition.rows.max()))
-        if wanted > self._capacity:  # std::vector grows to twice its size, or to what is asked for
+        if wanted > self._capacity:  # std::vector doubles, or grows to the requested size
             self._capacity = max(2 * before, wanted)
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Forget rows; unknown ones are ignored. One pass over the index, whatever the number of rows."""
+        """Remove rows; unknown ones are ignored. One pass over the index, whatever their number."""
         known = [row for row in rows if row <= self._largest_row]
         if known:
             self._index.remove_ids(np.asarray(known, np.int64))
 
     def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
-        """The best `top_k` rows and every row that ties with the last of them, among the given rows or all."""
+        """Return the best `top_k` rows and all ties with the last one, among the given rows or all."""
         available = len(self) if among is None else min(len(self), len(among))
         if not available:
             return Hits.none()
@@ -81,13 +81,13 @@ class FaissIndex:
         )
 
     def _search(self, vector_D: Vectors, count: int, selector: Any) -> Hits:
-        import faiss  # loaded by now: there are rows
+        import faiss  # already loaded: there are rows
 
         parameters = None if selector is None else faiss.SearchParameters(sel=selector)  # type: ignore[call-arg]  # as above
         return search_index(self._index, vector_D, count, parameters)
 
 
 def _empty(dim: int) -> Any:
-    import faiss  # here, for its memory and its time at start: only documents need it
+    import faiss  # here, to save memory and start-up time without documents
 
     return faiss.IndexIDMap(faiss.IndexFlatIP(dim))

@@ -1,4 +1,4 @@
-"""Approximate inner-product search: inverted lists of 8-bit vectors. Knows rows and vectors; knows no text and no SQL.
+"""Approximate inner-product search with inverted lists of 8-bit vectors (FAISS IVF).
 
 N documents, D dims, Q queries
 """
@@ -14,15 +14,15 @@ import numpy.typing as npt
 from service.documents.protocol import Addition, Hits, Rows, Vectors, candidates, with_ties
 from service.documents.vectors.search import search_index, selector_of
 
-ROWS_A_LIST = 40  # that k-means sees
+ROWS_A_LIST = 40  # training vectors per list for k-means
 ITERATIONS = 10  # of k-means
-FILTERED = 2  # times the rows that a search without a filter scans: matching rows may all be far from the query
-LEAST_FILTERED = 4000  # rows, which take a quarter of a millisecond
+FILTERED = 2  # a filtered search scans twice the rows of an unfiltered one: matches may be far from the query
+LEAST_FILTERED = 4000  # minimum rows of a filtered search; they take a quarter of a millisecond
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How an index was made. recall: of the 10 nearest, measured when it was built; exact search is 1."""
+    """How an index was built. recall: of the 10 nearest, measured when it was built."""
 
     built_rows: int
     probes: int
@@ -30,82 +30,82 @@ class Tuning:
 
 
 class InvertedIndex:
-    """`IndexIVFScalarQuantizer`: the residual to a list's centroid in 8 bits a dimension.
+    """`IndexIVFScalarQuantizer`: residuals to a list's centroid, in 8 bits a dimension.
 
-    Searches may run at once; a change needs the index for itself. A search visits the `probes` nearest lists; with a
-    filter as many as have twice as many matching rows, wherever those lie.
+    Searches may run concurrently; a change needs exclusive access. A search visits the `probes` nearest lists. With a
+    filter, it visits as many as it takes to scan enough matching rows.
     """
 
     backend = "faiss-ivf-sq8"
     is_exact = False
 
     def __init__(self, index: Any, tuning: Tuning) -> None:
-        """index: of FAISS, trained."""
+        """index: a trained FAISS index."""
         self._index = index
         self.tuning = tuning
-        self._list_of_row = np.zeros(0, np.uint16)  # stale where a row is gone
-        self._largest_row = -1  # rows above it are new: no pass to remove them first
+        self._list_of_row = np.zeros(0, np.uint16)  # stale for removed rows
+        self._largest_row = -1  # larger rows are new, so adding them needs no pass to remove old vectors
         for number, rows in self._rows_by_list():
             self._place(rows, np.full(len(rows), number))
 
     @classmethod
     def trained(cls, sample_ND: Vectors, *, rows: int) -> Self:
-        """An empty index for about so many rows. Takes seconds; on one thread, so that requests have the others."""
+        """Train an empty index for about `rows` rows. Takes seconds, on one thread: the others serve requests."""
         import faiss
 
-        faiss.omp_set_num_threads(1)  # of this thread alone
+        faiss.omp_set_num_threads(1)  # applies to this thread only
         dim = sample_ND.shape[1]
         lists = lists_for(rows)
         index = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(dim), dim, lists, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
         index.cp.niter = ITERATIONS
-        index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = ROWS_A_LIST, 1  # 1: it prints below it
+        index.cp.max_points_per_centroid, index.cp.min_points_per_centroid = ROWS_A_LIST, 1  # 1: no warnings
         index.train(np.ascontiguousarray(sample_ND, np.float32))
         return cls(index, Tuning(rows, lists, 1.0))
 
     @classmethod
     def read(cls, path: Path, facts: dict[str, Any]) -> Self:
-        """What `write` left; `facts` as it gave them. Its lists have no room to spare: it is as small as it can be.
+        """Read an index from `write`'s file and its `facts`. Its lists have no spare capacity.
 
-        Raises: RuntimeError: FAISS cannot read the file.  TypeError: the facts are others.
+        Raises: RuntimeError: FAISS cannot read the file.  TypeError: the facts do not fit `Tuning`.
         """
         import faiss
 
         return cls(faiss.read_index(str(path)), Tuning(**facts))
 
     def write(self, path: Path) -> None:
-        """Leave a file that `read` takes.
+        """Write a file for `read`.
 
-        Raises: OSError: there is no room.
+        Raises: OSError: the disk is full.
         """
         import faiss
 
-        with path.open("wb") as file:  # FAISS's own writer takes a file that cannot be closed for a whole one
+        with path.open("wb") as file:  # FAISS's own writer does not notice an error on close
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]  # as in trained
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What `read` needs beside the file."""
+        """What `read` needs in addition to the file."""
         return asdict(self.tuning)
 
     @property
     def recall(self) -> float:
-        """Of the 10 nearest, when the index was built."""
+        """Recall of the 10 nearest, measured when the index was built."""
         return self.tuning.recall
 
     def rows(self) -> Rows:
-        """Every row number, in no order."""
+        """Return every row number, unordered."""
         return np.concatenate([np.empty(0, np.int64), *(rows for _, rows in self._rows_by_list())])
 
     @property
     def lists(self) -> int:
-        """How many lists there are."""
+        """The number of lists."""
         return int(self._index.nlist)
 
     @property
     def size_bytes(self) -> int:
-        """Vectors, row numbers, the list of every row number that was ever used, and centroids; no room to spare."""
+        """Memory of vectors, row numbers, the row-to-list table and centroids, without spare capacity."""
         placed_bytes = (self._largest_row + 1) * self._list_of_row.itemsize
         return len(self) * (int(self._index.code_size) + 8) + placed_bytes + self.lists * int(self._index.d) * 4
 
@@ -118,29 +118,29 @@ class InvertedIndex:
         return int(self._index.ntotal)
 
     def growth_bytes(self, count: int) -> int:
-        """Memory that adding so many rows takes at its peak: a full list doubles."""
+        """Return the memory, at its peak, of adding `count` rows. A full list doubles."""
         return 2 * count * self.row_bytes
 
     def prepare(self, rows: Sequence[int], vectors_ND: Vectors) -> Addition:
-        """Choose lists and round the residuals, which is nearly all of the work."""
+        """Assign lists and quantise the residuals, which is most of the work."""
         vectors_ND = np.ascontiguousarray(vectors_ND, np.float32)
         return Addition(np.asarray(rows, np.int64), vectors_ND, self._index.sa_encode(vectors_ND))
 
     def replace(self, addition: Addition) -> None:
-        """Add rows, or give existing rows a new vector."""
+        """Add rows, or replace the vectors of existing ones."""
         if len(addition.rows):
             self.remove(addition.rows.tolist())
             self._index.add_sa_codes(addition.prepared, addition.rows)
             self._place(addition.rows, self._lists_of(addition.prepared))
 
     def remove(self, rows: Sequence[int]) -> None:
-        """Forget rows; unknown ones are ignored. One pass over the row numbers, whatever the number of rows."""
+        """Remove rows; unknown ones are ignored. One pass over the row numbers, however many are removed."""
         known = [row for row in rows if row <= self._largest_row]
         if known:
             self._index.remove_ids(np.asarray(known, np.int64))
 
     def search(self, vector_D: Vectors, *, top_k: int, among: Rows | None = None) -> Hits:
-        """The best `top_k` rows found and every row that ties with the last of them, among the given rows or all."""
+        """Return the best `top_k` rows found and all ties with the last one, among the given rows or all."""
         available = len(self) if among is None else min(len(self), len(among))
         if not available:
             return Hits.none()
@@ -157,7 +157,7 @@ class InvertedIndex:
         return hits if len(hits.rows) >= wanted or probes == self.lists else visiting(self.lists)
 
     def _probes_among(self, vector_D: Vectors, among: Rows, wanted: int) -> int:
-        """How many lists, the nearest first, have enough of these rows."""
+        """Return how many lists, nearest first, it takes to cover enough of these rows."""
         held = among[among <= self._largest_row]
         in_list = np.bincount(self._list_of_row[held], minlength=self.lists)
         _, nearest_1L = self._index.quantizer.search(np.ascontiguousarray(vector_D, np.float32)[None], self.lists)
@@ -165,9 +165,9 @@ class InvertedIndex:
         return min(self.lists, int(np.searchsorted(np.cumsum(in_list[nearest_1L[0]]), min(enough, len(among)))) + 1)
 
     def tune(self, query_QD: Vectors, nearest_QK: Rows, *, target: float) -> None:
-        """Visit as few lists as find `target` of the nearest rows, to an eighth of their number.
+        """Set `probes` to the fewest lists that reach the `target` recall, within one eighth.
 
-        Args: nearest_QK: the K nearest of each query, by exact search. One is found if it is among the candidates.
+        Args: nearest_QK: the K nearest of each query, by exact search. A row counts as found if it is a candidate.
         """
         too_few, probes = 0, 1
         while (recall := self._recall(query_QD, nearest_QK, probes)) < target and probes < self.lists:
@@ -197,13 +197,13 @@ class InvertedIndex:
                 yield number, faiss.rev_swig_ptr(lists.get_ids(number), size).copy()
 
     def _lists_of(self, codes_NC: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """The list of each of FAISS's codes: their first bytes, the lowest first."""
+        """Decode the list of each FAISS code from its first bytes (little-endian)."""
         width = self._index.coarse_code_size()
         lists_N: npt.NDArray[np.int64] = codes_NC[:, :width] @ (1 << 8 * np.arange(width))
         return lists_N
 
     def _place(self, rows: Rows, lists_N: npt.NDArray[np.int64]) -> None:
-        """Note the lists of rows that are in the index."""
+        """Record the lists of rows that are in the index."""
         self._largest_row = max(self._largest_row, int(rows.max()))
         room = len(self._list_of_row)
         if self._largest_row >= room:
@@ -220,5 +220,5 @@ class InvertedIndex:
 
 
 def lists_for(rows: int) -> int:
-    """The power of two nearest to twice the square root of the rows, where there are so many rows."""
+    """Return the power of two nearest to 2 x sqrt(rows), at most `rows`."""
     return int(min(max(1, rows), 2 ** np.round(np.log2(2 * np.sqrt(max(1, rows))))))

@@ -1,4 +1,4 @@
-"""Makes an inverted index from the document store. Knows both; knows no locks and no threads.
+"""Builds an inverted index from the document store and tunes it for recall. Takes no locks.
 
 N documents, D dims, Q queries, K nearest
 """
@@ -13,9 +13,9 @@ from service.documents.protocol import Rows, Vectors
 from service.documents.store.store import DocumentStore
 from service.documents.vectors.ivf import ROWS_A_LIST, InvertedIndex, lists_for
 
-TARGET_RECALL = 0.98  # of the 10 nearest, on queries that are like searches (docs/guide/search.md)
+TARGET_RECALL = 0.98  # of the 10 nearest, on queries that resemble searches (docs/guide/search.md)
 QUERIES = 256
-MIXED = 3  # stored vectors in a query
+MIXED = 3  # stored vectors averaged in a query
 NEAREST = 10
 CHUNK_ROWS = 2048
 
@@ -23,19 +23,19 @@ logger = logging.getLogger(__name__)
 
 
 class BuildStoppedError(Exception):
-    """The build was told to stop before its end."""
+    """The build was stopped."""
 
 
 def build_inverted(store: DocumentStore, *, should_stop: Callable[[], bool] = lambda: False) -> InvertedIndex:
-    """An index over one state of the store; call it inside `store.read_transaction()`. There is at least one document.
+    """Build an index over one state of a non-empty store; call it inside `store.read_transaction()`.
 
-    Memory: the sample, 40 vectors a list, and the index with at most as much room to spare as it takes.
+    Memory: the sample, 40 vectors a list, and the index with up to 100% spare capacity.
 
     Raises: BuildStoppedError.
     """
     started_at = time.monotonic()
     rows = store.rows()
-    generator = np.random.default_rng(0)  # the same store makes the same index
+    generator = np.random.default_rng(0)  # deterministic for the same store
     sample = np.sort(generator.permutation(rows)[: ROWS_A_LIST * lists_for(len(rows))])
     sample_ND = _vectors_of(store, sample)
     index = InvertedIndex.trained(sample_ND, rows=len(rows))
@@ -60,9 +60,9 @@ def build_inverted(store: DocumentStore, *, should_stop: Callable[[], bool] = la
 
 
 def _like_searches(sample_ND: Vectors, generator: np.random.Generator) -> Vectors:
-    """Queries that are none of the stored vectors, and about as near to some as searches are: the means of three.
+    """Make queries about as near to stored vectors as real searches are: means of three stored vectors.
 
-    Stored vectors would be easy: in a store of near-duplicates the nearest are their own copies, all in one list.
+    Stored vectors themselves would be too easy: among near-duplicates, the nearest are copies in the same list.
     """
     query_QD = sample_ND[generator.integers(len(sample_ND), size=(QUERIES, MIXED))].mean(axis=1)
     norm_Q1 = np.linalg.norm(query_QD, axis=1, keepdims=True)
@@ -71,7 +71,7 @@ def _like_searches(sample_ND: Vectors, generator: np.random.Generator) -> Vector
 
 
 class _Nearest:
-    """The exact nearest rows of some queries, from one pass over all."""
+    """The exact nearest rows of some queries, from one pass over all vectors."""
 
     def __init__(self, query_QD: Vectors) -> None:
         self.query_QD = query_QD
@@ -79,7 +79,7 @@ class _Nearest:
         self._score_QK = np.zeros((len(query_QD), 0), np.float32)
 
     def look_at(self, row_N: Rows, vectors_ND: Vectors) -> None:
-        """Keep what of these is nearer than what was seen."""
+        """Update the nearest rows with a chunk of vectors."""
         score_QN = np.concatenate([self._score_QK, self.query_QD @ vectors_ND.T], axis=1)
         row_QN = np.concatenate([self.row_QK, np.broadcast_to(row_N, (len(self.query_QD), len(row_N)))], axis=1)
         best_QK = np.argsort(-score_QN, axis=1, kind="stable")[:, :NEAREST]

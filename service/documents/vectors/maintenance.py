@@ -1,4 +1,4 @@
-"""Decides which index a document store has, and keeps it on disk. Knows both; knows no locks and no threads."""
+"""Decides which index a document store has, and keeps snapshots of it on disk. Takes no locks."""
 
 import logging
 import sqlite3
@@ -17,17 +17,17 @@ from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull
 
 EXACT_ROWS = 20_000
-GROWTH = 4  # an index is built anew when it holds so many times the rows it was built for
-SAVED_SHARE = 10  # a snapshot is renewed when one in so many rows has changed
-SAVED_ROWS = 1_000  # but not for fewer
-RETRY_SHARE = 10  # after a build that failed, the next is tried when the store has grown by one in so many
+GROWTH = 4  # rebuild an index once it holds 4 times the rows it was built for
+SAVED_SHARE = 10  # renew a snapshot when 1 in 10 rows has changed
+SAVED_ROWS = 1_000  # but not for fewer changes
+RETRY_SHARE = 10  # retry a failed build when the store has grown by 1/10
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Built:
-    """An index that holds the store as it was at a revision."""
+    """An index of the store at a revision."""
 
     index: InvertedIndex
     revision: int
@@ -36,7 +36,7 @@ class Built:
 class IndexMaintenance:
     """Exact search up to `exact_rows` documents, inverted lists beyond.
 
-    Args: snapshots: where to keep inverted lists; None: nowhere, they are built at each start.
+    Args: snapshots: where to keep inverted lists; None: they are rebuilt at each start.
     """
 
     def __init__(
@@ -48,24 +48,24 @@ class IndexMaintenance:
         self._exact_rows = exact_rows
         self._tried_rows = 0
         self._unsaved = 0
-        self._unsaved_at_failure = 0  # a snapshot that had no room is tried again after as many changes more
+        self._unsaved_at_failure = 0  # after a failed snapshot, wait for as many further changes
 
     def load(self) -> VectorIndex:
-        """The index to start with, in step with the store; nothing else may be writing it."""
+        """Load or build the index to start with, at the store's revision; nothing else may be writing the store."""
         if self._store.count() <= self._exact_rows:
             return self._flat()
         return self._load_snapshot() or self.build(lambda: False).index
 
     def load_exact(self) -> VectorIndex:
-        """Every vector as it is; for a reader beside the service, which must not write snapshots."""
+        """Load an exact index. For a reader beside the service, which must not write snapshots."""
         return self._flat()
 
     def note(self, changed: int) -> None:
-        """So many rows of the index changed."""
+        """Record that `changed` rows of the index changed."""
         self._unsaved += changed
 
     def is_outgrown(self, index: VectorIndex) -> bool:
-        """Whether another index is due."""
+        """Return whether the index should be rebuilt or replaced."""
         if len(index) <= self._tried_rows + self._tried_rows // RETRY_SHARE:
             return False
         if isinstance(index, InvertedIndex):
@@ -73,30 +73,30 @@ class IndexMaintenance:
         return len(index) > self._exact_rows
 
     def is_stale(self, index: VectorIndex) -> bool:
-        """Whether the snapshot should be renewed."""
+        """Return whether the snapshot should be renewed."""
         changed = self._unsaved - self._unsaved_at_failure
         return isinstance(index, InvertedIndex) and changed > max(SAVED_ROWS, len(index) // SAVED_SHARE)
 
     def build(
         self, should_stop: Callable[[], bool], check_memory: Callable[[int], None] = lambda growth_bytes: None
     ) -> Built:
-        """Inverted lists over the store as it is now, on disk already where there is room.
+        """Build inverted lists over the current store, and save them if the disk has room.
 
-        Raises: BuildStoppedError; StorageFull: there is no memory to build.
+        Raises: BuildStoppedError.  StorageFull: there is not enough memory.
         """
         self._tried_rows = self._store.count()
         check_memory(2 * self._tried_rows * (self._dim + 8))
         with self._store.read_transaction() as revision:
             index = build_inverted(self._store, should_stop=should_stop)
         if path := self._save(index, revision):
-            index = InvertedIndex.read(path, index.facts)  # without the room to spare that adding has left
+            index = InvertedIndex.read(path, index.facts)  # drops the spare capacity left by adding
         self._tried_rows = 0
         return Built(index, revision)
 
     def catch_up(self, index: InvertedIndex, revision: int) -> None:
-        """Bring an index of an earlier revision to the store's; nothing else may be writing either.
+        """Bring an index of an earlier revision to the store's revision; nothing else may be writing either.
 
-        Rows that a store from a backup lacks, or has and should not have, are put right too.
+        Rows that differ because the store was restored from a backup are corrected, too.
         """
         for rows, vectors_ND in self._store.vectors(changed_after=revision):
             index.replace(index.prepare(rows, vectors_ND))
@@ -109,9 +109,9 @@ class IndexMaintenance:
         self._unsaved += len(gone) + len(missing)
 
     def save(self, index: VectorIndex, revision: int) -> None:
-        """Renew the snapshot, if the index has one and it is behind.
+        """Renew the snapshot if the index has unsaved changes.
 
-        revision: what the index has; it may not change meanwhile.
+        revision: of the index, which must not change meanwhile.
         """
         if isinstance(index, InvertedIndex) and self._unsaved:
             self._save(index, revision)
@@ -123,7 +123,7 @@ class IndexMaintenance:
             path = self._snapshots.write(
                 index.write, revision=revision, facts=index.facts, remember=self._store.remember_snapshot
             )
-        except (OSError, StorageFull, sqlite3.OperationalError) as exc:  # the last: a writer has had the store too long
+        except (OSError, StorageFull, sqlite3.OperationalError) as exc:  # the last: the store is locked
             logger.warning("index snapshot not written", extra={"reason": getattr(exc, "strerror", None) or str(exc)})
             self._unsaved_at_failure = self._unsaved
             return None

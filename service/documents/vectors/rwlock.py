@@ -1,4 +1,4 @@
-"""A lock that many readers share and one writer holds alone. Knows nothing about what it guards."""
+"""A lock that many readers share and one writer holds alone."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class ReadWriteLock:
-    """A waiting writer goes before new readers, so that steady reading does not starve it."""
+    """A waiting writer takes precedence over new readers, so that readers cannot starve it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

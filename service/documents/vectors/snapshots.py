@@ -1,9 +1,9 @@
-"""Keeps a derived index on disk, whole or not at all. Knows files and checksums; knows no vectors.
+"""Keeps snapshots of the index on disk, written atomically and verified by checksum.
 
-index.json          what the newest snapshot is: its name in the store, file, checksum, revision, model, and the index's
-                    own figures; and a checksum of all that
+index.json          describes the newest snapshot: its id in the store, file, checksum, revision, model and the index's
+                    facts; with a checksum of its own
 index-<revision>    the bytes that FAISS wrote
-*.quarantined       what was found damaged; the newest of each name
+*.quarantined       damaged files, the newest of each name
 """
 
 import hashlib
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What `index.json` says. id: what the store knows it by.  facts: of the index itself, plain JSON."""
+    """The contents of `index.json`. id: as remembered by the store.  facts: the index's own, as plain JSON."""
 
     format: int
     id: str
@@ -50,10 +50,10 @@ class SnapshotFolder:
     def write(
         self, dump: Callable[[Path], None], *, revision: int, facts: Mapping[str, Any], remember: Callable[[str], None]
     ) -> Path:
-        """Keep what `dump` writes to the path it is given; the snapshot before it goes when this one is safe.
+        """Save what `dump` writes to its path argument. The previous snapshot is removed once this one is safe.
 
-        Args: remember: has the store note the id, and keep the one before: the pointer may not be replaced any more.
-        Raises: OSError: there is no room, or the folder is not writable; the snapshot before it stays.
+        Args: remember: records the id in the store beside the previous one, which counts if this write fails.
+        Raises: OSError: the disk is full or the folder is not writable; the previous snapshot stays.
         """
         temporary = self._folder / "index.new"
         target = self._folder / f"index-{revision}"
@@ -77,9 +77,9 @@ class SnapshotFolder:
         return target
 
     def find(self, *, known: Collection[str]) -> tuple[Snapshot, Path] | None:
-        """The newest snapshot, if its bytes are what was written, of this model and this store; else quarantined.
+        """Return the newest snapshot if it is intact and of this model and store; otherwise quarantine it.
 
-        Args: known: the ids that the store remembers. One from a backup does not know what was made after it.
+        Args: known: ids that the store remembers. A store from a backup does not know later snapshots.
         """
         try:
             said = orjson.loads((self._folder / POINTER).read_bytes())
@@ -97,25 +97,25 @@ class SnapshotFolder:
         return snapshot, self._folder / snapshot.file
 
     def quarantine(self, reason: str, *files: str) -> None:
-        """Put the newest snapshot aside, so that it is not tried again."""
+        """Rename the newest snapshot, so that it is not tried again."""
         logger.warning("index snapshot quarantined", extra={"reason": reason})
         for name in (POINTER, *files):
             path = self._folder / name
             try:
                 path.replace(path.with_name(f"{name.partition('-')[0]}.quarantined"))
-            except OSError:  # not there, or a folder that is only read: it is not used either way
+            except OSError:  # missing, or the folder is read-only: it is not used either way
                 continue
 
     def _fault(self, snapshot: Snapshot, known: Collection[str]) -> str | None:
-        """Why a snapshot is not used, or None."""
+        """Return why a snapshot cannot be used, or None."""
         if snapshot.format != FORMAT:
-            return f"it has format {snapshot.format}, this service reads {FORMAT}"
+            return f"it has format {snapshot.format}; this service reads {FORMAT}"
         if snapshot.fingerprint != self._fingerprint:
-            return "it is of another model"
+            return "it belongs to another model"
         if snapshot.id not in known:
-            return "it was not made from this store as it is: one of the two is a copy of another time"
+            return "the store does not know it: either the store or the snapshot is an older copy"
         if snapshot.file != Path(snapshot.file).name:
-            return "it names a file outside of its folder"
+            return "it names a file outside its folder"
         path = self._folder / snapshot.file
         if not path.is_file():
             return f"{snapshot.file} is missing"

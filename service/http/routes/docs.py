@@ -1,4 +1,4 @@
-"""GET /docs: the page that describes the routes, without another host. Knows its files; knows no route's work."""
+"""GET /docs: Swagger UI, served without a CDN; GET /openapi.json."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ root_router = APIRouter(include_in_schema=False, route_class=JsonRoute)  # where
 
 @router.get("/docs")
 async def docs(runtime: RuntimeDependency) -> Response:
-    """Swagger's page; its scripts come from a package, not from a CDN."""
+    """Swagger UI; its scripts are in an installed package."""
     root = runtime.settings.root_path
     return get_swagger_ui_html(
         title="crosslet",
@@ -32,12 +32,12 @@ async def docs(runtime: RuntimeDependency) -> Response:
 
 @router.get("/openapi.json")
 async def openapi(request: Request) -> Response:
-    """What the page shows; made when it is first asked for."""
+    """The OpenAPI schema, built on the first request."""
     return JSONResponse(request.app.openapi())
 
 
 @root_router.get("/")
 async def to_docs(runtime: RuntimeDependency) -> Response:
-    """Lead to the page, with whatever scheme and host the client has used."""
+    """Redirect to /docs, keeping the client's scheme and host."""
     root = runtime.settings.root_path
-    return RedirectResponse(f"{root}/docs" if root else "docs")  # a prefix that nobody has set may be there, too
+    return RedirectResponse(f"{root}/docs" if root else "docs")  # relative: a proxy may add a prefix that is not set

@@ -1,4 +1,4 @@
-"""PUT, GET and DELETE of documents. Knows the routes; the collection keeps them."""
+"""PUT, GET and DELETE /documents; listing, counting and deleting by filter."""
 
 from typing import Annotated
 from urllib.parse import unquote_to_bytes
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRout
 
 DocumentIdInPath = Annotated[str, Path(description="The document's id; it may hold slashes.", examples=["de/1"])]
 LARGEST_ROW = 2**63 - 1
-MAX_PAGE_CHARS = 4_000_000  # texts and metadata: as much as a body may bring
+MAX_PAGE_CHARS = 4_000_000  # of texts and metadata; as much as the default limit on a body
 
 
 @router.put(
@@ -39,10 +39,10 @@ MAX_PAGE_CHARS = 4_000_000  # texts and metadata: as much as a body may bring
 async def put_documents(
     body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
-    """Embed and keep documents; doing it twice changes nothing more. Answered once they are on the disk.
+    """Embed and store documents. Idempotent. The answer comes once they are on disk.
 
-    Where the model fails on some of the texts, the other documents are kept, and `failed` names these; an earlier
-    version of them stays. Where it fails on all, that is an error.
+    If the model fails on some texts, the other documents are stored and `failed` names these; their earlier versions
+    stay. If it fails on all, the request fails.
     """
     _check_ids_differ(body.documents)
     await runtime.read(runtime.collection.check_room, [document.id for document in body.documents])
@@ -68,15 +68,15 @@ async def put_documents(
 async def list_documents(
     runtime: RuntimeDependency,
     cursor: Annotated[
-        str, Query(description="`next_cursor` of the page before; empty for the first.", examples=["12"])
+        str, Query(description="`next_cursor` of the previous page; empty for the first.", examples=["12"])
     ] = "",
-    limit: Annotated[int, Query(ge=1, description="Most documents to return.", examples=[100])] = 100,
+    limit: Annotated[int, Query(ge=1, description="Maximum number of documents to return.", examples=[100])] = 100,
     filter_: Annotated[
         str | None,
-        Query(alias="filter", description="Conditions on the metadata, in JSON.", examples=['{"lang": "de"}']),
+        Query(alias="filter", description="Conditions on the metadata, as JSON.", examples=['{"lang": "de"}']),
     ] = None,
 ) -> Response:
-    """Documents in the order of their first arrival, page by page; with a filter those that match."""
+    """Documents in the order they were first inserted, page by page; with a filter, only those that match."""
     _check_limit(limit, runtime.settings.max_top_k, "limit")
     given, limit_s = _filter_in(filter_), runtime.settings.request_timeout_s
     after_row = _row_of(cursor)
@@ -92,7 +92,7 @@ async def list_documents(
     summary="Count documents",
 )
 async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
-    """How many documents there are, or match a filter."""
+    """The number of documents, or of those that match a filter."""
     count, limit_s = runtime.collection.count, runtime.settings.request_timeout_s
     return json_response({"count": await runtime.read(count, body.filter, filter_s=limit_s)})
 
@@ -104,7 +104,7 @@ async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependenc
     summary="Remove several documents",
 )
 async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
-    """Remove documents by their ids, or all that a filter selects."""
+    """Remove documents by id, or all that match a filter."""
     if body.ids is not None:
         deleted = await runtime.write(runtime.collection.delete, body.ids)
     else:
@@ -193,14 +193,14 @@ def _filter_in(text: str | None) -> dict[str, object] | None:
     except orjson.JSONDecodeError as exc:
         raise InvalidInput("filter is not valid JSON") from exc
     if not isinstance(filter_, dict):
-        raise InvalidInput('filter is not a JSON object, as {"lang": "de"} is')
+        raise InvalidInput('filter is not a JSON object; send one like {"lang": "de"}')
     return filter_
 
 
 def _id_in(request: Request) -> str:
-    """The id in a URL, from its bytes: the router drops a line break at its end, the server replaces what is no UTF-8.
+    """Return the id in a URL, from the raw bytes: the router drops a trailing newline, the server replaces non-UTF-8.
 
-    Raises: NotFound: no id can be so.
+    Raises: NotFound: the id is not UTF-8, so no document has it.
     """
     path: bytes = unquote_to_bytes(request.scope["raw_path"])
     try:

@@ -1,4 +1,4 @@
-"""POST /embed: texts in, unit vectors out. Knows the route; the work is the engine's."""
+"""POST /embed: texts in, unit vectors out."""
 
 from fastapi import APIRouter, Response
 
@@ -15,7 +15,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
     "/embed", response_model=list[list[float]], responses=inference(example=[[0.1, -0.2]]), summary="Embed texts"
 )
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
-    """Turn each text into a vector of norm 1. A vector never depends on what else is in the request."""
+    """Turn each text into a vector of norm 1. A vector never depends on the other texts in the request."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     place = one_or_listed("inputs", body.inputs)
     prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)

@@ -1,4 +1,4 @@
-"""GET /health, /ready, /metrics and /info. Knows what to report; these never enter the queue."""
+"""GET /health, /ready, /metrics and /info; none of them enters the queue."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from service.schemas.info import InfoResponse, Limits, RerankerInfo, SpaceInfo, 
 from service.version import VERSION
 
 router = APIRouter(tags=["operation"], route_class=JsonRoute)
-metrics_router = APIRouter(tags=["operation"], route_class=JsonRoute)  # on a port of its own, by setting
+metrics_router = APIRouter(tags=["operation"], route_class=JsonRoute)  # optionally on a port of its own
 
 METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example": "crosslet_index_documents 200.0\n"}}
 
@@ -27,7 +27,9 @@ async def health() -> Response:
     return json_response({"status": "ok"})
 
 
-@router.get("/ready", response_model=StatusResponse, responses=answers(503), summary="May it be sent requests?")
+@router.get(
+    "/ready", response_model=StatusResponse, responses=answers(503), summary="Is the service ready for requests?"
+)
 async def ready(runtime: RuntimeDependency) -> Response:
     """200, or 503 with the reason: starting, shutting down, or workers that make no progress."""
     trouble = runtime.trouble()
@@ -45,7 +47,7 @@ async def ready(runtime: RuntimeDependency) -> Response:
 )
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
-    # Off the event loop, for the number of documents may be asked of another process; not behind what waits to be read.
+    # In a thread: counting documents may ask another process (Milvus). Not by `runtime.read`, whose queue may be full.
     return Response(await asyncio.to_thread(runtime.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -54,7 +56,7 @@ async def metrics(runtime: RuntimeDependency) -> Response:
     response_model=InfoResponse,
     responses=answers(401, 429, 503),
     dependencies=[BEARER],
-    summary="What runs here?",
+    summary="Describe the service",
 )
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""

@@ -1,4 +1,4 @@
-"""GET /v1/models: the one model, in OpenAI's shape. Knows that shape; the manifest says what the model is."""
+"""GET /v1/models: the served model, in OpenAI's shape."""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ ModelInPath = Annotated[str, Path(description="The model's name; it may hold sla
     summary="List the model, as OpenAI does",
 )
 async def list_models(runtime: RuntimeDependency) -> Response:
-    """The one model that is served. `/v1/embeddings` takes any name for it."""
+    """The served model. `/v1/embeddings` accepts any model name."""
     return json_response({"object": "list", "data": [_shown(runtime.manifest)]})
 
 
@@ -37,16 +37,16 @@ async def list_models(runtime: RuntimeDependency) -> Response:
     summary="Describe the model, as OpenAI does",
 )
 async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
-    """The model, by the name that the list gives it."""
+    """The model, by its name in the list."""
     name = runtime.manifest.name
     if model.removesuffix("/") != name:
-        raise NotFound(f"no such model; this service has {name}")
+        raise NotFound(f"no such model; this service serves {name}")
     return json_response(_shown(runtime.manifest))
 
 
 def _shown(manifest: Manifest) -> dict[str, object]:
     created = datetime.fromtimestamp(0, UTC)
-    with suppress(ValueError):  # whoever wrote the manifest may have left out the date
+    with suppress(ValueError):  # the manifest may lack the date
         created = datetime.fromisoformat(manifest.created_at)
     aware = created if created.tzinfo else created.replace(tzinfo=UTC)
     return {"id": manifest.name, "object": "model", "created": int(aware.timestamp()), "owned_by": "crosslet"}

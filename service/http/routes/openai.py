@@ -1,4 +1,4 @@
-"""POST /v1/embeddings, /embeddings: OpenAI's shape over the same engine. Knows that shape; the work is the engine's."""
+"""POST /v1/embeddings and /embeddings: embeds texts in OpenAI's shape."""
 
 import base64
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from service.schemas.openai import (
 )
 
 IDS_REFUSED = (
-    "input has token ids, and those of another tokenizer give wrong vectors: have the client send text (LangChain's "
+    "input has token ids, and another tokenizer's ids give wrong vectors: make the client send text (LangChain's "
     "OpenAIEmbeddings: check_embedding_ctx_length=False), or allow this model's own ids (CROSSLET_TOKEN_IDS=true)"
 )
 
@@ -50,7 +50,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 async def create_embeddings(
     body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
-    """Drop-in for OpenAI clients: change the base URL. Longer texts are cut, as `x-truncated` says."""
+    """Drop-in for OpenAI clients: change the base URL. Long texts are truncated; `x-truncated` counts them."""
     inputs, place = _inputs(body.input), _place(body.input)
     if not runtime.settings.token_ids and any(isinstance(one, tuple) for one in inputs):
         raise InvalidInput(IDS_REFUSED)
@@ -76,5 +76,5 @@ def _place(given: str | list[str] | TokenIds | list[TokenIds]) -> Place:
 
 
 def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
-    little_endian_BD = np.ascontiguousarray(vectors_BD, dtype="<f4")  # whatever this machine is
+    little_endian_BD = np.ascontiguousarray(vectors_BD, dtype="<f4")  # on any machine
     return [base64.b64encode(vector_D.data).decode() for vector_D in little_endian_BD]

@@ -1,4 +1,4 @@
-"""What every route says about itself in OpenAPI: its errors and its headers. Knows descriptions; does no work."""
+"""The routes' errors and headers, as OpenAPI describes them."""
 
 from typing import Any
 
@@ -14,34 +14,34 @@ DESCRIPTIONS: dict[int | str, str] = {
     403: "A read-only key may not change documents.",
     404: "No such document or model.",
     408: "The body did not arrive within CROSSLET_BODY_TIMEOUT_S.",
-    413: "The body is over CROSSLET_MAX_BODY_BYTES, has over 250,000 values, or would never fit the memory.",
-    415: "The body is compressed in another way than gzip.",
+    413: "The body is over CROSSLET_MAX_BODY_BYTES, has over 250,000 values, or could never fit in memory.",
+    415: "The body is compressed, but not with gzip.",
     422: "A field is invalid, or a text is too long and `truncate` is false.",
-    429: "There is no room or no time for it now; Retry-After says when to come back.",
-    500: "A bug, or the model raised; the log has the request id.",
-    503: "Not ready, or shutting down, or what keeps the documents does not answer.",
-    507: "The disk or the index's memory budget is full.",
-    "default": "Any other error has this body, too.",
+    429: "A queue or memory limit is reached; Retry-After says when to try again.",
+    500: "The model failed, or there is a bug; the log has the request id.",
+    503: "The service is not ready or shutting down, or Milvus does not answer.",
+    507: "The disk or the memory for documents is full.",
+    "default": "Every other error has this body.",
 }
 ALWAYS: tuple[int | str, ...] = (500, "default")
 BODY_ERRORS = (400, 401, 408, 413, 415, 422, 429)
 INFERENCE_ERRORS = (*BODY_ERRORS, 503)
-EVERY_ANSWER = {"x-request-id": "The request's id: yours if you sent one."}
+EVERY_ANSWER = {"x-request-id": "The request's id; your own if you sent one."}
 ERROR_HEADERS: dict[int | str, dict[str, str]] = {
     401: {"www-authenticate": "Always Bearer."},
-    429: {"retry-after": "Seconds until it is worth trying again."},
+    429: {"retry-after": "Seconds to wait before trying again."},
 }
 COST_HEADERS = {
-    "x-tokens": "Tokens read by the model, over all texts.",
-    "x-truncated": "How many texts were cut, and their positions when few: `2; indices=0,3`.",
-    "x-queue-ms": "Milliseconds until the first text was taken; 0 where the event loop encodes it.",
+    "x-tokens": "Tokens the model read, over all texts.",
+    "x-truncated": "How many texts were truncated, and the positions of up to 20: `2; indices=0,3`.",
+    "x-queue-ms": "Milliseconds until the first text left the queue; 0 if it was not queued.",
     "x-inference-ms": "Milliseconds spent encoding, summed over the distinct texts.",
 }
 SCORE_HEADERS = {"x-reranker": "What has scored: the re-ranker, or the bi-encoder in its place."}
 
 
 def answers(*statuses: int, error: type[BaseModel] = ErrorResponse, **success: Any) -> Responses:
-    """OpenAPI's entries of a route: its headers, these errors and those of every route. success: more about its 200."""
+    """Return a route's `responses` for OpenAPI: 200, these errors and every route's. success: more about the 200."""
     refused: Responses = {
         status: {
             "model": error,

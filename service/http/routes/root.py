@@ -1,7 +1,7 @@
-"""POST /: what clients of text-embeddings-inference call when they know a base URL alone. Knows which route is meant.
+"""POST /: what clients of text-embeddings-inference (TEI) call when they are given only a base URL.
 
-There, POST / is POST /embed, or POST /similarity where TASK=sentence-similarity is set (its router/src/http/server.rs).
-Differs: no setting; what is sent says which one is meant, so both tasks of huggingface_hub's InferenceClient work.
+In TEI, POST / is POST /embed, or POST /similarity if TASK=sentence-similarity is set (router/src/http/server.rs).
+Differs: the body decides, so both tasks of huggingface_hub's InferenceClient work without a setting.
 """
 
 from fastapi import APIRouter, Response
@@ -23,7 +23,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
     summary="Embed or compare texts",
 )
 async def embed_or_compare(body: RootRequest, embedder: EmbedderDependency) -> Response:
-    """As /embed for a text or a list of texts, as /similarity for an object: for clients with only a base URL."""
+    """Like /embed for a text or a list of texts, like /similarity for an object. For clients with only a base URL."""
     if isinstance(body, SimilarityRequest):
         return await similarity(body, embedder)
     return await embed(body, embedder)

@@ -97,7 +97,7 @@ def _as_json(found: Sequence[Sequence[Match]], body: SearchRequest, shown: Shown
 
 
 def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
-    """The answers of all queries; a document that several find is in each, so a few long ones can be many bytes."""
+    """Collect the answers of all queries. A document found by several queries is repeated, so they can grow large."""
     kept: list[bytes] = []
     for answer in answers:
         kept.append(answer)

@@ -1,4 +1,4 @@
-"""POST /similarity: cosines between texts, in three shapes. Knows the route; the work is the engine's.
+"""POST /similarity: cosines between texts; requests come in three shapes.
 
 B pairs, M texts on the left, N texts on the right, D dims
 """
@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float32]
     summary="Compare texts",
 )
 async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> Response:
-    """Cosines in [-1, 1]: one sentence against many, pairs, or every text on the left against each on the right."""
+    """Cosines in [-1, 1]: of one sentence and many, of pairs, or of each text on the left and each on the right."""
     inputs = body.inputs
     may_cut = body.parameters is None or body.parameters.may_cut
     prompt = _prompt(embedder.prompts, body.parameters)
@@ -81,6 +81,6 @@ def _paired(left_BD: Floats, right_BD: Floats) -> Floats:
 
 
 def _all_with_all(left_MD: Floats, right_ND: Floats) -> Floats:
-    # einsum, not BLAS: the sums of a cell then do not depend on the matrix around it.
+    # einsum, not BLAS: a score must not depend on the size of the matrix.
     scores_MN: Floats = np.einsum("md,nd->mn", left_MD, right_ND)
     return scores_MN

@@ -9,8 +9,9 @@ import pytest
 
 from service.bulk import build as build_module
 from service.bulk.build import Build, Outcome
-from service.bulk.engine import Embedded, Engine, Vectors, threads_engine
+from service.bulk.engine import Embedded, Engine, threads_engine
 from service.bulk.records import Record, to_document
+from service.documents.protocol import Vectors
 from service.documents.store.store import Document, StoredDocument
 from service.errors import InferenceFailed, InvalidInput, StorageFull
 from service.model.encoder import Encoded, load_encoder

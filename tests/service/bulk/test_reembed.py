@@ -4,10 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.engine import Embedded, Engine, Vectors
+from service.bulk.engine import Embedded, Engine
 from service.bulk.reembed import NEXT, Reembedding
 from service.bulk.store_file import open_store_file
 from service.documents.collection import Collection
+from service.documents.protocol import Vectors
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
@@ -142,7 +143,7 @@ def test_what_was_put_again_between_two_runs_comes_last_as_in_the_old_store(
 def test_the_same_model_is_refused(tmp_path: Path) -> None:
     collection = open_collection(tmp_path, "new", NEW_DIM)
     collection.close()
-    with pytest.raises(StoreError, match="has the vectors of this model already"):
+    with pytest.raises(StoreError, match="already has the vectors of this model"):
         conversion(tmp_path).copy(engine([]))
 
 
@@ -166,7 +167,7 @@ def test_what_a_next_store_has_left_does_not_stand_in_the_way(tmp_path: Path) ->
     put(collection, a="Hund")
     collection.close()
     conversion(tmp_path).copy(engine([]))
-    (tmp_path / NEXT).unlink()  # its witness stays, and says that a revision was answered for
+    (tmp_path / NEXT).unlink()  # its revision file stays, and records an acknowledged revision
     work = conversion(tmp_path)
     work.copy(engine([]))
     work.take_over(engine([]))
@@ -205,7 +206,7 @@ def test_a_next_store_that_is_not_whole_does_not_take_over(tmp_path: Path) -> No
     collection.close()
     with open_store_file(tmp_path / NEXT):
         with pytest.raises(
-            StoreError, match=r"could not be folded into it: .* is as it was: run the same command again"
+            StoreError, match=r"could not be merged into it: .* is unchanged: run the same command again"
         ):
             work.take_over(engine([]))
         unchanged = open_collection(tmp_path, "old", OLD_DIM)

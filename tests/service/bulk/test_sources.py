@@ -132,7 +132,7 @@ def test_the_format_follows_the_name_unless_it_is_given(tmp_path: Path) -> None:
     assert format_of(Path("-"), None) == "jsonl"
     assert format_of(Path("x.csv"), None) == "csv"
     assert format_of(Path("x.csv"), "parquet") == "parquet"
-    with pytest.raises(InvalidInput, match=r"x\.txt ends in none of \.jsonl, \.csv, \.parquet: name its --format"):
+    with pytest.raises(InvalidInput, match=r"x\.txt ends in none of \.jsonl, \.csv, \.parquet: set --format"):
         format_of(Path("x.txt"), None)
     with pytest.raises(StartError, match="cannot be read"), open_source(tmp_path / "no.csv", "csv"):
         pass
@@ -144,7 +144,7 @@ def test_the_format_follows_the_name_unless_it_is_given(tmp_path: Path) -> None:
 def test_standard_input_is_read_but_for_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"id,text\n1,a\n")))
     assert [record.fields for record in records_of(Path("-"), "csv")] == [{"id": "1", "text": "a", "metadata": {}}]
-    with pytest.raises(InvalidInput, match="cannot come from standard input"):
+    with pytest.raises(InvalidInput, match="cannot be read from standard input"):
         records_of(Path("-"), "parquet")
 
 
@@ -212,7 +212,7 @@ def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for damaged in (b"PAR1", whole[:-20] + b"\xff" * 12 + whole[-8:], b"\xff" * 2000 + whole[2000:], whole[:300]):
         path.write_bytes(damaged)
-        with pytest.raises(InvalidInput, match="is not a parquet file, or a damaged one"):
+        with pytest.raises(InvalidInput, match="is not a parquet file, or is damaged"):
             records_of(path)
 
 

@@ -55,7 +55,7 @@ def test_a_flat_index_gives_the_rows_in_the_order_they_were_added_whatever_their
         (np.zeros(3, np.float32), "holds an array of 1 axes; vectors need 2"),
         (np.zeros((2, 3)), "holds float64; vectors must be float32 or float16"),
         (np.zeros((2, 3), np.int8), "holds int8; vectors must be"),
-        (np.array([[{}]], object), "damaged .npy file, or holds no numbers"),
+        (np.array([[{}]], object), "is damaged, or not a .npy file of numbers"),
     ],
 )
 def test_an_array_of_another_kind_is_refused(tmp_path: Path, array: np.ndarray, sentence: str) -> None:
@@ -73,9 +73,9 @@ def test_an_index_that_is_not_flat_and_a_file_that_is_neither_are_refused(tmp_pa
     with pytest.raises(InvalidInput, match="damaged"):
         open_vector_file(tmp_path / "a.npy")
     (tmp_path / "a.npy").write_bytes(b"id,text\n")
-    with pytest.raises(InvalidInput, match=r"neither a \.npy file nor an index of FAISS"):
+    with pytest.raises(InvalidInput, match=r"neither a \.npy file nor a FAISS index"):
         open_vector_file(tmp_path / "a.npy")
-    for path, sentence in ((tmp_path, "is not a plain file"), (tmp_path / "none", "No such file")):
+    for path, sentence in ((tmp_path, "is not a regular file"), (tmp_path / "none", "No such file")):
         with pytest.raises(StartError, match=sentence):
             open_vector_file(path)
 

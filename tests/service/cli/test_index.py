@@ -87,14 +87,14 @@ def test_bad_lines_stop_the_build_or_are_skipped_as_told(
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [DOCUMENTS[0], "{nope", {"id": "x", "text": ""}, DOCUMENTS[1]])
     error = crosslet(capsys, "index", "build", path, status=2)[1]
-    assert f"crosslet: {path}: line 2: is not valid JSON (--on-bad-line skip passes over it)" in error
+    assert f"crosslet: {path}: line 2: is not valid JSON (skip bad lines with --on-bad-line skip)" in error
     error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip")[1]
     assert f"crosslet: skipped {path}: line 3: text: String should have at least 1 character" in error
     assert error.splitlines()[-1] == "2 documents read: 2 new, 0 replaced, 0 unchanged, 2 bad lines skipped"
     rows = [{"id": "a/../b", "text": "a"}, {"id": "a", "text": "a", "metadata": {"n": 2**64}}]
     path = write_jsonl(tmp_path / "b.jsonl", rows)
     error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip")[1]
-    assert f"{path}: line 1: id: a part of it between slashes is '.' or '..'" in error
+    assert f"{path}: line 1: id: a part between slashes is '.' or '..'" in error
     assert f"{path}: line 2: metadata: a whole number is beyond 64 bits" in error
     assert "0 documents read" in error
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[]\n")))
@@ -115,7 +115,7 @@ def test_a_text_that_the_model_fails_on_leaves_the_load_its_other_documents(
             'document "new"',
         ]
         assert lines[-2] == f"1 documents read: {told}, 2 could not be embedded"
-        assert lines[-1].startswith("crosslet: 2 documents could not be embedded; what the store had")
+        assert lines[-1].startswith("crosslet: 2 documents could not be embedded; earlier versions")
         assert not [line for line in lines if "secret" in line]
     kept = read_jsonl(crosslet(capsys, "index", "export")[0])
     assert kept == [*DOCUMENTS, {"id": "last", "text": "gut", "metadata": {}}]
@@ -154,7 +154,7 @@ def test_reading_commands_work_beside_a_service_and_changing_ones_are_refused(
         assert facts["size_bytes"] == sum(
             file.stat().st_size for file in (tmp_path / "data").iterdir() if file.suffix != ".lock"
         )
-        assert "13 documents are sound" in crosslet(capsys, "index", "verify")[1]
+        assert "13 documents are intact" in crosslet(capsys, "index", "verify")[1]
         for command in (["build", path], ["compact"]):
             assert "is in use by another process" in crosslet(capsys, "index", *command, status=2)[1]
     finally:
@@ -169,7 +169,7 @@ def test_a_store_of_another_model_is_read_but_not_built_upon(
     build_artifact(tmp_path / "other", seed=7)
     monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "other"))
     assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 12
-    assert "12 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "12 documents are intact" in crosslet(capsys, "index", "verify")[1]
     assert "holds vectors of model" in crosslet(capsys, "index", "build", path, status=2)[1]
 
 
@@ -189,12 +189,12 @@ LONG, NAN = (np.full(DIM, value, "<f4").tobytes() for value in (2, np.nan))
         ),
         (
             ("UPDATE documents SET vector = ? WHERE id = '0'", NAN),
-            'document "0" has a vector that is not all finite',
+            'document "0" has a vector with numbers that are not finite',
         ),
-        ("DELETE FROM fields WHERE key = 'n' AND value = 5", 'document "5" has 2 filterable values, its rows in the'),
-        ("UPDATE fields SET value = 'fr' WHERE value = 'de'", 'document "0" has 2 filterable values, its rows in the'),
-        ("UPDATE documents SET metadata = '[1]' WHERE id = '4'", 'document "4" has metadata that are no JSON object'),
-        ("UPDATE documents SET revision = 99 WHERE id = '4'", 'document "4" is of revision 99, the store of 1'),
+        ("DELETE FROM fields WHERE key = 'n' AND value = 5", 'document "5" has 2 filterable values, but'),
+        ("UPDATE fields SET value = 'fr' WHERE value = 'de'", 'document "0" has 2 filterable values, but'),
+        ("UPDATE documents SET metadata = '[1]' WHERE id = '4'", 'document "4" has metadata that are not a JSON'),
+        ("UPDATE documents SET revision = 99 WHERE id = '4'", 'document "4" has revision 99, beyond'),
         ("DELETE FROM documents WHERE id = '6'", "2 rows of the table of fields belong to no document"),
     ],
 )
@@ -236,7 +236,7 @@ def test_compact_gives_back_what_was_deleted_and_changes_nothing_else(
     assert sizes["after_bytes"] < sizes["before_bytes"] / 4
     assert sizes["after_bytes"] == json.loads(crosslet(capsys, "index", "stats")[0])["size_bytes"]
     assert crosslet(capsys, "index", "export", "--vectors", "base64")[0] == before
-    assert "100 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "100 documents are intact" in crosslet(capsys, "index", "verify")[1]
 
 
 def test_compact_needs_room_beside_the_store_and_nowhere_else(
@@ -252,11 +252,11 @@ def test_compact_needs_room_beside_the_store_and_nowhere_else(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "nothing was lost" in said
-    assert f"{Settings().data} must have room" in said
+    assert f"{Settings().data} needs free space" in said
     with closing(sqlite3.connect(":memory:")) as connection:
         (folder,) = connection.execute("PRAGMA temp_store_directory").fetchone()
     assert folder == str(tmp_path / "Ann's data")
-    assert "1000 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "1000 documents are intact" in crosslet(capsys, "index", "verify")[1]
 
 
 @pytest.mark.parametrize("command", ["export", "stats", "verify", "compact"])
@@ -325,14 +325,14 @@ def test_a_build_that_was_ended_goes_on_where_it_was(capsys: Capture, tmp_path: 
         error = building.communicate(timeout=200)[1].decode()
     if signal_ == signal.SIGINT:
         assert building.returncode == 2
-        assert "the same command goes on" in error.splitlines()[-1]
+        assert "run the same command again to continue" in error.splitlines()[-1]
         assert "Traceback" not in error
     there = json.loads(crosslet(capsys, "index", "stats")[0])["documents"]
     assert there >= 256
     assert build(capsys, write_jsonl(tmp_path / "a.jsonl", rows)) == (
         f"1500 documents read: {1500 - there} new, 0 replaced, {there} unchanged"
     )
-    assert "1500 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "1500 documents are intact" in crosslet(capsys, "index", "verify")[1]
 
 
 def wait_for_documents(count: int) -> None:
@@ -372,4 +372,4 @@ def test_the_documents_are_made_over_for_another_model(
     found = json.loads(crosslet(capsys, "search", DOCUMENTS[3]["text"], "--top-k", "1")[0])
     assert found["id"] == DOCUMENTS[3]["id"]
     assert json.loads(crosslet(capsys, "index", "stats")[0])["documents"] == 12
-    assert "has the vectors of this model already" in crosslet(capsys, "index", "re-embed", status=2)[1]
+    assert "already has the vectors of this model" in crosslet(capsys, "index", "re-embed", status=2)[1]

@@ -60,7 +60,7 @@ def test_an_imported_store_is_the_one_that_a_build_makes(
 ) -> None:
     assert load(capsys, documents, vectors_ND) == NEW
     assert read_jsonl(crosslet(capsys, "index", "export")[0]) == DOCUMENTS
-    assert "12 documents are sound" in crosslet(capsys, "index", "verify")[1]
+    assert "12 documents are intact" in crosslet(capsys, "index", "verify")[1]
     for row, vector_D in zip(DOCUMENTS, vectors_ND, strict=True):
         assert np.array_equal(stored()[str(row["id"])], vector_D)
     assert crosslet(capsys, "index", "build", documents)[1].splitlines()[-1] == NEW.replace(
@@ -115,7 +115,7 @@ def test_an_interrupted_import_goes_on_and_passes_over_what_is_there(
 
     monkeypatch.setattr(Collection, "put", stopped_in_the_second)
     assert load(capsys, documents, vectors_ND, status=2) == (
-        "crosslet: stopped: 5 documents read: 5 new, 0 replaced, 0 unchanged; the same command goes on"
+        "crosslet: stopped: 5 documents read: 5 new, 0 replaced, 0 unchanged; run the same command again to continue"
     )
     assert list(stored()) == [str(row["id"]) for row in DOCUMENTS[:5]]
     assert load(capsys, documents, vectors_ND) == "12 documents read: 7 new, 0 replaced, 5 unchanged"
@@ -126,7 +126,8 @@ def test_an_interrupted_import_goes_on_and_passes_over_what_is_there(
 
 
 @pytest.mark.parametrize(
-    ("value", "fault"), [(0, "is zero"), (np.nan, "is not all finite numbers"), (np.inf, "is not all finite numbers")]
+    ("value", "fault"),
+    [(0, "is zero"), (np.nan, "has numbers that are not finite"), (np.inf, "has numbers that are not finite")],
 )
 def test_a_vector_without_a_direction_is_refused_by_its_line_and_nothing_is_written(
     capsys: Capture, documents: Path, vectors_ND: np.ndarray, value: float, fault: str
@@ -156,7 +157,7 @@ def test_wrong_dims_and_counts_ids_given_twice_and_bad_lines_are_one_sentence_wi
     )
     write_jsonl(documents, [*DOCUMENTS[:-1], {"id": "x", "text": ""}])
     assert f"{documents}: line 12: text: String should have" in load(capsys, documents, vectors_ND, status=2)
-    assert "- is not a plain file" in crosslet(capsys, "index", "import", "-", vectors, status=2)[1]
+    assert "- is not a regular file" in crosslet(capsys, "index", "import", "-", vectors, status=2)[1]
     assert stored() == {}
 
 
@@ -169,7 +170,7 @@ def test_vectors_of_another_model_or_in_another_order_are_refused_unless_told_ot
     for given_ND in (other_ND, np.roll(vectors_ND, 1, axis=0)):
         cosine = np.median((given_ND * vectors_ND).sum(axis=1))
         sentence = load(capsys, documents, given_ND, status=2)
-        assert f"the vectors of 12 texts have a median cosine of {cosine:.3f} to those that tiny makes" in sentence
+        assert f"the vectors of 12 texts have a median cosine of {cosine:.3f} with those of tiny" in sentence
         assert "less than 0.9" in sentence
         assert "--no-model-check" in sentence
         assert stored() == {}
@@ -205,4 +206,4 @@ def test_a_text_that_the_model_fails_on_is_imported_and_not_compared(
     model = ("--model", str(failing_model))
     assert load(capsys, write_jsonl(tmp_path / "a.jsonl", rows), vectors_ND, *model).startswith("3 documents read: 3")
     sentence = load(capsys, write_jsonl(tmp_path / "a.jsonl", rows[2:]), vectors_ND[2:], *model, status=2)
-    assert "failed on all of 1 texts that were to be compared: the model gave no finite vector" in sentence
+    assert "failed on all 1 texts to compare: the model gave no finite vector" in sentence

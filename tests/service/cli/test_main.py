@@ -124,7 +124,7 @@ def test_a_closed_output_is_one_sentence(arguments: list[str]) -> None:
         ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, *arguments], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr == "crosslet: standard output cannot be written to its end (Bad file descriptor)\n"
+    assert done.stderr == "crosslet: standard output cannot be written completely (Bad file descriptor)\n"
 
 
 def test_a_closed_input_is_empty_and_a_closed_error_is_nowhere() -> None:

@@ -163,7 +163,7 @@ def test_files_that_cannot_be_compared_are_one_sentence(capsys: Capture, tmp_pat
     full, empty = write(tmp_path / "a.txt", ["x"]), write(tmp_path / "b.txt", ["", " "])
     assert "b.txt has no line with a text" in crosslet(capsys, "mine", full, empty, status=2)[1]
     assert "no.txt cannot be read" in crosslet(capsys, "mine", full, tmp_path / "no.txt", status=2)[1]
-    assert "is not a plain file" in crosslet(capsys, "dedup", tmp_path, status=2)[1]
+    assert "is not a regular file" in crosslet(capsys, "dedup", tmp_path, status=2)[1]
     assert crosslet(capsys, "dedup", empty)[0] == ""
     assert not list(tmp_path.glob("*.part"))
     with pytest.raises(SystemExit):
@@ -196,7 +196,7 @@ def test_what_fails_to_be_read_is_not_said_of_the_output(tmp_path: Path) -> None
         raise OSError(5, "the disk")
     assert not list(tmp_path.iterdir())
     with (
-        pytest.raises(StorageFull, match="full cannot be written to its end"),
+        pytest.raises(StorageFull, match="full cannot be written completely"),
         writing(Path("/dev/full")) as file,
     ):
         file.write(b"x")
@@ -272,5 +272,5 @@ def test_a_standard_output_without_room_is_one_sentence(tmp_path: Path) -> None:
             )
         assert ended.returncode == 2, ended.stderr
         assert ended.stderr.splitlines()[-1].startswith(
-            "crosslet: standard output cannot be written to its end (No space"
+            "crosslet: standard output cannot be written completely (No space"
         )

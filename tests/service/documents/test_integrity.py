@@ -1,4 +1,4 @@
-"""A byte flipped, a file cut short, in each file that the store owns: nothing wrong is ever given for right."""
+"""Flipped bytes and truncated files, in each file of the store: damage is always detected."""
 
 import shutil
 from collections import Counter
@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.engine import Embedded, Vectors
+from service.bulk.engine import Embedded
 from service.bulk.repair import repair
 from service.bulk.store_file import open_store_file
 from service.bulk.upkeep import verify
 from service.documents.collection import Collection
+from service.documents.protocol import Vectors
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
@@ -138,7 +139,7 @@ def test_a_damaged_log_is_not_taken_for_an_older_store(tmp_path: Path) -> None:
     ):
         folder = shutil.copytree(killed, tmp_path / str(number))
         (folder / f"{STORE}-wal").write_bytes(content)
-        with pytest.raises(StoreError, match=r"is of revision \d, but revision 8 was answered for|cannot be used"):
+        with pytest.raises(StoreError, match=r"has revision \d, but revision 8 was acknowledged|cannot be used"):
             opened(folder)
     whole = opened(killed)
     assert len(whole) == 8
@@ -160,7 +161,7 @@ def store(sound: Path, tmp_path: Path) -> Path:
 def test_a_damaged_text_is_said_wherever_it_would_be_given(store: Path) -> None:
     flip(store, TEXTS["d7"].encode())
     collection = opened(store)
-    sentence = r'the text or metadata of document "d7" is damaged on the disk: put it again, or delete it'
+    sentence = r'the text or metadata of document "d7" is damaged on the disk: put it again or delete it'
     for look in (
         lambda: collection.get("d7"),
         lambda: collection.search(VECTORS[7], top_k=1),

@@ -9,7 +9,7 @@ from service.model.tokenizer import TokenisedText
 
 
 def wanted(*lengths: int) -> tuple[Job, list[Prepared]]:
-    """A request of texts with so many tokens, all ready for a pass."""
+    """Make a request of texts with these numbers of tokens, all ready for a pass."""
     job = Job([f"text {number}" for number in range(len(lengths))], True, lambda: None)
     prepared = []
     for text, length in zip(job.texts, lengths, strict=True):
@@ -20,14 +20,14 @@ def wanted(*lengths: int) -> tuple[Job, list[Prepared]]:
 
 
 def join(job: Job, work: Work) -> None:
-    """Let a request want one more text."""
+    """Add a text to a request."""
     work.positions[job] = [0]
     work.wanted += 1
     job.works[work] = None
 
 
 def drop(job: Job) -> None:
-    """What the queue does when a client leaves."""
+    """Drop a request as the queue does when a client disconnects."""
     for work in job.works:
         del work.positions[job]
         work.wanted -= 1

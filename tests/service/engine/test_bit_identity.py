@@ -1,4 +1,4 @@
-"""The bundled model itself: a vector depends neither on its company nor on the processor."""
+"""The bundled model: a vector depends neither on the other texts of its pass nor on the processor."""
 
 import asyncio
 

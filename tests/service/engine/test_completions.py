@@ -1,4 +1,4 @@
-"""Finished requests on their way back: few leave at once, many in bursts, none is forgotten or held for long."""
+"""Completions: few leave at once, many in bursts, and none is lost or held for long."""
 
 import asyncio
 import threading
@@ -14,13 +14,13 @@ from service.model.encoder import Encoded, TextInput
 
 def test_a_loop_hears_of_all_that_was_held_in_order_and_once() -> None:
     async def main() -> None:
-        outbox, heard = Completions(), list[int]()
+        completions, heard = Completions(), list[int]()
         for number in range(3):
-            outbox.add(
+            completions.add(
                 asyncio.get_running_loop(), lambda number=number: heard.append(number), texts=1, since=-1.0, now=0.0
             )
         for _ in range(2):
-            outbox.deliver()
+            completions.deliver()
             await asyncio.sleep(0)
         assert heard == [0, 1, 2]
 
@@ -40,18 +40,18 @@ def test_a_loop_hears_of_all_that_was_held_in_order_and_once() -> None:
     ],
 )
 def test_when_a_burst_is_due(held: int, texts: int, waiting: int, now: float, due: bool) -> None:
-    outbox, loop = Completions(), asyncio.new_event_loop()
+    completions, loop = Completions(), asyncio.new_event_loop()
     for _ in range(held):
-        outbox.add(loop, lambda: None, texts=texts, since=-2.0, now=0.0)
+        completions.add(loop, lambda: None, texts=texts, since=-2.0, now=0.0)
     loop.close()
-    assert outbox.is_due(waiting=waiting, now=now) is due
+    assert completions.is_due(waiting=waiting, now=now) is due
 
 
 def test_a_loop_that_has_ended_is_passed_over() -> None:
-    outbox, loop = Completions(), asyncio.new_event_loop()
+    completions, loop = Completions(), asyncio.new_event_loop()
     loop.close()
-    outbox.add(loop, lambda: None, texts=1, since=-1.0, now=0.0)
-    outbox.deliver()
+    completions.add(loop, lambda: None, texts=1, since=-1.0, now=0.0)
+    completions.deliver()
 
 
 def test_many_requests_are_all_answered_and_those_before_a_long_text_do_not_wait_for_it() -> None:
@@ -85,10 +85,10 @@ def test_many_requests_are_all_answered_and_those_before_a_long_text_do_not_wait
 
 
 def test_none_is_held_for_longer_than_the_quickest_of_a_burst_allows() -> None:
-    outbox, loop = Completions(), asyncio.new_event_loop()
-    outbox.add(loop, list, texts=1, since=0.0, now=10.0)
-    outbox.add(loop, list, texts=1, since=9.9, now=10.0)
-    outbox.add(loop, list, texts=1, since=5.0, now=10.0)
-    assert not outbox.is_due(waiting=BURST, now=10.04)
-    assert outbox.is_due(waiting=BURST, now=10.06)
+    completions, loop = Completions(), asyncio.new_event_loop()
+    completions.add(loop, list, texts=1, since=0.0, now=10.0)
+    completions.add(loop, list, texts=1, since=9.9, now=10.0)
+    completions.add(loop, list, texts=1, since=5.0, now=10.0)
+    assert not completions.is_due(waiting=BURST, now=10.04)
+    assert completions.is_due(waiting=BURST, now=10.06)
     loop.close()

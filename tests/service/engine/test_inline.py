@@ -28,7 +28,7 @@ LONG = "x" * (SHORT_CHARS + 1)
 
 
 class Threads:
-    """An encoder that remembers which thread each text came to, and may let something happen meanwhile."""
+    """An encoder that records the thread of each text, and can run a callback meanwhile."""
 
     def __init__(self) -> None:
         self.of: dict[TextInput, int] = {}
@@ -57,7 +57,7 @@ def started(pool: EncoderPool) -> EncoderPool:
 
 
 def wait_for_rest(pool: EncoderPool) -> None:
-    """Until its workers wait."""
+    """Wait until the pool's workers are idle."""
     latest = time.monotonic() + 60
     while not pool._is_at_rest:
         assert time.monotonic() < latest
@@ -118,7 +118,7 @@ def test_requests_that_came_together_are_not_alone_nor_what_comes_at_once_after(
 
 
 def test_a_request_that_came_while_the_loop_stood_still_is_not_alone(pool: EncoderPool, threads: Threads) -> None:
-    """Two clients would otherwise find themselves alone in turn, one core idle."""
+    """Otherwise two alternating clients each look alone, and one core idles."""
     second: list[asyncio.Task[EncodedBatch]] = []
 
     async def first() -> None:
@@ -242,7 +242,7 @@ def test_a_text_is_not_alone_while_a_worker_has_one_of_a_client_who_left(pool: E
 
 
 def test_company_counts_until_it_ends(pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not only when it comes."""
+    """Not only when it arrives."""
     times = iter([100.0, 200.0, 200.0, 200.0, 200.0])
 
     async def requests() -> None:
@@ -257,7 +257,7 @@ def test_company_counts_until_it_ends(pool: EncoderPool, threads: Threads, monke
 
 
 def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path) -> None:
-    """Over sockets, through all that a request passes: two that ask at once have workers, and not the loop in turn."""
+    """Over sockets, through the whole stack: two concurrent clients use the workers, not the loop in turn."""
     runtime = load_runtime(Settings(model=tiny_model, data=tmp_path, workers=2))
     encoder, threads, asked = load_encoder(tiny_model), Threads(), 60
 

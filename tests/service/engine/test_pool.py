@@ -37,7 +37,7 @@ def pool(encoder: Encoder) -> Iterator[EncoderPool]:
 
 
 class Gate:
-    """An encoder that waits until it is let through, and remembers what it saw."""
+    """An encoder that blocks until it is released, and records the texts it saw."""
 
     def __init__(self) -> None:
         self.opened = threading.Event()
@@ -103,7 +103,7 @@ def test_a_full_queue_refuses_with_both_numbers_and_loses_nothing() -> None:
         await until(gate.entered.is_set)  # the worker holds it
         second = asyncio.create_task(pool.encode(["b", "c"]))
         await until(lambda: pool.depth == 2)
-        with pytest.raises(Overloaded, match=r"2 texts wait; requests are taken while fewer than 2 do") as caught:
+        with pytest.raises(Overloaded, match=r"2 texts wait; requests are accepted while fewer than 2 do") as caught:
             await pool.encode(["d", "e"])
         assert caught.value.retry_after_s >= 1
         gate.opened.set()
@@ -385,7 +385,7 @@ def test_texts_that_wait_too_long_are_given_up_with_the_setting_named() -> None:
 
 
 def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
-    """Requests in a fair queue end together: admitted all the same, each would be computed in part and in vain."""
+    """Requests in a fair queue finish together: admitted anyway, each would be computed in part and time out."""
 
     async def scenario() -> None:
         gate = Gate()

@@ -28,7 +28,7 @@ ALIKE = [f"The {one} came before the {other}." for one in WORDS for other in WOR
 
 
 class Watched(Encoder):
-    """The bundled model; notes its passes, and can be held up or made to fail on a text."""
+    """The bundled model; records its passes, and can be blocked or made to fail on a text."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.__dict__.update(encoder.__dict__)
@@ -163,7 +163,7 @@ def test_a_lone_text_beside_a_large_request_waits_for_some_passes_at_most(encode
         depth = pool.depth
         lone = asyncio.create_task(pool.encode(["Ein Satz für sich."]))
         await until(lambda: pool.depth == depth + 1)
-        encoder.stops_after = 5  # the one under way, and turns with the large one until it is in the window
+        encoder.stops_after = 5  # the one under way, and turns with the large one until it is in the batcher
         encoder.opened.set()
         await lone
         assert not large.done()

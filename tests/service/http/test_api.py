@@ -142,7 +142,7 @@ def test_a_forbidden_cut_names_the_input_and_both_lengths(client: TestClient) ->
         ({}, ["inputs"]),
         ({"inputs": "a", "dimensions": DIM + 1}, [str(DIM), str(DIM + 1)]),
         ({"inputs": "a", "dimensions": 0}, ["dimensions"]),
-        ({"inputs": "a", "normalize": False}, ["normalize is false; this model only has vectors of norm 1"]),
+        ({"inputs": "a", "normalize": False}, ["normalize is false; this model only gives vectors of norm 1"]),
         ({"inputs": ["a"] * 513}, ["513", "512", "CROSSLET_MAX_TEXTS"]),
         ([], []),
         ("text", []),
@@ -241,7 +241,7 @@ def test_errors_of_the_root_name_the_field_as_the_other_routes_do(
         ({"truncation_direction": "Left"}, ["truncation_direction is left"]),
         ({"truncation_direction": "left"}, ["truncation_direction is left"]),
         ({"truncation_direction": "up"}, ["truncation_direction"]),
-        ({"prompt_name": "query"}, ["prompt_name is set; this model has no prompts"]),
+        ({"prompt_name": "query"}, ["prompt_name is set, but this model has no prompts"]),
     ],
 )
 def test_what_the_model_cannot_do_is_refused_and_not_ignored(
@@ -727,7 +727,7 @@ def test_a_damaged_document_is_named_until_it_is_put_again(serve: Serve, tmp_pat
     with closing(sqlite3.connect(tmp_path / "data/documents.sqlite3")) as connection, connection:
         connection.execute("UPDATE documents SET text = 'hello' WHERE id = 'a'")  # as a flipped bit does
     for response in (client.get("/documents/a"), client.post("/search", json={"query": "hallo"})):
-        assert_refused(response, 500, "Backend", 'document "a" is damaged on the disk', "put it again, or delete it")
+        assert_refused(response, 500, "Backend", 'document "a" is damaged on the disk', "put it again or delete it")
         assert "hello" not in response.text
     assert client.get("/documents/b").json()["text"] == "danke"
     put(client, {"id": "a", "text": "hallo"})
@@ -824,7 +824,7 @@ def test_the_one_model_is_listed_as_openai_does(client: TestClient) -> None:
     for path in ("/v1/models/tiny", "/v1/models/tiny/"):
         assert client.get(path).json() == model
     message = client.get("/v1/models/other").json()["error"]["message"]
-    assert message == "no such model; this service has tiny"
+    assert message == "no such model; this service serves tiny"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a connection waits for: bounded in size and in time."""
+"""Limits and timeouts of a connection."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def answers(*parts: bytes, pause_s: float = 0.0, app: ASGIApp = echo) -> bytes:
-    """All that a server says to a client that sends the parts and then waits for the end of the connection."""
+    """Send the parts, and return everything the server sends until it closes the connection."""
     async with serving(app) as address:
         reader, writer = await asyncio.open_connection(*address)
         for part in parts:
@@ -147,7 +147,7 @@ async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize("rest", [b"", b"c", b"cde", b"cdePOST / HTTP/1.1\r\ncontent-length: 9\r\n\r\na"])
 def test_a_refused_body_that_does_not_end_ends_the_connection(rest: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much of it comes after the answer, and though uvicorn stops its own clock at every byte."""
+    """However much of it arrives after the answer, although uvicorn cancels its own timeout at every byte."""
     monkeypatch.setattr(connection, "REST_TIMEOUT_S", 0.9)
     monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.9)
     head = b"POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nab"

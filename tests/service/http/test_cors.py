@@ -1,4 +1,4 @@
-"""Pages of other origins, as browsers ask for them (the Fetch standard, "HTTP-network-or-cache fetch")."""
+"""Requests of pages of other origins, as browsers make them (Fetch standard, "HTTP-network-or-cache fetch")."""
 
 import asyncio
 import threading
@@ -107,7 +107,7 @@ def test_a_page_reads_errors(service: TestClient, status: int, asked: dict[str, 
 
 
 def test_a_page_reads_429_and_503(service: TestClient) -> None:
-    runtime: Runtime = service.http.app.state.runtime  # type: ignore[attr-defined]
+    runtime: Runtime = service.app.state.runtime  # type: ignore[attr-defined]
     portal, done = service.portal, threading.Event()
     assert portal is not None
     look_ups = [portal.start_task_soon(runtime.read, done.wait) for _ in range(EMBEDDED_READERS + 1)]
@@ -130,7 +130,7 @@ def test_a_page_reads_that_there_is_a_bug(service: TestClient, monkeypatch: pyte
 
 def test_a_page_reads_that_the_service_ended(service: TestClient) -> None:
     """The server cancels what does not end in its time."""
-    metrics: Metrics = service.http.app.state.runtime.metrics  # type: ignore[attr-defined]
+    metrics: Metrics = service.app.state.runtime.metrics  # type: ignore[attr-defined]
 
     async def endless(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.sleep(1000)
@@ -164,7 +164,7 @@ def test_a_page_reads_that_the_service_ended(service: TestClient) -> None:
 def test_a_page_of_an_origin_that_is_not_listed_reads_nothing(service: TestClient, origin: str) -> None:
     refused = preflight(service, "/embed", "POST", "authorization", origin)
     assert refused.status_code == 400
-    assert refused.json()["error"].endswith("not allowed: origin (CROSSLET_CORS_ORIGINS)")
+    assert refused.json()["error"].endswith("not allowed because of its origin (CROSSLET_CORS_ORIGINS)")
     answer = service.get("/info", headers=KEY | {"origin": origin})
     for response in (refused, answer):
         assert "access-control-allow-origin" not in response.headers
@@ -174,7 +174,7 @@ def test_a_page_of_an_origin_that_is_not_listed_reads_nothing(service: TestClien
 def test_a_method_that_no_route_has_is_refused(service: TestClient) -> None:
     refused = preflight(service, "/embed", "TRACE", "authorization")
     assert (refused.status_code, refused.json()["error_type"]) == (400, "Validation")
-    assert "not allowed: method" in refused.json()["error"]
+    assert "not allowed because of its method" in refused.json()["error"]
 
 
 def test_who_is_no_page_gets_what_does_not_depend_on_one(service: TestClient) -> None:
@@ -214,7 +214,7 @@ def test_without_the_setting_there_is_no_cors(serve: Serve) -> None:
 
 @pytest.mark.parametrize("given", ["https://a.example/", "a.example", "https://a.example,b", "https://*.a.example"])
 def test_what_is_no_origin_is_refused(given: str) -> None:
-    with pytest.raises(ValidationError, match=r"is no origin; write it as https://app\.example"):
+    with pytest.raises(ValidationError, match=r"is not an origin; write it like https://app\.example"):
         Settings(cors_origins=given)
 
 

@@ -1,4 +1,4 @@
-"""Requests that go straight to their route are answered as those that go the framework's way."""
+"""The fast path gives the same answers as FastAPI."""
 
 import pytest
 from fastapi.testclient import TestClient

@@ -29,7 +29,7 @@ class SlowEncoder:
         self.count = 0
 
     def let(self, texts: int = 10_000) -> None:
-        """Let so many texts through."""
+        """Let `texts` texts through."""
         self._gate.release(texts)
 
     def encode(self, text: TextInput, truncate: bool) -> Encoded:

@@ -1,4 +1,4 @@
-"""The metrics on a port of their own: a process, two ports, one end."""
+"""Metrics on a port of their own: one process, two ports, one shutdown."""
 
 import json
 import signal
@@ -96,6 +96,6 @@ def test_a_port_in_use_is_named_with_its_setting(tiny_model: Path, tmp_path: Pat
 
 
 def test_one_port_for_both_is_refused() -> None:
-    with pytest.raises(ValidationError, match="CROSSLET_METRICS_PORT is 8080, the port of all else"):
+    with pytest.raises(ValidationError, match="CROSSLET_METRICS_PORT is 8080, the same as CROSSLET_PORT"):
         Settings(metrics_port=8080)
     assert Settings(metrics_port=0, port=0).metrics_port == 0

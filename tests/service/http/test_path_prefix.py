@@ -1,4 +1,4 @@
-"""The service under a path of its proxy, which cuts the path off or leaves it there."""
+"""The service under a proxy's path prefix, which the proxy strips or not."""
 
 import re
 from collections.abc import Iterator
@@ -107,7 +107,7 @@ def test_requests_count_for_their_routes(service: TestClient, base: str) -> None
 
 @pytest.mark.parametrize("given", ["crosslet", "/a//b", "/a b", "/a/../b", "/.", "/ü", "/a?b", "https://a.example/b"])
 def test_what_is_no_path_is_refused(given: str) -> None:
-    with pytest.raises(ValidationError, match="write it as /crosslet"):
+    with pytest.raises(ValidationError, match="write it like /crosslet"):
         Settings(root_path=given)
 
 
@@ -120,7 +120,9 @@ def test_a_path_may_end_in_a_slash(given: str, taken: str) -> None:
 def test_a_prefix_as_a_route_begins_is_refused(tiny_model: Path, tmp_path: Path, prefix: str) -> None:
     runtime = load_runtime(Settings(model=tiny_model, data=tmp_path, workers=1, root_path=prefix))
     try:
-        with pytest.raises(StartError, match=f"CROSSLET_ROOT_PATH is {prefix}.*anything but /docs, /documents, "):
+        with pytest.raises(
+            StartError, match=f"CROSSLET_ROOT_PATH is {prefix}.*must not begin with /docs, /documents, "
+        ):
             create_app(runtime)
     finally:
         runtime.close()

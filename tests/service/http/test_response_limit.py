@@ -1,4 +1,4 @@
-"""What clients have not read of their answers is bounded, and nothing else suffers for it."""
+"""Unread answers are bounded, and clients that read are not affected."""
 
 import asyncio
 import json

@@ -162,9 +162,9 @@ def test_what_is_answered_under_the_other_spelling_counts_for_its_route(client: 
 @pytest.mark.parametrize(
     ("method", "path", "known"),
     [
-        ("GET", "/documents?limt=3", "known are "),
-        ("GET", "/documents?limit=3&limt=3", "known are "),
-        ("GET", "/documents/?limt", "known are "),
+        ("GET", "/documents?limt=3", "this route takes "),
+        ("GET", "/documents?limit=3&limt=3", "this route takes "),
+        ("GET", "/documents/?limt", "this route takes "),
         ("PUT", "/documents?limt=3", "this route takes none"),
         ("GET", "/documents/a/?limt=3", "this route takes none"),
         ("DELETE", "/documents/a/?limt=3", "this route takes none"),
@@ -184,7 +184,7 @@ def test_an_unknown_query_parameter_of_our_own_routes_is_refused_by_name(
 
 def test_the_sentence_lists_the_parameters_that_the_description_of_the_route_has(client: TestClient) -> None:
     described = client.get("/openapi.json").json()["paths"]["/documents"]["get"]["parameters"]
-    listed = client.get("/documents?x=1").json()["error"].partition("known are ")[2].split(", ")
+    listed = client.get("/documents?x=1").json()["error"].partition("this route takes ")[2].split(", ")
     assert set(listed) == {one["name"] for one in described if one["in"] == "query"} >= {"cursor", "limit"}
 
 

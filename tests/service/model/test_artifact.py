@@ -99,7 +99,7 @@ def test_one_changed_byte_is_refused_by_name(tmp_path: Path, name: str) -> None:
 def test_a_cut_file_is_refused_with_both_sizes(tmp_path: Path) -> None:
     manifest = write_folder(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"gra")
-    with pytest.raises(ArtifactError, match=r"model\.onnx has 3 bytes, the manifest says 5"):
+    with pytest.raises(ArtifactError, match=r"model\.onnx has 3 bytes; the manifest says 5"):
         verify_files(tmp_path, manifest)
 
 
@@ -113,7 +113,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schema_version": 2}, "schema version 2, this service reads 1"),
+        ({"schema_version": 2}, "schema version 2; this service reads 1"),
         ({"kind": "decoder"}, "kind"),
         ({"surprise": 1}, "surprise"),
         ({"fingerprint": "00"}, "fingerprint"),
@@ -152,7 +152,7 @@ def test_a_manifest_that_is_not_json_is_refused(tmp_path: Path) -> None:
 
 def test_a_parity_pack_of_another_dimension_is_refused(tmp_path: Path) -> None:
     manifest = dataclasses.replace(write_folder(tmp_path), dim=3)
-    with pytest.raises(ArtifactError, match="a vector of 2 floats, the manifest says 3"):
+    with pytest.raises(ArtifactError, match="a vector of 2 floats; the manifest says 3"):
         load_parity(tmp_path, manifest)
 
 

@@ -65,7 +65,7 @@ def test_a_model_without_prompts_takes_queries_and_documents_as_they_are() -> No
     for input_type in ("query", "search_query", "document", "search_document", "passage"):
         assert prompts.chosen(None, input_type) == ""
     for options in ({"prompt_name": "query"}, {"prompt_name": None, "input_type": "classification"}):
-        with pytest.raises(InvalidInput, match=r"is set; this model has no prompts, leave it out"):
+        with pytest.raises(InvalidInput, match=r"is set, but this model has no prompts: leave it out"):
             prompts.chosen(**options)
 
 
@@ -83,9 +83,12 @@ def test_the_parity_pack_is_checked_behind_the_default_prompt(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"default_prompt_name": "sts"}, "default_prompt_name 'sts', its prompts are none"),
-        ({"prompts": {"query": "q"}, "default_prompt_name": "sts"}, "default_prompt_name 'sts', its prompts are query"),
-        ({"truncate_dim": 8}, "truncate_dim 8 and dim 16; they are the same"),
+        ({"default_prompt_name": "sts"}, "default_prompt_name 'sts', but its prompts are none"),
+        (
+            {"prompts": {"query": "q"}, "default_prompt_name": "sts"},
+            "default_prompt_name 'sts', but its prompts are query",
+        ),
+        ({"truncate_dim": 8}, "truncate_dim 8 and dim 16; they must be equal"),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(
@@ -103,7 +106,7 @@ def test_prompts_that_were_edited_are_refused(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
     manifest["prompts"]["query"] = "other "
     (tmp_path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(ArtifactError, match="says fingerprint"):
+    with pytest.raises(ArtifactError, match="has fingerprint"):
         load_encoder(tmp_path)
 
 
@@ -134,7 +137,7 @@ def test_token_ids_have_no_prompt_and_are_refused_where_one_is_due(serve: Serve,
     client = serve(model=prompted, token_ids=True)
     answer = client.post("/v1/embeddings", json={"input": [[2, 5, 3]]})
     assert answer.status_code == 422
-    assert "input[0] is a list of token ids, and the model's prompt goes before text" in answer.text
+    assert "input[0] is a list of token ids, but the model's prompt can only precede text" in answer.text
 
 
 def test_limits_are_those_of_the_clients_own_text(serve: Serve, prompted: Path) -> None:
@@ -167,7 +170,7 @@ def test_embed_puts_the_default_or_the_named_prompt_first(capsys: Capture, promp
         assert np.array_equal(np.asarray(json.loads(line), np.float32), vector(prompted, name, TEXTS[0]))
     assert cli.main(["embed", "a", "--prompt-name", "web"]) == 2
     assert capsys.readouterr().err == (
-        "crosslet: prompt_name names none of this model's prompts; they are query, document, plain, sts\n"
+        "crosslet: prompt_name is not one of this model's prompts: query, document, plain, sts\n"
     )
 
 

@@ -66,11 +66,11 @@ def test_a_manifest_without_spaces_is_read_and_written_as_before(tmp_path: Path)
 def test_a_damaged_map_is_refused(tmp_path: Path) -> None:
     build_artifact(tmp_path)
     add_space(tmp_path, "small", AFFINE[:, :-1])
-    with pytest.raises(ArtifactError, match=r"space.small.npy is no map of finite numbers of shape \(5, 17\)"):
+    with pytest.raises(ArtifactError, match=r"space.small.npy is not an array of finite numbers of shape \(5, 17\)"):
         load_encoder(tmp_path)
     with (tmp_path / "space.small.npy").open("ab") as file:
         file.write(b"x")
-    with pytest.raises(ArtifactError, match=r"space.small.npy has .* bytes, the manifest says"):
+    with pytest.raises(ArtifactError, match=r"space.small.npy has .* bytes; the manifest says"):
         load_encoder(tmp_path)
 
 
@@ -120,9 +120,9 @@ def test_an_unknown_space_is_refused_with_the_names_of_those_there_are(serve: Se
     }.items():
         answer = client.post(path, json=body)
         assert answer.status_code == 422
-        assert "space names none of this model's spaces; they are small, same" in answer.text
+        assert "space is not one of this model's spaces: small, same" in answer.text
     answer = without.post("/embed", json={"inputs": "a", "space": "web"})
-    assert answer.json()["error"] == "space is set; this model has its own space only, leave it out"
+    assert answer.json()["error"] == "space is set, but this model has only its own space: leave it out"
 
 
 def test_info_lists_the_spaces(serve: Serve, spacious: Path) -> None:

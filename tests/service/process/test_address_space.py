@@ -1,4 +1,4 @@
-"""What becomes of a start, and of requests, where the system bounds the memory that a process may map (ulimit -v)."""
+"""Starts and requests under a limit on address space (ulimit -v)."""
 
 import resource
 import subprocess
@@ -60,7 +60,7 @@ except StartError as exc:
 def test_a_start_that_would_end_by_a_signal_or_an_error_is_one_sentence(load: str) -> None:
     done = tried(load)
     assert done.stdout.startswith("the process may map 4294967296 bytes of memory (ulimit -v), too few")
-    assert "keep 1073741824 for the work" in done.stdout
+    assert "keep 1073741824 for requests" in done.stdout
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
 

@@ -1,4 +1,4 @@
-"""What becomes of connections when the process may open no more files."""
+"""Connections at the limit of open files."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A ceiling of memory: its arithmetic, and real processes under one."""
+"""The memory budget: its arithmetic, and real processes under one."""
 
 import json
 import signal
@@ -79,7 +79,7 @@ def test_texts_that_do_not_fit_are_refused_with_both_numbers_and_the_setting() -
 
 
 def test_texts_that_would_not_fit_even_alone_are_refused_for_good() -> None:
-    """They are not told to come again: nothing that ends would make room for them."""
+    """Without Retry-After: they would not fit in an idle service either."""
     process = Process(taken=700)
     limited = budget(1200, process, working=100)
     with pytest.raises(TooLarge, match=r"need 464 bytes .* is 1200 \(CROSSLET_MEMORY_BUDGET\)"):
@@ -118,7 +118,7 @@ def test_memory_to_tokenise_the_longest_text_is_kept_while_it_waits() -> None:
 def test_a_start_that_leaves_no_room_for_a_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_budget, "LEAST_ROOM_BYTES", 50)
     budget(850, Process(taken=700), working=100)
-    with pytest.raises(StartError, match=r"takes 700 bytes at its start .* need 150 more; the limit is 849"):
+    with pytest.raises(StartError, match=r"takes 700 bytes after its start .* need 150 more; the limit is 849"):
         budget(849, Process(taken=700), working=100)
 
 
@@ -133,7 +133,7 @@ def test_documents_leave_room_for_the_workers_and_for_requests() -> None:
 
 
 def test_a_ceiling_below_the_start_is_refused() -> None:
-    with pytest.raises(StartError, match=r"takes 700 bytes at its start .* need 100 more; the limit is 799"):
+    with pytest.raises(StartError, match=r"takes 700 bytes after its start .* need 100 more; the limit is 799"):
         budget(799, Process(taken=700), working=100)
 
 

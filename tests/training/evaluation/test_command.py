@@ -72,7 +72,7 @@ def test_a_damaged_artifact_is_refused_by_the_services_own_check(
 ) -> None:
     (Path(artifact) / "model.onnx").write_bytes(b"damaged")
     assert main([artifact, "--data", data]) == 2
-    assert "model.onnx has 7 bytes, the manifest says" in capsys.readouterr().err
+    assert "model.onnx has 7 bytes; the manifest says" in capsys.readouterr().err
 
 
 def test_a_folder_with_a_broken_model_is_one_sentence(
