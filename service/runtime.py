@@ -165,7 +165,7 @@ class Models:
 
 
 def _release(cache: VectorCache, models: Models) -> None:
-    """Drop what can be computed again, and what passes have left."""
+    """Empty the cache, and free the memory that forward passes left behind."""
     cache.clear()
     models.give_back_unused()
 
@@ -231,7 +231,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         extra={"model": manifest.name, "fingerprint": manifest.fingerprint, "dim": manifest.dim},
     )
     models = Models(encoder, load_reranker(settings))
-    pass_bytes = _pass_bytes(models) if settings.memory_budget else 0  # it takes a tenth of a second
+    pass_bytes = _pass_bytes(models) if settings.memory_budget else 0  # takes a tenth of a second
     cache = VectorCache(settings.cache_bytes, fingerprint=manifest.fingerprint, dim=manifest.dim)
     longest_dim = max([manifest.dim, *(space.dim for space in manifest.spaces)])
     memory = MemoryBudget(settings.memory_budget, dim=longest_dim, release=partial(_release, cache, models))

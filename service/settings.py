@@ -54,7 +54,9 @@ class Settings(BaseSettings):
         description="Where documents are stored: embedded, or milvus://host:19530/database; see docs/guide/milvus.md.",
     )
     index_token: SecretStr = Field(default=SecretStr(""), description="Milvus' user:password, or its API key.")
-    index_timeout_s: float = Field(default=10.0, gt=0, description="Most seconds for one call to Milvus; then: 503.")
+    index_timeout_s: float = Field(
+        default=10.0, gt=0, description="Timeout of a call to Milvus, in seconds; then: 503."
+    )
     workers: int = Field(
         default=0, ge=0, le=1024, description="Encoding threads; 0 = one per usable CPU (affinity, cgroup quota)."
     )

@@ -39,10 +39,10 @@ def _texts(parser: argparse.ArgumentParser) -> None:
 
 
 def _query(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="what to look for, in any language of the model")
-    parser.add_argument("--top-k", type=positive, default=10, help="how many documents to show (10)")
-    parser.add_argument("--filter", type=json_object, help="conditions on the metadata, in JSON")
-    prompt_argument(parser, "query, if it has that one")
+    parser.add_argument("query", metavar="QUERY", help="text to search for, in any language of the model")
+    parser.add_argument("--top-k", type=positive, default=10, help="number of documents to print (10)")
+    parser.add_argument("--filter", type=json_object, help="conditions on the metadata, as JSON")
+    prompt_argument(parser, "the one named query, if any")
 
 
 def _passages(parser: argparse.ArgumentParser) -> None:

@@ -187,7 +187,7 @@ class Collection:
         return found
 
     def _beside_writers(self, vector_D: Vectors, top_k: int, reads: DocumentReader) -> list[Match] | None:
-        """One search, with the index locked for as long as it is searched; None: out of patience."""
+        """Make one search, locking the index only while it is searched. None: the tries are used up."""
         for _ in range(PATIENCE):
             with self._store.read_transaction() as revision:
                 among = reads.selected(revision)
@@ -210,7 +210,7 @@ class Collection:
         return self._revision in {None, revision}
 
     def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
-        """Scores and rows, best first; ties are ordered and cut by id before any text is read."""
+        """Return scores and rows, best first. Ties are sorted by id, and cut, before any text is read."""
         if self._index.is_exact:
             hits = self._index.search(vector_D, top_k=top_k, among=among)
             rows, scores_N = hits.rows.tolist(), hits.scores

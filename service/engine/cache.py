@@ -60,7 +60,7 @@ class VectorCache:
             return found
 
     def put(self, text: Input, encoded: Encoded) -> None:
-        """Keep a vector, in place of the one that was not asked for the longest."""
+        """Store a vector; if the cache is full, evict the least recently used one."""
         if not self._max_entries or isinstance(text, PairInput):
             return
         key, value = self._key(text), _packed(encoded)

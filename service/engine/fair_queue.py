@@ -172,7 +172,7 @@ class FairQueue:
         return self._turns.keys()
 
     def added_by(self, job: Job) -> list[Input]:
-        """The distinct texts that nobody computes yet: what a job would add to the work."""
+        """Return the distinct texts that a job would add to the work."""
         missing = dict.fromkeys(job.texts[position] for position in job.missing)
         return [text for text in missing if (text, job.truncate) not in self._works]
 

@@ -97,7 +97,7 @@ class EncoderPool:
         return min(LONGEST_RETRY_S, max(1, math.ceil(self._drain_s())))
 
     def _drain_s(self, more: Sequence[Input] = ()) -> float:
-        """About how long the workers take for what waits and for more texts."""
+        """Estimate how long the workers need for the waiting texts and `more`."""
         counts = self._queue.unstarted_of + Counter(map(kind_of, more))
         return sum(self._mean_s[kind] * count for kind, count in counts.items()) / max(1, len(self._threads))
 

@@ -93,7 +93,7 @@ class Embedder:
         dim = self._runtime.manifest.dim if space is None else space.dim
         if dimensions is not None and dimensions > dim:
             raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
-        texts = _behind(prompt, texts, place) if prompt else texts
+        texts = _prefixed(prompt, texts, place) if prompt else texts
         batch = await self.compute(texts, place=place, truncate=truncate, skip_failed=skip_failed)
         if space is None:
             return batch
@@ -124,7 +124,7 @@ class Embedder:
 
     def room_for(self, texts: Sequence[Input]) -> AbstractContextManager[None]:
         """Memory to tokenise texts, until it is left. Raises: TooLarge, Overloaded."""
-        if not self._runtime.settings.memory_budget:  # to measure texts takes time
+        if not self._runtime.settings.memory_budget:  # skip measuring the texts
             return nullcontext()
         pool = self._runtime.pool
         return self._runtime.memory.texts(
@@ -226,7 +226,7 @@ def _prefixed(prompt: str, texts: Sequence[TextInput], place: Place) -> list[str
 
 
 def _length(text: Input) -> int:
-    """What of a text takes memory while it is tokenised; token ids are there already."""
+    """Return how many characters will be tokenised; 0 for token ids."""
     if isinstance(text, Pair):
         return normalised_length(text.query) + normalised_length(text.passage)
     return normalised_length(text) if isinstance(text, str) else 0

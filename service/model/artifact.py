@@ -84,7 +84,7 @@ class Manifest:
     name: str
     kind: Kind = "bi-encoder"
     dim: int  # of a re-ranker 1: its score
-    max_length: int  # tokens, specials included
+    max_length: int  # tokens, special tokens included
     languages: tuple[str, ...]
     precision: Literal["int8", "fp32"]
     parameters: int

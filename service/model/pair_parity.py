@@ -26,7 +26,7 @@ class PairParityPack:
     scores: tuple[float, ...]
 
     def to_json(self) -> str:
-        """The text of parity.json."""
+        """Return the text of parity.json."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False) + "\n"
 
 

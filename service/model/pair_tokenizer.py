@@ -11,7 +11,7 @@ from service.model.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class PairTokens:
-    """input_ids: at most `max_length` ids, specials included.  full_length: what they were before the cut."""
+    """A tokenised text. input_ids: at most `max_length`, special tokens included.  full_length: before truncation."""
 
     input_ids: list[int]
     full_length: int

@@ -26,7 +26,7 @@ class Session:
         """Load the graph and check its signature.
 
         Args:   output: its name, (B, D) float32.
-        Raises: ArtifactError: ONNX Runtime refuses the graph, or its inputs and output are not the contract's.
+        Raises: ArtifactError: ONNX Runtime refuses the graph, or its inputs or output break the contract.
         """
         try:
             self._session = onnxruntime.InferenceSession(
@@ -40,7 +40,7 @@ class Session:
             raise ArtifactError(f"{path.parent}: {path.name} maps {names} to {sorted(outputs)}, not to {output}")
         graph_dim = outputs[output][-1]
         if isinstance(graph_dim, int) and graph_dim != dim:
-            raise ArtifactError(f"{path.parent}: {path.name} gives {graph_dim} dims, the manifest says {dim}")
+            raise ArtifactError(f"{path.parent}: {path.name} gives {graph_dim} dims; the manifest says {dim}")
         self._dim, self._output = dim, output
         self._giving_back = onnxruntime.RunOptions()
         self._giving_back.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")

@@ -161,7 +161,7 @@ class Tokenizer:
             return work(text)
         with self._long_text:
             found = work(text)
-            return_free_memory()  # the C heap would keep it, in each thread's part of it
+            return_free_memory()  # otherwise the C heap keeps it, once for each thread
         return found
 
     def _tokenised(self, text: str) -> TokenisedText:

@@ -42,7 +42,7 @@ class UnigramTokenizer:
         self.highest_id: int = self._pieces.GetPieceSize() - 1
 
     def encode(self, text: str) -> list[int]:
-        """Token ids, specials included."""
+        """Return token ids, special tokens included."""
         return [*self.before, *self.pieces(text), *self.after]
 
     def pieces(self, text: str) -> list[int]:

@@ -8,7 +8,7 @@ from typing import IO
 
 from service.errors import StoreError
 
-CACHED_STATEMENTS = 16  # a connection; each filter is its own statement, and a large one takes a megabyte
+CACHED_STATEMENTS = 16  # per connection; each filter is a statement of its own, and a large one takes a megabyte
 
 
 def read_mode(path: Path) -> str:

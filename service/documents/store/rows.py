@@ -33,7 +33,7 @@ class Page:
 
 
 def columns(*, text: bool = True, metadata: bool = True, has_checksums: bool) -> str:
-    """What to select for `to_document`: of what is not wanted nothing, and then no checksum, which is of all."""
+    """Return the columns to select for `to_document`. The checksum covers text and metadata, so it needs both."""
     parts = ["row", "id", "text" if text else "''", "metadata" if metadata else "'{}'", "revision"]
     return ", ".join([*parts, "text_checksum" if text and metadata and has_checksums else "NULL"])
 

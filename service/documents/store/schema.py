@@ -15,7 +15,7 @@ from service.documents.store.fields import SqlValue, fields_of
 
 SCHEMA_VERSION = 4
 CHECKSUMS_SINCE = 3
-PATHS_SINCE = 4  # before it `fields` has the metadata's own keys alone
+PATHS_SINCE = 4  # before, `fields` has only the metadata's top-level keys
 TABLES = """
 CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (
@@ -44,7 +44,7 @@ UPDATE documents SET text_checksum = checksum(id, text, metadata), vector_checks
 """,
     3: "",  # the paths of nested values, which `migrate` adds
 }
-# The paths of an older store that may not be changed are beside it, for the one connection.
+# The nested paths of an older store that is only read, in temporary tables of one connection.
 SHADOW = """
 CREATE TEMP TABLE paths (
     key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
@@ -114,14 +114,14 @@ def migrate(connection: sqlite3.Connection, found: int) -> None:
 
 
 def shadow_fields(connection: sqlite3.Connection) -> None:
-    """Have a connection find the nested values of an older store, which stays as it is."""
+    """Let a connection find the nested values of an older store, without changing the store."""
     for statement in SHADOW.split(";\n"):  # not as a script: that would end the connection's transaction
         connection.execute(statement)
     connection.executemany("INSERT INTO paths (key, kind, value, row) VALUES (?, ?, ?, ?)", _paths(connection))
 
 
 def _paths(connection: sqlite3.Connection) -> Iterator[tuple[str, str, SqlValue, int]]:
-    """What `fields` lacks in a store of before: the paths with more than one key."""
+    """Yield the rows that `fields` lacks in an older store: paths with more than one key."""
     with_objects = "WHERE instr(substr(metadata, 2), '{')"
     nested = connection.execute(f"SELECT row, CAST(metadata AS BLOB) FROM documents {with_objects}")  # noqa: S608
     for row, text in nested:

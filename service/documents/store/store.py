@@ -33,9 +33,9 @@ from service.errors import StoreError
 
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
 VECTOR_COLUMNS = "row, id, vector"
-STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
-FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
-MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
+STEPS_A_LOOK = 100_000  # SQLite instructions, a few milliseconds, between two looks at the clock
+FOLD_AFTER_CHANGES = 2000  # changed rows between checkpoints of the log, which then has some 10 MB
+MOST_LOG_PAGES = 20_000  # 80 MB: beyond this SQLite checkpoints during a commit
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class DocumentStore:
             self._check(fingerprint)
             if read_only:
                 self._reader().execute("BEGIN")
-                _revision_of(self._reader())  # the moment is that of the first look
+                _revision_of(self._reader())  # the first read fixes the snapshot
                 if not self._has_paths:
                     shadow_fields(self._reader())
         except (sqlite3.Error, OSError) as exc:
@@ -152,7 +152,7 @@ class DocumentStore:
                 logger.warning("log not merged into the document store", extra={"reason": str(exc)})
 
     def count(self) -> int:
-        """How many documents there are."""
+        """Return the number of documents."""
         return int(self._all("SELECT count(*) FROM documents")[0][0])
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
@@ -228,7 +228,7 @@ class DocumentStore:
             self._reader().set_progress_handler(None, 0)
 
     def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
-        """Every row with its vector, in batches; only those that changed after a revision, if one is given."""
+        """Yield every row with its vector, in batches; or only rows changed after a revision."""
         which = f"WHERE revision > {int(changed_after)}" if changed_after else "ORDER BY row"
         with undamaged(self._path):
             cursor = self._reader().execute(f"SELECT {self._vector_columns} FROM documents {which}")  # noqa: S608
@@ -236,7 +236,7 @@ class DocumentStore:
                 yield self._stacked(found)
 
     def vectors_of(self, rows: Sequence[int]) -> tuple[list[int], Vectors]:
-        """Vectors by row number, in ascending order of rows; unknown rows are left out."""
+        """Return rows and vectors, in ascending order of rows; unknown rows are left out."""
         which = "WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"
         query = f"SELECT {self._vector_columns} FROM documents {which}"  # noqa: S608
         return self._stacked(self._all(query, (json.dumps(list(rows)),)))
@@ -293,7 +293,7 @@ class DocumentStore:
             answered=0 if self._revision_file is None else self._revision_file.revision(),
             migrated=self._lock is not None,
         )
-        self._has_checksums = version >= CHECKSUMS_SINCE  # an older store that is only read has none
+        self._has_checksums = version >= CHECKSUMS_SINCE  # False for an older store that is only read
         self._has_paths = version >= PATHS_SINCE
 
 

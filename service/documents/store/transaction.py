@@ -12,7 +12,7 @@ from service.documents.store.fields import fields_of
 from service.documents.store.schema import checksum
 
 COLUMNS = ("id", "text", "metadata", "vector", "revision", "text_checksum", "vector_checksum")
-# Two statements: an upsert in one uses up a row number each time it replaces, and indexes grow with the largest.
+# Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
 UPDATE = f"UPDATE documents SET {', '.join(f'{name} = ?' for name in COLUMNS[1:])} WHERE id = ? RETURNING row"  # noqa: S608 - constants
 INSERT = f"INSERT INTO documents ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) RETURNING row"  # noqa: S608
 
@@ -50,7 +50,7 @@ class Transaction:
         self._connection.executemany("DELETE FROM documents WHERE row = ?", ((row,) for row in rows))
 
     def commit(self) -> None:
-        """Make the change durable, under its revision number."""
+        """Write the change to disk, under its revision."""
         self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
         self._connection.execute("COMMIT")
 

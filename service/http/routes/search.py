@@ -34,7 +34,7 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 async def search(
     request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
-    """The top_k documents with the largest cosine, in any language; how surely is `recall` in `GET /info`."""
+    """The top_k documents with the largest cosine, in any language. `GET /info` gives the recall."""
     started_at = time.monotonic()
     _check(body, runtime)
     queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
