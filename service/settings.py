@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from service.documents.milvus.address import EMBEDDED
+from service.documents.mode import Mode
 from service.errors import StartError
 from service.process.address_space import WORKING_BYTES
 
@@ -54,8 +55,10 @@ class Settings(BaseSettings):
         description="Where documents are stored: embedded, or milvus://host:19530/database; see docs/guide/milvus.md.",
     )
     index_token: SecretStr = Field(default=SecretStr(""), description="Milvus' user:password, or its API key.")
-    index_timeout_s: float = Field(
-        default=10.0, gt=0, description="Timeout of a call to Milvus, in seconds; then: 503."
+    index_timeout_s: float = Field(default=10.0, gt=0, description="Timeout of a call to Milvus in seconds; then: 503.")
+    search_mode: Mode | None = Field(
+        default=None,
+        description="What a search without a mode is: dense, keywords or hybrid; default: hybrid; with Milvus: dense.",
     )
     workers: int = Field(
         default=0, ge=0, le=1024, description="Encoding threads; 0 = one per usable CPU (affinity, cgroup quota)."
@@ -171,9 +174,19 @@ class Settings(BaseSettings):
                 f"CROSSLET_MAX_BODY_BYTES is {self.max_body_bytes}, more than the limit of all requests together: "
                 f"{self.max_inflight_bytes} (CROSSLET_MAX_INFLIGHT_BYTES)"
             )
+        if self.index != EMBEDDED and self.search_mode in {"keywords", "hybrid"}:
+            raise ValueError(
+                f"CROSSLET_SEARCH_MODE is {self.search_mode}, but keywords are kept beside embedded documents only, "
+                "not in Milvus (CROSSLET_INDEX); leave it out"
+            )
         if self.metrics_port and self.metrics_port == self.port:
             raise ValueError(f"CROSSLET_METRICS_PORT is {self.port}, the same as CROSSLET_PORT; choose another, or 0")
         return self
+
+    @property
+    def default_mode(self) -> Mode:
+        """The mode of a search that names none."""
+        return self.search_mode or ("hybrid" if self.index == EMBEDDED else "dense")
 
     @property
     def working_bytes(self) -> int:

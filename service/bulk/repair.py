@@ -23,6 +23,7 @@ class Repaired:
     """
 
     vectors: int = 0
+    keywords: bool = False  # made anew
     lost: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -61,6 +62,11 @@ def repair(
                             transaction.upsert(documents, embedded.vectors_ND)
                             transaction.commit()
                     done.vectors += len(documents)
+            if not done.lost and file.keywords_fault() is not None:
+                with store.transaction() as transaction:
+                    transaction.remake_keywords()
+                    transaction.commit()
+                done.keywords = True
     finally:
         store.close()
     return done

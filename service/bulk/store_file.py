@@ -15,11 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from service.documents.keywords.integrity import keywords_fault
+from service.documents.keywords.terms import RULES
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
 from service.documents.store.locking import connect, read_mode
-from service.documents.store.schema import CHECKSUMS_SINCE, PATHS_SINCE, checksum
-from service.documents.store.store import DocumentStore
+from service.documents.store.older_stores import view_as_todays
+from service.documents.store.schema import KEYWORDS_SINCE, PATHS_SINCE, checksum
+from service.documents.store.store import OF_DEFAULT, DocumentStore
 from service.errors import StartError, StoreError
 
 NORM_TOLERANCE = 1e-3
@@ -53,15 +56,17 @@ class StoreFile:
             self.schema_version = int(facts["schema_version"])
         except (KeyError, ValueError) as exc:
             raise StoreError(f"document store {path} does not say what it holds ({exc})") from exc
+        self._keyword_rules = facts.get("keywords")
+        view_as_todays(connection, self.schema_version, with_paths=False)
 
     def count(self) -> int:
         """Return the number of documents."""
-        return int(self._one("SELECT count(*) FROM documents"))
+        return int(self._one(f"SELECT count(*) FROM documents WHERE {OF_DEFAULT}"))  # noqa: S608
 
     def languages(self) -> dict[str, int]:
         """Count documents by the `lang` of their metadata, most frequent first."""
         query = (
-            "SELECT value, count(*) FROM fields WHERE key = 'lang' AND kind = 'string' "
+            f"SELECT value, count(*) FROM fields WHERE {OF_DEFAULT} AND key = 'lang' AND kind = 'string' "  # noqa: S608
             "GROUP BY value ORDER BY count(*) DESC, value"
         )
         return dict(self._connection.execute(query).fetchall())
@@ -85,7 +90,7 @@ class StoreFile:
 
     def missing(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that no document has."""
-        query = "SELECT 1 FROM documents WHERE id = ?"
+        query = f"SELECT 1 FROM documents WHERE {OF_DEFAULT} AND id = ?"  # noqa: S608
         return [id_ for id_ in ids if self._connection.execute(query, (id_,)).fetchone() is None]
 
     def faults(self) -> Iterator[tuple[int, str | None]]:
@@ -100,20 +105,39 @@ class StoreFile:
         answer = str(self._one("PRAGMA integrity_check(1)"))
         if answer != "ok":
             yield 0, "integrity", f"SQLite finds the file damaged ({' '.join(answer.split())})"
-        orphans = int(self._one("SELECT count(*) FROM fields WHERE row NOT IN (SELECT row FROM documents)"))
-        if orphans:
-            yield 0, "orphans", f"{orphans} rows of the table of fields belong to no document"
+        for table, what in (("fields", "fields"), ("passages", "vectors")):
+            orphans = int(self._one(f"SELECT count(*) FROM {table} WHERE row NOT IN (SELECT row FROM documents)"))  # noqa: S608
+            if orphans:
+                yield 0, f"orphans of {table}", f"{orphans} rows of the table of {what} belong to no document"
+        noted, count = int(self._one(f"SELECT documents FROM collections WHERE {OF_DEFAULT}")), self.count()  # noqa: S608
+        if noted != count:
+            yield 0, "count", f"there are {count} documents, the table of collections says {noted}"
+        are_texts_sound = True
         for rows in _batched(self.rows(), BATCH_ROWS):
             for row in rows:
+                are_texts_sound = are_texts_sound and row.is_text_sound
                 for kind, what in self._faults_of(row):
                     yield 0, kind, f"document {orjson.dumps(row.id).decode()} {what}"
             yield len(rows), None, None
+        if are_texts_sound:
+            yield 0, "keywords", self.keywords_fault()
+
+    def keywords_fault(self) -> str | None:
+        """One sentence, if the keywords are not those of the texts, which are sound."""
+        if self.schema_version < KEYWORDS_SINCE or self._keyword_rules != RULES:  # made anew at the next start
+            return None
+        try:
+            return keywords_fault(self._connection)
+        except sqlite3.DatabaseError as exc:
+            return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
 
     def rows(self) -> Iterator[StoredRow]:
-        """Yield every document, in the order of first insertion."""
-        checksums = "text_checksum, vector_checksum" if self.schema_version >= CHECKSUMS_SINCE else "NULL, NULL"
+        """Every document, in the order of first arrival."""
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
-        query = f"SELECT row, {as_bytes}, vector, revision, {checksums} FROM documents ORDER BY row"  # noqa: S608
+        query = (
+            f"SELECT row, {as_bytes}, coalesce(vector, x''), revision, text_checksum, vector_checksum "  # noqa: S608
+            f"FROM documents d LEFT JOIN passages USING (row) WHERE d.{OF_DEFAULT} ORDER BY row"
+        )
         for row, id_, text, metadata, vector, revision, of_text, of_vector in self._connection.execute(query):
             yield StoredRow(
                 id=id_.decode(errors="replace"),
@@ -146,7 +170,7 @@ class StoreFile:
         if self.schema_version < PATHS_SINCE:
             found = {key: found[key] for key in metadata}
         expected = {(path, *kind) for path, kinds in found.items() for kind in kinds}
-        query = "SELECT key, kind, value FROM fields WHERE row = ?"
+        query = f"SELECT key, kind, value FROM fields WHERE {OF_DEFAULT} AND row = ?"  # noqa: S608
         if set(self._connection.execute(query, (row.row,)).fetchall()) != expected:
             yield "fields", f"has {len(expected)} filterable values, but its rows in the table of fields differ"
 

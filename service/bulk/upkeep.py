@@ -8,6 +8,8 @@ from pathlib import Path
 import orjson
 
 from service.bulk.store_file import StoreFile, open_for_upkeep, open_store_file
+from service.documents.keywords.index import KeywordIndex
+from service.documents.store.schema import DEFAULT
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def compact(path: Path) -> Compacted:
     before_bytes = stats(path).size_bytes
     with open_for_upkeep(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        KeywordIndex(connection, DEFAULT).optimize()
         # Copy beside the store: a container's /tmp may be in memory. SQLITE_TMPDIR is read only when SQLite starts.
         folder = str(path.parent.absolute()).replace("'", "''")
         connection.execute(f"PRAGMA temp_store_directory = '{folder}'")

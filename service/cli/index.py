@@ -157,7 +157,9 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
             dim=stored.dim,
             advance=bar.update,
         )
-    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors recomputed\n")
+    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors made anew\n")
+    if done.keywords:
+        sys.stderr.write(f"{path}: the keywords made anew\n")
     for id_ in done.lost:
         sys.stderr.write(f"{named(id_)}: its text or metadata are damaged\n")
     for id_, error in done.failed.items():

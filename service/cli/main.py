@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
+from typing import get_args
 
 from pydantic import ValidationError
 
@@ -20,6 +21,7 @@ from service.cli.arguments import Subcommand, json_object, positive, prompt_argu
 from service.cli.index import INDEX_SUBCOMMANDS
 from service.cli.start_trial import Use, try_start
 from service.cli.text import TEXT_SUBCOMMANDS
+from service.documents.mode import Mode
 from service.errors import CrossletError, StartError
 from service.process.address_space import WORKING_BYTES, check_start
 from service.process.standard_streams import open_closed_streams, speak_utf8
@@ -42,6 +44,7 @@ def _query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="text to search for, in any language of the model")
     parser.add_argument("--top-k", type=positive, default=10, help="number of documents to print (10)")
     parser.add_argument("--filter", type=json_object, help="conditions on the metadata, as JSON")
+    parser.add_argument("--mode", choices=get_args(Mode), help="how to find them (CROSSLET_SEARCH_MODE)")
     prompt_argument(parser, "the one named query, if any")
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -20,6 +21,10 @@ from service.process.cpus import usable_cpus
 from service.process.descriptors import raise_limit
 from service.process.logs import configure_logging
 from service.settings import Settings, unknown_settings
+
+if TYPE_CHECKING:
+    from service.documents.protocol import Vectors
+    from service.model.encoder import Encoder
 
 MALLOC_ARENAS = 2  # each heap keeps its own peak memory: `python -m benchmarks.allocator`
 # Longest wait of a worker for the GIL after a forward pass. Python's default of 5 ms is as long as one or two passes.
@@ -83,12 +88,13 @@ def embed(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def search(options: argparse.Namespace, settings: Settings) -> None:
-    """Print the documents nearest to a query, one JSON line each.
+    """Print the documents that answer a query, one JSON line each.
 
     Raises: StartError: the store is missing, unreadable, or another model's.
         InvalidInput: the query is empty, too long or not UTF-8.
     """
     from service.bulk.store_file import check_there
+    from service.documents.query import Query
     from service.model.encoder import choose_encoder
     from service.runtime import load_collection
 
@@ -96,13 +102,12 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     if settings.index == EMBEDDED:
         check_there(settings.documents_path)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
+    mode = options.mode or settings.default_mode
     collection = load_collection(settings, encoder.manifest, read_only=True)
     try:
-        vector_D = encoder.encode(prompt + query).vector
-        if settings.space:
-            vector_D = encoder.spaces.maps[settings.space](vector_D[None])[0]
-        for match in collection.search(vector_D, top_k=options.top_k, filter_=options.filter):
+        asked = Query(None if mode == "keywords" else _vector_of(query, encoder, options, settings))
+        asked = dataclasses.replace(asked, words=None if mode == "dense" else query)
+        for match in collection.search_all([asked], top_k=options.top_k, filter_=options.filter)[0]:
             document = match.document
             _print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})
     finally:
@@ -127,6 +132,16 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
         scores = score_all(query, passages, settings, windows=options.windows)
         for row in sorted(range(len(scores)), key=lambda row: -scores[row])[: options.top_k]:
             _print_json({"line": lines.number(row), "score": scores[row], "text": lines.text(row)})
+
+
+def _vector_of(query: str, encoder: "Encoder", options: argparse.Namespace, settings: Settings) -> "Vectors":
+    """(D,) in the space of the documents.
+
+    Raises: InvalidInput: the model has no such prompt.
+    """
+    prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
+    vector_D = encoder.encode(prompt + query).vector
+    return encoder.spaces.maps[settings.space](vector_D[None])[0] if settings.space else vector_D
 
 
 def info(options: argparse.Namespace, settings: Settings) -> None:

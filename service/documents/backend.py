@@ -2,13 +2,14 @@
 
 `Collection` keeps documents in this process (SQLite and FAISS), `MilvusIndex` on a Milvus server.
 
-N documents, D dims, B queries
+N documents, D dims
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from service.documents.protocol import Vectors
+from service.documents.query import Query
 from service.documents.results import EVERYTHING, Match, Shown
 from service.documents.store.store import Document, Page, StoredDocument
 
@@ -73,13 +74,16 @@ class DocumentIndex(Protocol):
 
     def search_all(
         self,
-        vectors_BD: Vectors,
+        queries: Sequence[Query],
         *,
         top_k: int,
         filter_: Mapping[str, object] | None = None,
         shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
-        """Search for each vector; return of the documents found what `shown` asks for."""
+        """One search a query; gives what is wanted of the documents that they find.
+
+        Raises: InvalidInput: what keeps the documents has no keywords, and a query has words.
+        """
 
     def close(self) -> None:
         """Close files and connections."""

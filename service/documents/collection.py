@@ -1,8 +1,7 @@
 """Keeps document store and vector index in step: a change is first durable, then searchable.
 
-A background thread builds the next index while the current one is searched, then swaps them.
-
-N documents, D dims, B queries
+A thread of its own makes the next index while this one is searched, and puts it in its place.
+N documents, D dims
 """
 
 import logging
@@ -11,11 +10,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from service.documents.filters import to_condition
-from service.documents.protocol import Rows, VectorIndex, Vectors, candidates
-from service.documents.results import EVERYTHING, DocumentReader, FilterTime, Match, Shown, scored
+from service.documents.keywords.fusion import Ranked, depth
+from service.documents.protocol import Rows, VectorIndex, Vectors
+from service.documents.query import Query
+from service.documents.ranking import nearest, ranked
+from service.documents.results import EVERYTHING, DocumentReader, FilterTime, Match, Shown
 from service.documents.store.store import Document, DocumentStore, Page, StoredDocument
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.ivf_build import BuildStoppedError
@@ -159,17 +159,17 @@ class Collection:
 
         Raises: InvalidInput: the filter is malformed.
         """
-        return self.search_all(vector_D[None], top_k=top_k, filter_=filter_)[0]
+        return self.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
 
     def search_all(
         self,
-        vectors_BD: Vectors,
+        queries: Sequence[Query],
         *,
         top_k: int,
         filter_: Mapping[str, object] | None = None,
         shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
-        """One search a vector, each over one revision: writers need not wait for all of them.
+        """One search a query, each over one revision: writers need not wait for all of them.
 
         A change reaches the disk before the index. A reader that sees different revisions there tries again. If its
         filter takes longer than the time between writes, it gives up after some tries: it then blocks writers, looks
@@ -179,51 +179,53 @@ class Collection:
         """
         reads = DocumentReader(self._store, to_condition(filter_) if filter_ else None, shown)  # {} matches everything
         found: list[list[Match]] = []
-        for vector_D in vectors_BD:
-            matches = self._beside_writers(vector_D, top_k, reads)
+        for query in queries:
+            matches = self._beside_writers(query, top_k, reads)
             if matches is None:
-                return found + self._before_writers(vectors_BD[len(found) :], top_k, reads)
+                return found + self._before_writers(queries[len(found) :], top_k, reads)
             found.append(matches)
         return found
 
-    def _beside_writers(self, vector_D: Vectors, top_k: int, reads: DocumentReader) -> list[Match] | None:
+    def _beside_writers(self, query: Query, top_k: int, reads: DocumentReader) -> list[Match] | None:
         """Make one search, locking the index only while it is searched. None: the tries are used up."""
         for _ in range(PATIENCE):
             with self._store.read_transaction() as revision:
+                if query.vector_D is None:
+                    return self._matches(query, None, top_k, reads, revision)
                 among = reads.selected(revision)
                 with self._in_step.shared():
-                    best = self._best(vector_D, top_k, among) if self._is_at(revision) else None
-                if best is not None:
-                    return reads.matches(best)
+                    dense = self._nearest(query, top_k, among) if self._is_at(revision) else None
+                if dense is not None:
+                    return self._matches(query, dense, top_k, reads, revision)
             time.sleep(RETRY_S)
         return None
 
-    def _before_writers(self, vectors_BD: Vectors, top_k: int, reads: DocumentReader) -> list[list[Match]]:
+    def _before_writers(self, queries: Sequence[Query], top_k: int, reads: DocumentReader) -> list[list[Match]]:
         while True:
             with self._in_step.shared(), self._store.read_transaction() as revision:
                 if self._is_at(revision):
                     among = reads.selected(revision)
-                    return [reads.matches(self._best(vector_D, top_k, among)) for vector_D in vectors_BD]
+                    nearest_B = (self._nearest(query, top_k, among) for query in queries)
+                    return [
+                        self._matches(query, dense, top_k, reads, revision)
+                        for query, dense in zip(queries, nearest_B, strict=True)
+                    ]
             time.sleep(RETRY_S)
 
     def _is_at(self, revision: int) -> bool:
         return self._revision in {None, revision}
 
-    def _best(self, vector_D: Vectors, top_k: int, among: Rows | None) -> list[tuple[float, int]]:
-        """Return scores and rows, best first. Ties are sorted by id, and cut, before any text is read."""
-        if self._index.is_exact:
-            hits = self._index.search(vector_D, top_k=top_k, among=among)
-            rows, scores_N = hits.rows.tolist(), hits.scores
-        else:
-            hits = self._index.search(vector_D, top_k=candidates(top_k), among=among)
-            rows, scores_N = scored(self._store, hits.rows.tolist(), vector_D)
-        scores = np.clip(scores_N, -1, 1).tolist()  # rounding may leave a cosine just above 1
-        best = sorted(zip(scores, rows, strict=True), reverse=True)
-        best = [hit for hit in best if hit[0] >= best[:top_k][-1][0]]
-        if len({score for score, _ in best}) < len(best):
-            ids = self._store.ids_of([row for _, row in best])
-            best.sort(key=lambda hit: (-hit[0], ids[hit[1]]))
-        return best[:top_k]
+    def _nearest(self, query: Query, top_k: int, among: Rows | None) -> Ranked | None:
+        if query.vector_D is None:
+            return None
+        wanted = top_k if query.words is None else depth(top_k)
+        return nearest(self._store, self._index, query.vector_D, top_k=wanted, among=among)
+
+    def _matches(
+        self, query: Query, dense: Ranked | None, top_k: int, reads: DocumentReader, revision: int
+    ) -> list[Match]:
+        found = None if query.words is None else reads.with_keywords(revision, query.words)
+        return reads.matches(ranked(self._store, dense, found, query.vector_D, top_k))
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
         if rows:

@@ -17,11 +17,13 @@ MAX_DEPTH = 16
 MAX_TERMS = 1000  # operators plus values
 RANGE_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 OPERATORS = f"in, ne, exists, {', '.join(RANGE_OPERATORS)}"
+# Before a query with a condition; its first value is the collection's number.
+FILTERABLE = "WITH filterable AS NOT MATERIALIZED (SELECT key, kind, value, row FROM fields WHERE collection = ?)"
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A boolean SQL expression over `documents.row`, and the values of its placeholders."""
+    """A boolean SQL expression over a column `row`, behind FILTERABLE, and the values of its question marks."""
 
     sql: str
     values: tuple[SqlValue, ...] = ()
@@ -140,17 +142,17 @@ def _kind(value: object, where: str) -> tuple[str, SqlValue] | None:
 
 
 def _has(key: str, kind: str, test: str, values: tuple[SqlValue, ...]) -> Condition:
-    sql = f"(row IN (SELECT row FROM fields WHERE key = ? AND kind = ? AND value {test}))"  # noqa: S608 - no user text
+    sql = f"(row IN (SELECT row FROM filterable WHERE key = ? AND kind = ? AND value {test}))"  # noqa: S608 - no user text
     return Condition(sql, (key, kind, *values))
 
 
 def _is_there(key: str) -> Condition:
-    return Condition("(row IN (SELECT row FROM fields WHERE key = ?))", (key,))
+    return Condition("(row IN (SELECT row FROM filterable WHERE key = ?))", (key,))
 
 
 def _is_null(key: str) -> Condition:
     """The condition that a field is absent, null, or a list with a null."""
-    null = Condition("(row IN (SELECT row FROM fields WHERE key = ? AND kind = 'null'))", (key,))
+    null = Condition("(row IN (SELECT row FROM filterable WHERE key = ? AND kind = 'null'))", (key,))
     return _join([_not(_is_there(key)), null], "OR")
 
 

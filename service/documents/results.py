@@ -2,14 +2,16 @@
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from service.documents.filters import Condition
+from service.documents.keywords.fusion import Hit
+from service.documents.keywords.index import KeywordHits
 from service.documents.protocol import Rows, Vectors
 from service.documents.store.store import DocumentStore, StoredDocument
 from service.errors import InvalidInput
@@ -21,10 +23,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Match:
-    """A document found by a search. score: its cosine with the query."""
+    """A document found by a search.
+
+    score: the cosine with the query; with keywords as well, `fusion` says what; by keywords alone, `KeywordHits` does.
+    dense_rank, keywords_rank: its places in the two orders, from 1; None: not among those looked at.
+    """
 
     score: float
     document: StoredDocument
+    dense_rank: int | None = None
+    keywords_rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,9 +51,9 @@ class Shown:
     max_chars: int | None = None
     filter_s: float | None = None
 
-    def cut(self, best: Sequence[tuple[float, T]]) -> list[tuple[float, T]]:
-        """Apply `offset` and `min_score` to (score, item) pairs, best first."""
-        return [hit for hit in best[self.offset :] if self.min_score is None or hit[0] >= self.min_score]
+    def cut(self, best: Sequence[T], score: Callable[[T], float]) -> list[T]:
+        """What is left of what was found, best first."""
+        return [hit for hit in best[self.offset :] if self.min_score is None or score(hit) >= self.min_score]
 
     def check(self, chars: int) -> None:
         """Raises: InvalidInput: there are more than `max_chars` characters."""
@@ -71,12 +79,24 @@ class FilterTime:
 
         Raises: InvalidInput: it takes too long.
         """
-        try:
+        with self._bounded("the filter takes", "send fewer or narrower ranges, or 'in' with their values"):
             return store.matching(condition, until=self._until)
+
+    def with_keywords(self, store: DocumentStore, query: str, condition: Condition | None) -> KeywordHits:
+        """The documents with a term of a query, which a filter selects.
+
+        Raises: InvalidInput: that takes too long.
+        """
+        with self._bounded("the keywords and their filter take", "send fewer words, or a narrower filter"):
+            return store.with_keywords(query, condition, until=self._until)
+
+    @contextmanager
+    def _bounded(self, what: str, way_out: str) -> Iterator[None]:
+        try:
+            yield
         except TimeoutError as exc:
             raise InvalidInput(
-                f"the filter takes longer than {self._filter_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): send fewer or "
-                "narrower ranges, or list their values with 'in'"
+                f"{what} longer than {self._filter_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): {way_out}"
             ) from exc
 
 
@@ -109,23 +129,36 @@ class DocumentReader:
 
         Raises: InvalidInput: it takes too long.
         """
-        if self._revision != revision:
-            self._revision, self._documents = revision, {}
-            self._selected = None if self._condition is None else self._time.matching(self._store, self._condition)
+        self._look_at(revision)
+        if self._selected is None and self._condition is not None:
+            self._selected = self._time.matching(self._store, self._condition)
         return self._selected
 
-    def matches(self, best: Sequence[tuple[float, int]]) -> list[Match]:
-        """Return the wanted matches of (score, row) pairs, read in the snapshot of `selected`.
+    def with_keywords(self, revision: int, query: str) -> KeywordHits:
+        """The documents with a term of the query, which the filter selects; as `selected`."""
+        self._look_at(revision)
+        return self._time.with_keywords(self._store, query, self._condition)
+
+    def _look_at(self, revision: int) -> None:
+        if self._revision != revision:
+            self._revision, self._selected, self._documents = revision, None, {}
+
+    def matches(self, best: Sequence[Hit]) -> list[Match]:
+        """What is wanted of what was found, with the documents, in the snapshot of `selected`.
 
         Rows missing in the store are left out: an index that failed to apply a change may find them.
 
         Raises: InvalidInput: the documents have too many characters.
         """
-        wanted = self._shown.cut(best)
-        missing = [row for _, row in wanted if row not in self._documents]
+        wanted = self._shown.cut(best, lambda hit: hit.score)
+        missing = [hit.row for hit in wanted if hit.row not in self._documents]
         with closing(self._store.fetch(missing, text=self._shown.text, metadata=self._shown.metadata)) as found:
             for document, chars in found:
                 self._chars += chars
                 self._shown.check(self._chars)
                 self._documents[document.row] = document
-        return [Match(score, self._documents[row]) for score, row in wanted if row in self._documents]
+        return [
+            Match(hit.score, self._documents[hit.row], hit.dense_rank, hit.keywords_rank)
+            for hit in wanted
+            if hit.row in self._documents
+        ]

@@ -89,7 +89,7 @@ class Embedder:
                 ClientGone: the client disconnected.
         """
         place = place or one_or_listed(name, texts)
-        self.check(texts, name, place)
+        self.check(texts, name=name, place=place)
         dim = self._runtime.manifest.dim if space is None else space.dim
         if dimensions is not None and dimensions > dim:
             raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
@@ -134,8 +134,11 @@ class Embedder:
             retry_after_s=pool.retry_after_s,
         )
 
-    def check(self, texts: Sequence[TextInput], name: str, place: Place) -> None:
-        """Refuse texts that are none, too many, empty or too long. name, place: as in `embed`."""
+    def check(self, texts: Sequence[TextInput], *, name: str, place: Place) -> None:
+        """Refuse what `embed` would, without embedding it.
+
+        Raises: InvalidInput, TextTooLong: as `embed`.
+        """
         limit, longest = self._runtime.settings.max_texts, self._runtime.settings.max_text_chars
         if not texts:
             raise InvalidInput(f"{name} is empty; send at least one text")

@@ -73,8 +73,8 @@ class Ranker:
         Raises: InvalidInput, TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
         """
         scorer, place = self._runtime.scorer, one_or_listed(name, passages)
-        self._embedder.check([query], "query", one_or_listed("query", query))
-        self._embedder.check(passages, name, place)
+        self._embedder.check([query], name="query", place=one_or_listed("query", query))
+        self._embedder.check(passages, name=name, place=place)
         before = scorer.before(query)
         parts: list[Sequence[Input]] = [[scorer.whole(query, passage)] for passage in passages]
         if windows:

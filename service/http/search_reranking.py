@@ -25,17 +25,21 @@ class Reranked:
     batch: EncodedBatch | None
     ranked_by: str
 
-    def headers(self, queries: EncodedBatch) -> dict[str, str]:
-        """Those of the answer: what the queries and the pairs took together."""
-        if self.batch is None:
-            return cost_headers(queries) | ranked_by_header(self.ranked_by)
-        both = dataclasses.replace(
-            queries,
-            tokens=queries.tokens + self.batch.tokens,
-            queue_s=queries.queue_s + self.batch.queue_s,
-            inference_s=queries.inference_s + self.batch.inference_s,
+    def headers(self, queries: EncodedBatch | None) -> dict[str, str]:
+        """What queries and pairs cost together. queries: None where they were searched by their words alone."""
+        costs = [batch for batch in (queries, self.batch) if batch is not None]
+        if not costs:
+            return ranked_by_header(self.ranked_by)
+        total = dataclasses.replace(
+            costs[0],
+            truncated=() if queries is None else queries.truncated,
+            tokens=sum(batch.tokens for batch in costs),
+            queue_s=sum(batch.queue_s for batch in costs),
+            inference_s=sum(batch.inference_s for batch in costs),
         )
-        headers = cost_headers(both) | ranked_by_header(self.ranked_by)
+        headers = cost_headers(total) | ranked_by_header(self.ranked_by)
+        if self.batch is None:
+            return headers
         if self.batch.truncated:
             headers["x-truncated"] += f"; documents={len(self.batch.truncated)}"
         return headers

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from service.documents.mode import Mode
 from service.documents.store.fields import inexact
 from service.schemas.embed import GUITAR, InputType, Listed, Number, PromptName, Strict, Whole, whole_example
 
@@ -207,10 +208,16 @@ class SearchRequest(Strict):
         description="Conditions on the metadata, applied during the search: top_k are found if enough match.",
         examples=FILTER_EXAMPLES,
     )
-    min_score: Number | None = Field(
-        None, ge=-1, le=1, description="Leave out documents whose cosine is lower.", examples=[0.3]
+    mode: Mode | None = Field(
+        None,
+        description="How to find them: by the query's vector, by its words, or by both; default: as "
+        "CROSSLET_SEARCH_MODE says.",
+        examples=["hybrid"],
     )
-    include: Listed[Literal["text", "metadata"]] = Field(
+    min_score: Number | None = Field(
+        None, ge=-1, le=1, description="Leave out documents whose score is lower.", examples=[0.3]
+    )
+    include: Listed[Literal["text", "metadata", "ranks"]] = Field(
         default=["text", "metadata"], description="What to return with each id and score.", examples=[["text"]]
     )
     rerank: bool = Field(
@@ -230,15 +237,25 @@ class SearchRequest(Strict):
         return self
 
 
+class Ranks(BaseModel):
+    """Where a document is in the orders that its place was made of."""
+
+    dense: int | None = Field(description="By cosine, from 1; null: not among those looked at.", examples=[2])
+    keywords: int | None = Field(description="By keywords, from 1; null: likewise.", examples=[1])
+
+
 class SearchResult(BaseModel):
     """One document that was found."""
 
     id: str = Field(description="The document's id.", examples=["de/1"])
     score: float = Field(
-        description="Cosine with the query, in [-1, 1]; with `rerank` the re-ranker's, in [0, 1].", examples=[0.83]
+        description="dense: the cosine with the query, in [-1, 1]. keywords: the share of its best BM25, in [0, 1). "
+        "hybrid: the cosine, moved towards 1 by the words.",
+        examples=[0.83],
     )
     text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])
     metadata: dict[str, Any] | None = Field(None, description="Its metadata, if included.", examples=[{"lang": "de"}])
+    ranks: Ranks | None = Field(None, description="Its ranks, if included.", examples=[{"dense": 2, "keywords": 1}])
 
 
 class SearchResponse(BaseModel):

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from service.documents.backend import DocumentIndex
+from service.documents.query import Query
 from service.documents.store.store import Document
 from service.errors import InvalidInput, StoreError
 from service.runtime import load_collection
@@ -104,11 +105,24 @@ def listed(
 def test_an_empty_index_answers_everything_with_nothing(index: DocumentIndex) -> None:
     assert len(index) == 0
     assert index.search(EAST, top_k=5) == []
-    assert index.search_all(np.stack([EAST, UP]), top_k=5, filter_={"x": 1}) == [[], []]
+    assert index.search_all([Query(EAST), Query(UP)], top_k=5, filter_={"x": 1}) == [[], []]
     assert index.get("a") is None
     assert index.delete(["a"]) == 0
     assert index.delete_matching({"x": None}) == 0
     assert listed(index, limit=5) == ([], [0])
+
+
+def test_keywords_are_found_beside_vectors_or_refused_with_the_way_out(index: DocumentIndex) -> None:
+    put(index, {"near": EAST, "named": NORTH})
+    asked = [Query(EAST, "named"), Query(words="named")]
+    if index.backend == "milvus":
+        for query in asked:
+            with pytest.raises(InvalidInput, match=r'Milvus.*CROSSLET_INDEX.*send "dense"'):
+                index.search_all([Query(EAST), query], top_k=5)
+        return
+    hybrid, keywords = index.search_all(asked, top_k=5)
+    assert [(one.document.id, one.keywords_rank) for one in hybrid] == [("near", None), ("named", 1)]
+    assert [one.document.id for one in keywords] == ["named"]
 
 
 def test_putting_twice_changes_nothing_but_the_revision_which_grows(index: DocumentIndex) -> None:
@@ -158,7 +172,9 @@ def test_an_exact_search_equals_numpy_and_finds_everything_there_is(index: Docum
     index.put([Document(f"{number}", "text", {}) for number in range(150)], vectors_ND)
     queries_BD = vectors_ND[:3] * np.float32(0.5)
     for top_k in (1, 10, 400):
-        for query_D, found in zip(queries_BD, index.search_all(queries_BD, top_k=top_k), strict=True):
+        for query_D, found in zip(
+            queries_BD, index.search_all([Query(one) for one in queries_BD], top_k=top_k), strict=True
+        ):
             scores_N = vectors_ND @ query_D
             assert [match.document.id for match in found] == [str(n) for n in np.argsort(-scores_N)[:top_k]]
             np.testing.assert_allclose([match.score for match in found], -np.sort(-scores_N)[:top_k], atol=1e-6)

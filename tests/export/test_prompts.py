@@ -134,7 +134,7 @@ def test_queries_and_documents_have_their_own_prompts(client: TestClient, oracle
         ({}, oracle.encode_query(["guitar"])),
         ({"prompt_name": "clustering"}, oracle.encode(["guitar"])),
     ):
-        found = client.post("/search", json={"query": "guitar"} | options).json()["results"]
+        found = client.post("/search", json={"query": "guitar", "mode": "dense"} | options).json()["results"]
         scores = {int(one["id"]): one["score"] for one in found}
         np.testing.assert_allclose([scores[row] for row in range(3)], passages @ unit(query)[0], atol=1e-5)
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from service.errors import StartError
 from service.settings import Settings, unknown_settings
@@ -15,6 +16,14 @@ def test_a_variable_that_is_no_setting_is_found_with_the_one_that_is_meant(monke
     for name in ("CROSSLET_MAX_TEXT", "crosslet_workers", "CROSSLET_ZZZ", "OTHER"):
         monkeypatch.setenv(name, "1")
     assert unknown_settings() == {"CROSSLET_MAX_TEXT": "CROSSLET_MAX_TEXTS", "CROSSLET_ZZZ": None}
+
+
+def test_a_search_is_hybrid_where_keywords_are_kept_and_dense_where_they_are_not() -> None:
+    assert Settings().default_mode == "hybrid"
+    assert Settings(search_mode="dense").default_mode == "dense"
+    assert Settings(index="milvus://host:19530").default_mode == "dense"
+    with pytest.raises(ValidationError, match=r"CROSSLET_SEARCH_MODE is hybrid.*CROSSLET_INDEX"):
+        Settings(index="milvus://host:19530", search_mode="hybrid")
 
 
 def test_every_setting_is_described() -> None:

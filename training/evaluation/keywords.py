@@ -1,4 +1,4 @@
-"""Keyword baselines for search: BM25 over words, and TF-IDF over character n-grams.
+"""What words alone find: BM25 over words, cosines of character n-grams, and the service's keywords. Knows no model.
 
 Shapes: Q queries, N documents, T terms.
 """
@@ -6,13 +6,18 @@ Shapes: Q queries, N documents, T terms.
 from __future__ import annotations
 
 import re
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-K1, B = 1.2, 0.75  # BM25 parameters, as in Lucene
-UNSPACED = r"\u3040-\u30ff\u4e00-\u9fff"  # kana and Han: no spaces between words
+from service.documents.store.store import Document, DocumentStore
+
+K1, B = 1.2, 0.75  # BM25's, as Lucene has them
+UNSPACED = r"\u3040-\u30ff\u4e00-\u9fff"  # kana and Han: words run together
 RUN = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
 
 
@@ -28,6 +33,23 @@ def bm25_scores(queries: list[str], documents: list[str]) -> NDArray[np.float32]
     count_NT.data = count_NT.data * (K1 + 1) / (count_NT.data + norm_N[rows]) * idf_T[count_NT.indices]
     found: NDArray[np.float32] = (counter.transform(queries) @ count_NT.T).toarray().astype(np.float32)
     return found
+
+
+def service_scores(queries: list[str], documents: list[str]) -> NDArray[np.float64]:
+    """The service's keyword scores, in [0, 1): (Q, N). Keywords are kept in a store of their own while this runs."""
+    score_QN = np.zeros((len(queries), len(documents)))
+    with TemporaryDirectory() as folder:
+        store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="none", dim=1)
+        with closing(store):
+            with store.transaction() as transaction:
+                named = [Document(str(number), text, {}) for number, text in enumerate(documents)]
+                rows = transaction.upsert(named, np.ones((len(named), 1), np.float32))
+                transaction.commit()
+            place = {row: number for number, row in enumerate(rows)}
+            for score_N, query in zip(score_QN, queries, strict=True):
+                hits = store.with_keywords(query)
+                score_N[[place[row] for row in hits.rows.tolist()]] = hits.scores
+    return score_QN
 
 
 def character_scores(queries: list[str], documents: list[str]) -> NDArray[np.float32]:

@@ -15,14 +15,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from service.documents.keywords.fusion import hybrid_score
 from training.errors import EvaluationError
-from training.evaluation.keywords import bm25_scores, character_scores
+from training.evaluation.keywords import bm25_scores, character_scores, service_scores
 from training.evaluation.lines import check_unique, find_file, read_json_lines
 from training.evaluation.vectors import Encode, unit_rows
 
 BUNDLED = Path(__file__).parent / "bundled"  # written for this project
 RESAMPLES = 2_000  # of the bootstrap
 WORST_HUBS = 10
+RANK_CONSTANT = 60
 Values = dict[str, float]
 
 
@@ -79,6 +81,7 @@ def evaluate_search(encode_query: Encode, encode_document: Encode, found: Search
     scores = {
         **_ranking(cosine_QN, found),
         **_first(centred_QN, found, "_centred"),
+        **_hybrid(cosine_QN, service_scores(texts, found.documents), found),
         **_first(bm25_scores(texts, found.documents), found, "_bm25"),
         **_first(character_scores(texts, found.documents), found, "_tfidf"),
         "_hubs": _hubs(cosine_QN, found),
@@ -111,6 +114,32 @@ def _first(score_QN: NDArray[np.float32], found: SearchSet, name: str) -> dict[s
     }
 
 
+def _hybrid(cosine_QN: NDArray[np.float32], keyword_QN: NDArray[np.float64], found: SearchSet) -> dict[str, Values]:
+    """Top-1 of the service's keywords and of its hybrid search, what the latter gains, and of rank fusion."""
+    hybrid_QN = hybrid_score(cosine_QN.astype(np.float64), keyword_QN).astype(np.float32)
+    of_words_QN = np.where(keyword_QN > 0, _reciprocal_ranks(keyword_QN), 0)
+    fused_QN = (_reciprocal_ranks(cosine_QN) + of_words_QN).astype(np.float32)
+    dense_Q, answered = _ranks(cosine_QN, found)
+    hybrid_Q, _ = _ranks(hybrid_QN, found)
+    groups = _groups(answered, "kind")
+    gain_Q = (hybrid_Q == 1).astype(float) - (dense_Q == 1)
+    return {
+        **_first(keyword_QN.astype(np.float32), found, "_keywords"),
+        **_first(hybrid_QN, found, "_hybrid"),
+        **_first(fused_QN, found, "_rrf"),
+        **_intervals(hybrid_Q == 1, groups, "_top1_by_kind_hybrid"),
+        "_hybrid_gain": _means(gain_Q, groups),
+        **_intervals(gain_Q, groups, "_hybrid_gain"),
+    }
+
+
+def _reciprocal_ranks(score_QN: NDArray[np.floating]) -> NDArray[np.float64]:
+    """1 / (60 + rank), Cormack et al. 2009."""
+    rank_QN = np.argsort(np.argsort(-score_QN, axis=1, kind="stable"), axis=1, kind="stable") + 1
+    reciprocal_QN: NDArray[np.float64] = 1 / (RANK_CONSTANT + rank_QN)
+    return reciprocal_QN
+
+
 def _ranks(score_QN: NDArray[np.float32], found: SearchSet) -> tuple[NDArray[np.int64], list[Query]]:
     """The rank of the answer, for each test query that has one; a tied document ranks above the answer."""
     rows = [row for row, query in enumerate(found.queries) if query.document is not None and not query.is_dev]
@@ -131,8 +160,8 @@ def _means(value_Q: NDArray[np.generic], groups: Mapping[str, NDArray[np.int64]]
     return {name: round(100 * float(value_Q[rows].astype(float).mean()), 1) for name, rows in groups.items()}
 
 
-def _intervals(value_Q: NDArray[np.bool_], groups: Mapping[str, NDArray[np.int64]], name: str) -> dict[str, Values]:
-    """The 95 % bootstrap interval of each mean, from resamples of the queries."""
+def _intervals(value_Q: NDArray[np.generic], groups: Mapping[str, NDArray[np.int64]], name: str) -> dict[str, Values]:
+    """Where the mean of 95 of 100 resamples of the queries lies."""
     generator = np.random.default_rng(0)
     low, high = {}, {}
     for group, rows in groups.items():

@@ -17,6 +17,7 @@ from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import to_expression
 from service.documents.milvus.rows import FIELDS, MilvusRow, ids_expression, is_storable_id, to_document, to_row
 from service.documents.protocol import Vectors
+from service.documents.query import Query
 from service.documents.results import EVERYTHING, Match, Shown
 from service.documents.store.store import Document, Page, StoredDocument
 from service.errors import InvalidInput
@@ -134,21 +135,22 @@ class MilvusIndex:
 
         Raises: InvalidInput: the filter is malformed.
         """
-        return self.search_all(vector_D[None], top_k=top_k, filter_=filter_)[0]
+        return self.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
 
     def search_all(
         self,
-        vectors_BD: Vectors,
+        queries: Sequence[Query],
         *,
         top_k: int,
         filter_: Mapping[str, object] | None = None,
         shown: Shown = EVERYTHING,
     ) -> list[list[Match]]:
-        """Search for each vector. With many results, documents deleted before their text was read are left out.
+        """One search a query; of many results, a document deleted before its text was read is left out.
 
-        Raises: InvalidInput: the filter is malformed, `top_k` is over Milvus' limit, or the results have too many
-                characters.
+        Raises: InvalidInput: the filter is malformed, `top_k` is more than Milvus gives, what is found has too many
+                characters, or a query has words.
         """
+        vectors_BD = _vectors_of(queries)
         if top_k > MAX_ROWS:
             raise InvalidInput(
                 f"top_k is {top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
@@ -158,10 +160,9 @@ class MilvusIndex:
         # A strong read waits for Milvus' clock: read texts in the same call if the answer stays small.
         wanted = [name for name in FIELDS if getattr(shown, name, True)]
         fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
-        vectors_BD = np.asarray(vectors_BD, np.float32)
         found_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
         best_B = [
-            shown.cut(self._best(hits, vector_D, top_k, expression))
+            shown.cut(self._best(hits, vector_D, top_k, expression), lambda hit: hit[0])
             for hits, vector_D in zip(found_B, vectors_BD, strict=True)
         ]
         rows = {row["id"]: row for best in best_B for _, row in best}
@@ -231,6 +232,20 @@ class MilvusIndex:
                 high = middle
             else:
                 low = middle
+
+
+def _vectors_of(queries: Sequence[Query]) -> Vectors:
+    """(B, D) float32.
+
+    Raises: InvalidInput: a query has words.
+    """
+    vectors = [query.vector_D for query in queries if query.words is None and query.vector_D is not None]
+    if len(vectors) < len(queries):
+        raise InvalidInput(
+            "keywords are kept beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), leave mode "
+            'out, or send "dense"'
+        )
+    return np.asarray(vectors, np.float32)
 
 
 def _chars_of(document: StoredDocument) -> int:

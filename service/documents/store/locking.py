@@ -3,11 +3,15 @@
 import fcntl
 import os
 import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from service.errors import StoreError
 
+STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
 CACHED_STATEMENTS = 16  # per connection; each filter is a statement of its own, and a large one takes a megabyte
 
 
@@ -31,6 +35,23 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
         timeout=30,
         cached_statements=CACHED_STATEMENTS,
     )
+
+
+@contextmanager
+def given_up_at(connection: sqlite3.Connection, until: float) -> Iterator[None]:
+    """Whatever the connection reads is given up at a time of `time.monotonic`.
+
+    Raises: TimeoutError.
+    """
+    connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_A_LOOK)
+    try:
+        yield
+    except sqlite3.OperationalError as exc:
+        if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise
+        raise TimeoutError from exc
+    finally:
+        connection.set_progress_handler(None, 0)
 
 
 def _is_ours(path: Path) -> bool:

@@ -32,10 +32,10 @@ class Page:
     total: int | None = None
 
 
-def columns(*, text: bool = True, metadata: bool = True, has_checksums: bool) -> str:
+def columns(*, text: bool = True, metadata: bool = True) -> str:
     """Return the columns to select for `to_document`. The checksum covers text and metadata, so it needs both."""
     parts = ["row", "id", "text" if text else "''", "metadata" if metadata else "'{}'", "revision"]
-    return ", ".join([*parts, "text_checksum" if text and metadata and has_checksums else "NULL"])
+    return ", ".join([*parts, "text_checksum" if text and metadata else "NULL"])
 
 
 def to_document(found: Found) -> StoredDocument:

@@ -1,8 +1,12 @@
 """The tables of the document store, and the migrations from older versions.
 
-documents  id, text, metadata (JSON), vector (little-endian float32), revision of its last change, checksums
-fields     one row a path of the metadata and scalar at its end, so that a filter is an index look-up
-store      schema version, fingerprint of the model that made the vectors, dim, revision, snapshots of the index
+collections  named sets of documents, each with its revision and its count; today there is `default` alone
+documents    id, text, metadata (JSON), revision of its last change, checksum
+passages     vectors (little-endian float32), each of a part of a document; today each is of a whole one, with its row
+fields       one row a path of the metadata and scalar at its end, so that a filter is an index look-up
+keywords_N   terms of the documents of collection N (`service/documents/keywords`)
+store        schema version, fingerprint of the model that made the vectors, dim, revision, rules of the keywords,
+             snapshots of the index
 """
 
 import sqlite3
@@ -11,30 +15,82 @@ from collections.abc import Iterator, Mapping
 
 import orjson
 
+from service.documents.keywords.index import KeywordIndex
+from service.documents.keywords.terms import RULES
 from service.documents.store.fields import SqlValue, fields_of
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 CHECKSUMS_SINCE = 3
 PATHS_SINCE = 4  # before, `fields` has only the metadata's top-level keys
-TABLES = """
-CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE documents (
-    row INTEGER PRIMARY KEY AUTOINCREMENT,
-    id TEXT NOT NULL UNIQUE,
-    text TEXT NOT NULL,
-    metadata TEXT NOT NULL,
-    vector BLOB NOT NULL,
-    revision INTEGER NOT NULL,
-    text_checksum INTEGER NOT NULL DEFAULT 0,
-    vector_checksum INTEGER NOT NULL DEFAULT 0
-);
+KEYWORDS_SINCE = 5
+DEFAULT, DEFAULT_NAME = 1, "default"  # the collection that all documents are in
+FIELDS = """
 CREATE TABLE fields (
-    key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
-    PRIMARY KEY (key, kind, value, row)
+    collection INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
+    PRIMARY KEY (collection, key, kind, value, row)
 ) WITHOUT ROWID;
 CREATE INDEX fields_of_row ON fields (row);
-CREATE INDEX documents_by_revision ON documents (revision);
 """
+DOCUMENTS = """
+CREATE TABLE documents (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    collection INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    text TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    text_checksum INTEGER NOT NULL,
+    is_truncated INTEGER,
+    UNIQUE (collection, id)
+);
+CREATE INDEX documents_by_revision ON documents (collection, revision);
+"""
+OTHERS = """
+CREATE TABLE collections (
+    collection INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    revision INTEGER NOT NULL,
+    documents INTEGER NOT NULL,
+    settings TEXT NOT NULL DEFAULT '{}'
+);
+CREATE TABLE passages (
+    passage INTEGER PRIMARY KEY AUTOINCREMENT,
+    row INTEGER NOT NULL,
+    collection INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    stop INTEGER NOT NULL,
+    vector BLOB NOT NULL,
+    vector_checksum INTEGER NOT NULL
+);
+CREATE INDEX passages_of_row ON passages (row);
+CREATE INDEX passages_of_collection ON passages (collection);
+"""
+TABLES = f"""
+CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+{DOCUMENTS}{FIELDS}{OTHERS}
+INSERT INTO collections (collection, name, revision, documents) VALUES ({DEFAULT}, '{DEFAULT_NAME}', 0, 0);
+"""  # noqa: S608 - constants
+# The old tables make room for the new under other names; a row number is never given twice, nor after it.
+REBUILD = f"""
+ALTER TABLE documents RENAME TO documents_4;
+ALTER TABLE fields RENAME TO fields_4;
+DROP INDEX documents_by_revision;
+DROP INDEX fields_of_row;
+{DOCUMENTS}{FIELDS}{OTHERS}
+INSERT INTO documents (row, collection, id, text, metadata, revision, text_checksum)
+SELECT row, {DEFAULT}, id, text, metadata, revision, text_checksum FROM documents_4 ORDER BY row;
+INSERT INTO passages (passage, row, collection, start, stop, vector, vector_checksum)
+SELECT row, row, {DEFAULT}, 0, chars(CAST(text AS BLOB)), vector, vector_checksum FROM documents_4 ORDER BY row;
+INSERT INTO fields (collection, key, kind, value, row) SELECT {DEFAULT}, key, kind, value, row FROM fields_4;
+DELETE FROM sqlite_sequence WHERE name IN ('documents', 'passages');
+INSERT INTO sqlite_sequence (name, seq)
+SELECT new.value, old.seq FROM sqlite_sequence old, json_each('["documents", "passages"]') new
+WHERE old.name = 'documents_4';
+INSERT INTO collections (collection, name, revision, documents)
+SELECT {DEFAULT}, '{DEFAULT_NAME}', value, (SELECT count(*) FROM documents) FROM store WHERE key = 'revision';
+DROP TABLE documents_4;
+DROP TABLE fields_4;
+"""  # noqa: S608 - constants
 MIGRATIONS: Mapping[int, str] = {  # from a version to the next; never edited once released
     1: "CREATE INDEX documents_by_revision ON documents (revision);",
     2: """
@@ -43,16 +99,8 @@ ALTER TABLE documents ADD COLUMN vector_checksum INTEGER NOT NULL DEFAULT 0;
 UPDATE documents SET text_checksum = checksum(id, text, metadata), vector_checksum = checksum(vector);
 """,
     3: "",  # the paths of nested values, which `migrate` adds
+    4: REBUILD,  # and the keywords, which `migrate` adds
 }
-# The nested paths of an older store that is only read, in temporary tables of one connection.
-SHADOW = """
-CREATE TEMP TABLE paths (
-    key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
-    PRIMARY KEY (key, kind, value, row)
-) WITHOUT ROWID;
-CREATE TEMP VIEW fields AS
-SELECT key, kind, value, row FROM main.fields UNION ALL SELECT key, kind, value, row FROM paths;
-"""
 
 
 def checksum(*parts: str | bytes) -> int:
@@ -62,6 +110,10 @@ def checksum(*parts: str | bytes) -> int:
         data = part.encode() if isinstance(part, str) else part
         value = zlib.crc32(data, zlib.crc32(len(data).to_bytes(8, "little"), value))
     return value
+
+
+def _chars(text: bytes) -> int:
+    return len(text.decode(errors="replace"))  # SQLite's own length ends at a NUL
 
 
 def facts(connection: sqlite3.Connection) -> dict[str, str]:
@@ -77,8 +129,11 @@ def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: i
     if version.isdecimal() and int(version) in MIGRATIONS:
         migrate(connection, int(version))
     found = facts(connection)
-    if found.get("schema_version") == str(SCHEMA_VERSION) and found.get("fingerprint") != fingerprint:
+    if found.get("schema_version") != str(SCHEMA_VERSION):
+        return
+    if found.get("fingerprint") != fingerprint:
         change_model_of_empty(connection, fingerprint=fingerprint, dim=dim)
+    renew_keywords(connection)
 
 
 def is_blank(connection: sqlite3.Connection) -> bool:
@@ -90,7 +145,10 @@ def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> Non
     """Create the tables of an empty file, in one transaction."""
     said = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
     rows = ", ".join(f"('{key}', '{value}')" for key, value in said.items())
-    connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};COMMIT;")  # noqa: S608
+    connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};")  # noqa: S608
+    KeywordIndex(connection, DEFAULT).create()
+    _note_rules(connection)
+    connection.execute("COMMIT")
 
 
 def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
@@ -105,23 +163,34 @@ def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, d
 def migrate(connection: sqlite3.Connection, found: int) -> None:
     """Migrate a store to the current version, one version at a time, each in a transaction of its own."""
     connection.create_function("checksum", -1, checksum, deterministic=True)
+    connection.create_function("chars", 1, _chars, deterministic=True)
     for version in range(found, SCHEMA_VERSION):
         connection.executescript(f"BEGIN;{MIGRATIONS[version]}")
         if version + 1 == PATHS_SINCE:
-            connection.executemany("INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)", _paths(connection))
+            connection.executemany("INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)", paths(connection))
+        if version + 1 == KEYWORDS_SINCE:
+            KeywordIndex(connection, DEFAULT).create()
+            KeywordIndex(connection, DEFAULT).fill()
+            _note_rules(connection)
         connection.execute("UPDATE store SET value = ? WHERE key = 'schema_version'", (str(version + 1),))
         connection.execute("COMMIT")
 
 
-def shadow_fields(connection: sqlite3.Connection) -> None:
-    """Let a connection find the nested values of an older store, without changing the store."""
-    for statement in SHADOW.split(";\n"):  # not as a script: that would end the connection's transaction
-        connection.execute(statement)
-    connection.executemany("INSERT INTO paths (key, kind, value, row) VALUES (?, ?, ?, ?)", _paths(connection))
+def renew_keywords(connection: sqlite3.Connection) -> None:
+    """Make the keywords anew, in one transaction, where other rules made them."""
+    if facts(connection).get("keywords") != RULES:
+        connection.execute("BEGIN IMMEDIATE")
+        KeywordIndex(connection, DEFAULT).fill()
+        _note_rules(connection)
+        connection.execute("COMMIT")
 
 
-def _paths(connection: sqlite3.Connection) -> Iterator[tuple[str, str, SqlValue, int]]:
-    """Yield the rows that `fields` lacks in an older store: paths with more than one key."""
+def _note_rules(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT OR REPLACE INTO store VALUES ('keywords', ?)", (RULES,))
+
+
+def paths(connection: sqlite3.Connection) -> Iterator[tuple[str, str, SqlValue, int]]:
+    """What `fields` lacks in a store of before PATHS_SINCE: the paths with more than one key."""
     with_objects = "WHERE instr(substr(metadata, 2), '{')"
     nested = connection.execute(f"SELECT row, CAST(metadata AS BLOB) FROM documents {with_objects}")  # noqa: S608
     for row, text in nested:

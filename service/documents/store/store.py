@@ -5,7 +5,6 @@ import logging
 import math
 import sqlite3
 import threading
-import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,29 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from service.documents.filters import Condition
+from service.documents.filters import FILTERABLE, Condition
+from service.documents.keywords.index import KeywordHits, KeywordIndex
+from service.documents.keywords.terms import RULES
 from service.documents.protocol import Rows, Vectors
 from service.documents.store.compatibility import usable_version
 from service.documents.store.integrity import damaged_document, undamaged, unless_full
-from service.documents.store.locking import connect, lock_for_this_process, read_mode
+from service.documents.store.locking import connect, given_up_at, lock_for_this_process, read_mode
+from service.documents.store.older_stores import view_as_todays
 from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
 from service.documents.store.rows import Page, StoredDocument, columns, to_document
-from service.documents.store.schema import (
-    CHECKSUMS_SINCE,
-    PATHS_SINCE,
-    bring_up_to_date,
-    checksum,
-    facts,
-    shadow_fields,
-)
+from service.documents.store.schema import DEFAULT, bring_up_to_date, checksum, facts
 from service.documents.store.transaction import Document, Transaction, rows_of
 from service.errors import StoreError
 
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
-VECTOR_COLUMNS = "row, id, vector"
-STEPS_A_LOOK = 100_000  # SQLite instructions, a few milliseconds, between two looks at the clock
-FOLD_AFTER_CHANGES = 2000  # changed rows between checkpoints of the log, which then has some 10 MB
-MOST_LOG_PAGES = 20_000  # 80 MB: beyond this SQLite checkpoints during a commit
+OF_DEFAULT = f"collection = {DEFAULT}"
+FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
+MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +49,6 @@ class DocumentStore:
         self._readers = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._mode = read_mode(path) if read_only else "rwc"
-        self._has_checksums = self._has_paths = True
         self._folded_at = 0
         self._lock = None if read_only else lock_for_this_process(path)
         self._revision_file: RevisionFile | None = None
@@ -68,12 +61,12 @@ class DocumentStore:
                 self._writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
                 self._writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
                 bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim)
-            self._check(fingerprint)
+            version = self._check(fingerprint)
+            self._has_keywords = facts(self._writer).get("keywords") == RULES
             if read_only:
                 self._reader().execute("BEGIN")
                 _revision_of(self._reader())  # the first read fixes the snapshot
-                if not self._has_paths:
-                    shadow_fields(self._reader())
+                view_as_todays(self._reader(), version, with_paths=True)
         except (sqlite3.Error, OSError) as exc:
             self.close()
             raise StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder") from exc
@@ -94,14 +87,6 @@ class DocumentStore:
         if self._revision_file is not None:
             self._revision_file.close()
             self._revision_file = None
-
-    @property
-    def _columns(self) -> str:
-        return columns(has_checksums=self._has_checksums)
-
-    @property
-    def _vector_columns(self) -> str:
-        return f"{VECTOR_COLUMNS}, vector_checksum" if self._has_checksums else f"{VECTOR_COLUMNS}, NULL"
 
     @property
     def revision(self) -> int:
@@ -153,7 +138,7 @@ class DocumentStore:
 
     def count(self) -> int:
         """Return the number of documents."""
-        return int(self._all("SELECT count(*) FROM documents")[0][0])
+        return int(self._all(f"SELECT documents FROM collections WHERE {OF_DEFAULT}")[0][0])  # noqa: S608
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
@@ -165,7 +150,7 @@ class DocumentStore:
 
         Raises, as every method that reads documents: Damaged: a checksum differs.
         """
-        found = self._all(f"SELECT {self._columns} FROM documents WHERE id = ?", (id_,))  # noqa: S608
+        found = self._all(f"SELECT {columns()} FROM documents WHERE {OF_DEFAULT} AND id = ?", (id_,))  # noqa: S608
         return to_document(found[0]) if found else None
 
     def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
@@ -180,7 +165,7 @@ class DocumentStore:
 
         Text and metadata that are not wanted are empty, and the checksum is not verified.
         """
-        selected = columns(text=text, metadata=metadata, has_checksums=self._has_checksums)
+        selected = columns(text=text, metadata=metadata)
         query = f"SELECT {selected} FROM documents WHERE row IN (SELECT value FROM json_each(?))"  # noqa: S608
         with undamaged(self._path):
             for found in self._reader().execute(query, (json.dumps(list(rows)),)):
@@ -197,7 +182,7 @@ class DocumentStore:
             start = int(among.searchsorted(after_row, side="right"))
             next_rows = among[start : start + limit + 1].tolist()
             which, value = "row IN (SELECT value FROM json_each(?))", json.dumps(next_rows)
-        query = f"SELECT {self._columns} FROM documents WHERE {which} ORDER BY row LIMIT ?"  # noqa: S608
+        query = f"SELECT {columns()} FROM documents WHERE {OF_DEFAULT} AND {which} ORDER BY row LIMIT ?"  # noqa: S608
         documents: list[StoredDocument] = []
         chars = 0
         with undamaged(self._path):
@@ -214,37 +199,46 @@ class DocumentStore:
 
         Raises: TimeoutError: it takes longer than `until`, a time of `time.monotonic`.
         """
-        query = f"SELECT row FROM documents WHERE {condition.sql} ORDER BY row"  # noqa: S608 - built from constants
-        self._reader().set_progress_handler(lambda: time.monotonic() > until, STEPS_A_LOOK)
-        try:
-            with undamaged(self._path):
-                found = self._reader().execute(query, condition.values)
-                return np.fromiter((row for (row,) in found), np.int64)
-        except sqlite3.OperationalError as exc:
-            if exc.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-                raise
-            raise TimeoutError from exc
-        finally:
-            self._reader().set_progress_handler(None, 0)
+        # `+`: rows come from the filter's own look-ups, not from all of the collection's.
+        which = f"+{OF_DEFAULT} AND {condition.sql}"
+        query = f"{FILTERABLE} SELECT row FROM documents WHERE {which} ORDER BY row"  # noqa: S608 - built from constants
+        with undamaged(self._path), given_up_at(self._reader(), until):
+            found = self._reader().execute(query, (DEFAULT, *condition.values))
+            return np.fromiter((row for (row,) in found), np.int64)
+
+    def with_keywords(self, query: str, condition: Condition | None = None, *, until: float = math.inf) -> KeywordHits:
+        """The documents that have a term of a query and that the filter selects, as `KeywordIndex.search` says.
+
+        Raises: TimeoutError: as `matching`.
+        """
+        keywords = KeywordIndex(self._reader(), DEFAULT)
+        if not self._has_keywords:  # only read, and its own are none, or of other rules
+            keywords.create(schema="temp")
+            keywords.fill()
+            self._has_keywords = True
+        with undamaged(self._path), given_up_at(self._reader(), until):
+            return keywords.search(query, condition=condition)
 
     def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
         """Yield every row with its vector, in batches; or only rows changed after a revision."""
-        which = f"WHERE revision > {int(changed_after)}" if changed_after else "ORDER BY row"
+        which = f"WHERE {OF_DEFAULT} ORDER BY passage"
+        if changed_after:
+            which = f"JOIN documents d USING (row) WHERE d.{OF_DEFAULT} AND d.revision > {int(changed_after)}"
         with undamaged(self._path):
-            cursor = self._reader().execute(f"SELECT {self._vector_columns} FROM documents {which}")  # noqa: S608
+            cursor = self._reader().execute(f"SELECT passage, vector, vector_checksum FROM passages {which}")  # noqa: S608
             while found := cursor.fetchmany(batch):
                 yield self._stacked(found)
 
     def vectors_of(self, rows: Sequence[int]) -> tuple[list[int], Vectors]:
         """Return rows and vectors, in ascending order of rows; unknown rows are left out."""
-        which = "WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"
-        query = f"SELECT {self._vector_columns} FROM documents {which}"  # noqa: S608
+        which = "WHERE passage IN (SELECT value FROM json_each(?)) ORDER BY passage"
+        query = f"SELECT passage, vector, vector_checksum FROM passages {which}"  # noqa: S608
         return self._stacked(self._all(query, (json.dumps(list(rows)),)))
 
     def rows(self) -> Rows:
         """Every row number, in ascending order."""
         with undamaged(self._path):
-            found = self._reader().execute("SELECT row FROM documents")
+            found = self._reader().execute(f"SELECT passage FROM passages WHERE {OF_DEFAULT}")  # noqa: S608
             return np.sort(np.fromiter((row for (row,) in found), np.int64))
 
     @contextmanager
@@ -266,12 +260,13 @@ class DocumentStore:
         with undamaged(self._path):
             return self._reader().execute(query, values).fetchall()
 
-    def _stacked(self, found: Sequence[tuple[int, str, bytes, int | None]]) -> tuple[list[int], Vectors]:
-        for _, id_, vector, expected in found:
+    def _stacked(self, found: Sequence[tuple[int, bytes, int | None]]) -> tuple[list[int], Vectors]:
+        for passage, vector, expected in found:
             if expected is not None and checksum(vector) != expected:
-                raise damaged_document(id_, "vector")
-        vectors_ND = np.frombuffer(b"".join(vector for _, _, vector, _ in found), "<f4").reshape(-1, self._dim)
-        return [row for row, _, _, _ in found], vectors_ND
+                query = "SELECT id FROM documents WHERE row = (SELECT row FROM passages WHERE passage = ?)"
+                raise damaged_document(self._all(query, (passage,))[0][0], "vector")
+        vectors_ND = np.frombuffer(b"".join(vector for _, vector, _ in found), "<f4").reshape(-1, self._dim)
+        return [passage for passage, _, _ in found], vectors_ND
 
     def _reader(self) -> sqlite3.Connection:
         """Return this thread's connection. In WAL mode readers do not wait for the writer."""
@@ -285,16 +280,14 @@ class DocumentStore:
         self._connections.append(connection)
         return connection
 
-    def _check(self, fingerprint: str) -> None:
-        version = usable_version(
+    def _check(self, fingerprint: str) -> int:
+        return usable_version(
             self._path,
             facts(self._writer),
             fingerprint=fingerprint,
             answered=0 if self._revision_file is None else self._revision_file.revision(),
             migrated=self._lock is not None,
         )
-        self._has_checksums = version >= CHECKSUMS_SINCE  # False for an older store that is only read
-        self._has_paths = version >= PATHS_SINCE
 
 
 def _revision_of(reader: sqlite3.Connection) -> int:

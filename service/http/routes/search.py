@@ -1,4 +1,4 @@
-"""POST /search: the documents nearest to a query. Knows the route; the collection searches."""
+"""POST /search: the documents that answer a query. Knows the route; the collection searches."""
 
 import asyncio
 import time
@@ -8,10 +8,13 @@ from fastapi import APIRouter, Request, Response
 
 from service.documents.backend import DocumentIndex
 from service.documents.filters import to_condition
-from service.documents.protocol import Vectors
+from service.documents.mode import Mode
+from service.documents.query import Query
 from service.documents.results import Match, Shown
+from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput
 from service.http.dependencies import (
+    Embedder,
     EmbedderDependency,
     RuntimeDependency,
     cost_headers,
@@ -34,14 +37,13 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 async def search(
     request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
-    """The top_k documents with the largest cosine, in any language. `GET /info` gives the recall."""
+    """The top_k best documents: nearest to the query, in any language, with its words, or both, as `mode` says.
+
+    How surely the nearest are found is `recall` in `GET /info`.
+    """
     started_at = time.monotonic()
     _check(body, runtime)
-    queries, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
-    prompts = embedder.prompts
-    prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
-    place, space = one_or_listed(name, body.query), embedder.document_space
-    batch = await embedder.embed(queries, name=name, prompt=prompt, place=place, space=space)
+    queries, batch = await _asked(body, embedder, mode=body.mode or runtime.settings.default_mode)
     shown = Shown(
         offset=body.offset,
         min_score=body.min_score,
@@ -51,19 +53,30 @@ async def search(
         filter_s=runtime.settings.request_timeout_s,
     )
     if not body.rerank:
-        looking_up = runtime.read(_answer, runtime.collection, body, batch.embeddings, shown, started_at=started_at)
-        return dumped_response(await while_connected(request, looking_up), headers=cost_headers(batch))
+        looking_up = runtime.read(_answer, runtime.collection, body, queries, shown, started_at=started_at)
+        answer = await while_connected(request, looking_up)
+        return dumped_response(answer, headers={} if batch is None else cost_headers(batch))
     finding = runtime.read(
-        runtime.collection.search_all,
-        batch.embeddings,
-        top_k=body.rerank_k,
-        filter_=body.filter,
-        shown=candidates(shown),
+        runtime.collection.search_all, queries, top_k=body.rerank_k, filter_=body.filter, shown=candidates(shown)
     )
     found = await while_connected(request, finding)
-    best = await reranked(body, queries, found, embedder=embedder, runtime=runtime)
+    texts = [body.query] if body.query is not None else (body.queries or [])
+    best = await reranked(body, texts, found, embedder=embedder, runtime=runtime)
     answer = await asyncio.to_thread(_as_json, best.matches, body, shown, started_at=started_at)
     return dumped_response(answer, headers=best.headers(batch))
+
+
+async def _asked(body: SearchRequest, embedder: Embedder, *, mode: Mode) -> tuple[list[Query], EncodedBatch | None]:
+    """The queries, and what it took to embed them; None: nothing was embedded."""
+    texts, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
+    place, prompts = one_or_listed(name, body.query), embedder.prompts
+    prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
+    if mode == "keywords":
+        embedder.check(texts, name=name, place=place)
+        return [Query(words=text) for text in texts], None
+    batch = await embedder.embed(texts, name=name, prompt=prompt, place=place, space=embedder.document_space)
+    vectors = zip(texts, batch.embeddings, strict=True)
+    return [Query(vector_D, text if mode == "hybrid" else None) for text, vector_D in vectors], batch
 
 
 def _check(body: SearchRequest, runtime: Runtime) -> None:
@@ -83,14 +96,17 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
 
 
 def _answer(
-    collection: DocumentIndex, body: SearchRequest, query_BD: Vectors, shown: Shown, *, started_at: float
+    collection: DocumentIndex, body: SearchRequest, queries: list[Query], shown: Shown, *, started_at: float
 ) -> bytes:
-    found = collection.search_all(query_BD, top_k=body.offset + body.top_k, filter_=body.filter, shown=shown)
+    found = collection.search_all(queries, top_k=body.offset + body.top_k, filter_=body.filter, shown=shown)
     return _as_json(found, body, shown, started_at=started_at)
 
 
 def _as_json(found: Sequence[Sequence[Match]], body: SearchRequest, shown: Shown, *, started_at: float) -> bytes:
-    results = _within_limit(dump_json([_result(match, shown) for match in matches]) for matches in found)
+    with_ranks = "ranks" in body.include
+    results = _within_limit(
+        dump_json([_result(match, shown, with_ranks=with_ranks) for match in matches]) for matches in found
+    )
     lists = results[0] if body.query is not None else b"[%b]" % b",".join(results)
     took_ms = round((time.monotonic() - started_at) * 1000, 2)
     return b'{"results":%b,"took_ms":%b}' % (lists, dump_json(took_ms))
@@ -109,10 +125,12 @@ def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
     return kept
 
 
-def _result(match: Match, shown: Shown) -> dict[str, object]:
+def _result(match: Match, shown: Shown, *, with_ranks: bool) -> dict[str, object]:
     result: dict[str, object] = {"id": match.document.id, "score": match.score}
     if shown.text:
         result["text"] = match.document.text
     if shown.metadata:
         result["metadata"] = match.document.metadata
+    if with_ranks:
+        result["ranks"] = {"dense": match.dense_rank, "keywords": match.keywords_rank}
     return result

@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.engine import Embedded, Engine
+from service.bulk.engine import Embedded, EmbeddedStream, Engine
 from service.bulk.reembed import NEXT, Reembedding
 from service.bulk.store_file import open_store_file
 from service.documents.collection import Collection
-from service.documents.protocol import Vectors
+from service.documents.query import Query
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
@@ -27,7 +27,7 @@ def vector_of(text: str, dim: int) -> np.ndarray:
 def engine(seen: list[str]) -> Engine:
     """The new model; notes what it is given."""
 
-    def run(batches: Iterable[Sequence[str]]) -> Vectors:
+    def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         for texts in batches:
             seen.extend(texts)
             rows = [vector_of(text, NEW_DIM) for text in texts]
@@ -67,6 +67,7 @@ def test_a_store_is_made_over_for_another_model(tmp_path: Path) -> None:
     assert [one.document.id for one in made.search(vector_of("gato", NEW_DIM), top_k=1)] == ["b"]
     assert [document.id for document in made.page(after_row=0, limit=9, max_chars=99).documents] == ["a", "b", "c"]
     assert made.search(vector_of("Hund", NEW_DIM), top_k=3, filter_={"of": "c"})[0].document.text == "köpek"
+    assert [one.document.id for one in made.search_all([Query(words="GATO")], top_k=9)[0]] == ["b"]
     assert made.put([Document("d", "x", {})], vector_of("x", NEW_DIM)[None]) > revision
     made.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -105,7 +106,7 @@ def test_a_run_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
         put(collection, **{f"d{number}": f"text {number}" for number in range(start, start + 200)})
     collection.close()
 
-    def broken(batches: Iterable[Sequence[str]]) -> Vectors:
+    def broken(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
         for number, embedded in enumerate(engine([])(batches)):
             if number == 1:
                 raise KeyboardInterrupt

@@ -19,7 +19,7 @@ from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
 from service.runtime import load_collection, load_runtime
 from service.settings import Settings
-from tests.artifacts import TEXTS, write_manifest
+from tests.artifacts import DIM, TEXTS, write_manifest
 from tests.reranker_artifact import build_reranker
 
 SEEN: list[list[str]] = []
@@ -170,6 +170,21 @@ def test_search_reads_the_local_store_even_while_a_service_has_it(
     assert cli.main(["search", TEXTS[1], "--filter", f'{{"n": {2**64}}}']) == 2
     assert "filter: a whole number is beyond 64 bits" in capsys.readouterr().err
     serving.close()
+
+
+def test_search_by_keywords_finds_a_word_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = load_collection(Settings(), load_encoder(tiny_model).manifest)
+    documents = [Document("1", "Kettle WK-1702", {}), Document("2", "Toaster", {})]
+    collection.put(documents, np.eye(2, DIM, dtype=np.float32))
+    collection.close()
+    assert cli.main(["search", "wk1702", "--mode", "keywords"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["id"] == "1"
+    monkeypatch.setenv("CROSSLET_SEARCH_MODE", "keywords")
+    assert cli.main(["search", "nothing of it"]) == 0
+    assert capsys.readouterr().out == ""
 
 
 def test_search_without_a_store_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

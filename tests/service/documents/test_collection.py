@@ -19,7 +19,9 @@ from service.bulk.upkeep import verify
 from service.documents import collection as collection_module
 from service.documents.collection import Collection
 from service.documents.filters import MAX_DEPTH, MAX_TERMS
+from service.documents.query import Query
 from service.documents.results import Shown
+from service.documents.store.schema import bring_up_to_date, facts
 from service.documents.store.store import Document, DocumentStore
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.flat import FaissIndex
@@ -51,6 +53,10 @@ def unit(*values: float) -> np.ndarray:
 def put(collection: Collection, vectors: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None) -> int:
     documents = [Document(id_, f"text of {id_}", dict(metadata or {})) for id_ in vectors]
     return collection.put(documents, np.stack(list(vectors.values())))
+
+
+def asked(vectors_BD: np.ndarray) -> list[Query]:
+    return [Query(vector_D) for vector_D in vectors_BD]
 
 
 def ids(collection: Collection, vector: np.ndarray, top_k: int, **options: Any) -> list[str]:
@@ -178,7 +184,7 @@ def test_a_store_of_a_later_schema_is_refused(tmp_path: Path) -> None:
     with connection:
         connection.execute("UPDATE store SET value = '9' WHERE key = 'schema_version'")
     connection.close()
-    with pytest.raises(StoreError, match="schema version 9; this service reads 4"):
+    with pytest.raises(StoreError, match="schema version 9; this service reads 5"):
         open_collection(tmp_path)
 
 
@@ -188,7 +194,7 @@ def make_store(folder: Path, version: int) -> None:
         connection.executescript(script.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_store_of_an_earlier_schema_opens_and_becomes_todays(tmp_path: Path, version: int) -> None:
     """The file is what that release wrote: two documents at revisions 1 and 2, a third deleted at 3."""
     make_store(tmp_path, version)
@@ -202,14 +208,27 @@ def test_a_store_of_an_earlier_schema_opens_and_becomes_todays(tmp_path: Path, v
     collection = open_collection(tmp_path)
     assert ids(collection, unit(0, 0, 0, 1), 5) == ["fr/1", "de/1"]
     assert ids(collection, unit(1, 0, 0, 0), 5, filter_={"tags": "music"}) == ["de/1"]
+    (match,) = collection.search_all([Query(words="Guitare RUE")], top_k=5)[0]
+    assert match.document.id == "fr/1"
     assert put(collection, {"tr/1": unit(0, 1, 0, 0)}) == 4
     collection.close()
+    with open_store_file(tmp_path / "documents.sqlite3") as file:
+        assert verify(file, advance=lambda _: None) == []
     connection = sqlite3.connect(tmp_path / "documents.sqlite3")
-    assert connection.execute("SELECT value FROM store WHERE key = 'schema_version'").fetchone() == ("4",)
-    assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'documents_by_revision'").fetchone() == (
-        1,
+    assert connection.execute("SELECT value FROM store WHERE key = 'schema_version'").fetchone() == ("5",)
+    next_row = {1: 5, 2: 5, 3: 4, 4: 4}[version]
+    stored = "SELECT row, passage, start, stop, is_truncated FROM documents JOIN passages USING (row) ORDER BY row"
+    assert connection.execute(stored).fetchall() == [
+        (1, 1, 0, 24, None),
+        (2, 2, 0, 40, None),
+        (next_row, next_row, 0, 12, None),  # the one before was a document's that is gone
+    ]
+    assert connection.execute("SELECT * FROM collections").fetchall() == [(1, "default", 4, 3, "{}")]
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE '%\\_4' ESCAPE '\\'"
+    assert connection.execute(tables).fetchall() == []
+    unchecked = (
+        "SELECT count(*) FROM documents JOIN passages USING (row) WHERE text_checksum = 0 OR vector_checksum = 0"
     )
-    unchecked = "SELECT count(*) FROM documents WHERE text_checksum = 0 OR vector_checksum = 0"
     assert connection.execute(unchecked).fetchone() == (0,)
     connection.close()
 
@@ -223,6 +242,23 @@ NESTED = [
     ({"source": {"exists": True}}, ["fr/1"]),
     ({"big": {"gt": 1e19}}, ["fr/1"]),  # a number that is refused today
 ]
+
+
+def test_a_migration_without_room_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    make_store(tmp_path, 4)
+    with closing(sqlite3.connect(tmp_path / "documents.sqlite3", isolation_level=None)) as connection:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            bring_up_to_date(connection, fingerprint="aa", dim=DIM)
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
+    assert facts(store._writer)["schema_version"] == "4"
+    assert store.count() == 2
+    store.close()
+    open_collection(tmp_path).close()
+    with open_store_file(tmp_path / "documents.sqlite3") as file:
+        assert file.schema_version == 5
+        assert verify(file, advance=lambda _: None) == []
 
 
 def test_an_older_stores_nested_fields_are_found_as_it_lies_and_when_it_is_todays(tmp_path: Path) -> None:
@@ -428,7 +464,7 @@ def test_several_searches_look_the_filter_up_once_and_read_only_the_texts_they_r
         DocumentStore, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
     )
     queries_BD = np.stack([unit(1, 0, 0, 0), unit(1, 1, 0, 0)])
-    found = collection.search_all(queries_BD, top_k=2, filter_={"x": 1})
+    found = collection.search_all(asked(queries_BD), top_k=2, filter_={"x": 1})
     assert [[match.document.id for match in one] for one in found] == [["000", "001"]] * 2
     assert len(lookups) == 1
     assert len(fetched) == 2
@@ -557,7 +593,7 @@ def test_a_change_does_not_wait_for_all_the_searches_of_a_request(
     monkeypatch.setattr(FaissIndex, "search", slow)
 
     def many() -> None:
-        collection.search_all(np.stack([unit(1, 0, 0, 0)] * 600), top_k=1)  # a minute, for a change may take long
+        collection.search_all([Query(unit(1, 0, 0, 0))] * 600, top_k=1)  # a minute, for a change may take long
         ended.append("searches")
 
     thread = threading.Thread(target=many)
@@ -577,10 +613,10 @@ def test_what_is_not_wanted_of_a_document_is_not_read(collection: Collection, mo
         DocumentStore, "fetch", lambda store, rows, **parts: fetched.extend(rows) or fetch(store, rows, **parts)
     )
     query = unit(1, 0, 0, 0)[None]
-    ((match,),) = collection.search_all(query, top_k=3, shown=Shown(offset=1, min_score=0.5, metadata=False))
+    ((match,),) = collection.search_all(asked(query), top_k=3, shown=Shown(offset=1, min_score=0.5, metadata=False))
     assert (match.document.id, match.document.text, match.document.metadata) == ("b", "text of b", {})
     assert len(fetched) == 1
-    ((match,),) = collection.search_all(query, top_k=1, shown=Shown(text=False, max_chars=20))
+    ((match,),) = collection.search_all(asked(query), top_k=1, shown=Shown(text=False, max_chars=20))
     assert (match.document.id, match.document.text, match.document.metadata) == ("a", "", {"x": 1})
 
 
@@ -588,10 +624,10 @@ def test_documents_that_are_too_much_to_read_are_refused_before_all_are_read(col
     put(collection, {str(number): unit(1, number, 0, 0) for number in range(9)})
     queries = np.stack([unit(1, 0, 0, 0), unit(0, 1, 0, 0)])
     few = Shown(max_chars=100)  # nine have 9 + 2 each
-    assert [len(found) for found in collection.search_all(queries, top_k=4, shown=few)] == [4, 4]
-    assert len(collection.search_all(queries[:1], top_k=9, shown=Shown(max_chars=99))[0]) == 9
+    assert [len(found) for found in collection.search_all(asked(queries), top_k=4, shown=few)] == [4, 4]
+    assert len(collection.search_all(asked(queries[:1]), top_k=9, shown=Shown(max_chars=99))[0]) == 9
     with pytest.raises(InvalidInput, match="have more than 98 characters together"):
-        collection.search_all(queries[:1], top_k=9, shown=Shown(max_chars=98))
+        collection.search_all(asked(queries[:1]), top_k=9, shown=Shown(max_chars=98))
     assert len(ids(collection, queries[0], 9)) == 9
 
 
@@ -610,7 +646,7 @@ def test_a_filter_that_is_slower_than_writers_is_looked_up_a_few_times_a_request
         return matching(store, condition)
 
     monkeypatch.setattr(DocumentStore, "matching", beside_a_change)
-    found = collection.search_all(np.stack([unit(1, 0, 0, 0)] * 20), top_k=1, filter_={"x": 1})
+    found = collection.search_all([Query(unit(1, 0, 0, 0))] * 20, top_k=1, filter_={"x": 1})
     assert [[match.document.id for match in one] for one in found] == [["a"]] * 20
     assert len(lookups) == collection_module.PATIENCE + 1
 
@@ -620,7 +656,7 @@ def test_a_filter_that_takes_too_long_is_given_up_and_the_next_search_is_not(col
         put(collection, {f"{number}-{other}": unit(1, 0, 0, 0) for other in range(50)}, {"x": number})
     slow = {"or": [{"x": {"gte": -number}} for number in range(300)]}
     with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s \(CROSSLET_REQUEST_TIMEOUT_S\)"):
-        collection.search_all(unit(1, 0, 0, 0)[None], top_k=1, filter_=slow, shown=Shown(filter_s=0.001))
+        collection.search_all([Query(unit(1, 0, 0, 0))], top_k=1, filter_=slow, shown=Shown(filter_s=0.001))
     with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s"):
         collection.delete_matching(slow, filter_s=0.001)
     with pytest.raises(InvalidInput, match=r"takes longer than 0.001 s"):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from service.documents.collection import Collection
+from service.documents.query import Query
 from service.documents.results import Shown
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.ivf import InvertedIndex
@@ -163,7 +164,9 @@ def test_equal_documents_are_found_page_by_page_whatever_is_found_with_them(
     query = rows[-1] + 0.5 * rows[0]
     query /= np.linalg.norm(query)
     equal = {f"d{number}" for number in range(EXACT + 100, EXACT + 123)}
-    pages = [collection.search_all(query[None], top_k=top_k, shown=Shown(offset=top_k - 5))[0] for top_k in (5, 10, 15)]
+    pages = [
+        collection.search_all([Query(query)], top_k=top_k, shown=Shown(offset=top_k - 5))[0] for top_k in (5, 10, 15)
+    ]
     matches = [match for page in pages for match in page]
     assert len({match.score for match in matches}) == 1
     assert [match.document.id for match in matches] == sorted(equal)[:15]

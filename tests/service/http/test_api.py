@@ -422,6 +422,50 @@ def test_a_search_returns_only_what_was_asked_for(client: TestClient) -> None:
     assert result["score"] == pytest.approx(1, abs=1e-6)
 
 
+def test_a_mode_chooses_vectors_keywords_or_both_and_ranks_say_why(client: TestClient) -> None:
+    put(client, {"id": "code", "text": "Oven shows error WK-1702"}, {"id": "other", "text": TEXTS[8]})
+    found = {
+        mode: client.post("/search", json={"query": "wk1702", "include": ["ranks"], **({"mode": mode} if mode else {})})
+        for mode in ("dense", "keywords", "hybrid", None)
+    }
+    results = {mode: answer.json()["results"] for mode, answer in found.items()}
+    assert results[None] == results["hybrid"]
+    assert results["hybrid"][0]["id"] == "code"
+    assert [one["ranks"]["keywords"] for one in results["hybrid"]] == [1, None]
+    assert {one["ranks"]["dense"] for one in results["hybrid"]} == {1, 2}
+    assert [one["ranks"] for one in results["keywords"]] == [{"dense": None, "keywords": 1}]
+    assert [one["ranks"]["keywords"] for one in results["dense"]] == [None, None]
+    dense = {one["id"]: one["score"] for one in results["dense"]}
+    assert {one["id"]: one["score"] for one in results["hybrid"]}["other"] == dense["other"]
+    assert "x-tokens" in found["hybrid"].headers
+    assert "x-tokens" not in found["keywords"].headers  # nothing was embedded
+
+
+@pytest.mark.parametrize("mode", ["keywords", "hybrid"])
+def test_a_search_by_words_takes_filters_pages_and_what_any_text_may_hold(client: TestClient, mode: str) -> None:
+    documents = [{"id": str(n), "text": f"kettle {'red ' * n}", "metadata": {"n": n}} for n in range(1, 5)]
+    put(client, *documents)
+    wanted = {"query": "red", "mode": mode, "filter": {"n": {"gte": 3}}}
+    whole = [one["id"] for one in client.post("/search", json=wanted).json()["results"]]
+    assert sorted(whole) == ["3", "4"]
+    second = client.post("/search", json={**wanted, "top_k": 1, "offset": 1}).json()["results"]
+    assert [one["id"] for one in second] == whole[1:]
+    for query in ('"', "red OR *", "NEAR(a b)", "a\x00b", "🙂", "-", "col: x"):
+        assert client.post("/search", json={"query": query, "mode": mode}).status_code == 200
+
+
+def test_a_search_by_words_has_the_limits_of_one_by_vectors(client: TestClient) -> None:
+    for body, setting in (
+        ({"query": "x" * 100_001}, "CROSSLET_MAX_TEXT_CHARS"),
+        ({"queries": ["x"] * 513}, "CROSSLET_MAX_TEXTS"),
+    ):
+        refused = client.post("/search", json={"mode": "keywords", "top_k": 1, **body})
+        assert refused.status_code == 422 or refused.status_code == 413
+        assert setting in refused.json()["error"]
+    assert client.post("/search", json={"query": "", "mode": "keywords"}).status_code == 422
+    assert client.post("/search", json={"query": "x", "mode": "sparse"}).status_code == 422
+
+
 def test_several_queries_give_a_list_each(client: TestClient) -> None:
     put(client, {"id": "a", "text": TEXTS[1]}, {"id": "b", "text": TEXTS[8]})
     results = client.post("/search", json={"queries": [TEXTS[8], TEXTS[1]], "top_k": 1}).json()["results"]

@@ -187,7 +187,9 @@ def test_a_store_has_the_same_vectors_however_it_is_filled(
     crosslet(capsys, "index", "build", path)
     assert exported() == expected
     for option, name in ([], "query"), (["--prompt-name", "sts"], "sts"):
-        found = json.loads(crosslet(capsys, "search", "guitar", "--top-k", 1, *option).splitlines()[0])
+        found = json.loads(
+            crosslet(capsys, "search", "guitar", "--top-k", 1, "--mode", "dense", *option).splitlines()[0]
+        )
         score = vector(prompted, name, "guitar") @ np.frombuffer(expected[found["id"]], np.float32)
         assert found["score"] == pytest.approx(score, abs=1e-6)
     crosslet(capsys, "index", "re-embed", "--model", tiny_model)
@@ -197,7 +199,7 @@ def test_a_store_has_the_same_vectors_however_it_is_filled(
     client = serve(model=prompted, data=tmp_path / "served")
     body = {"documents": [{"id": row["id"], "text": row["text"]} for row in DOCUMENTS]}
     assert client.put("/documents", json=body).status_code == 200
-    served = client.post("/search", json={"query": "guitar", "top_k": 1}).json()["results"][0]
+    served = client.post("/search", json={"query": "guitar", "top_k": 1, "mode": "dense"}).json()["results"][0]
     score = vector(prompted, "query", "guitar") @ np.frombuffer(expected[served["id"]], np.float32)
     assert served["score"] == pytest.approx(score, abs=1e-6)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from training.errors import EvaluationError
-from training.evaluation.keywords import bm25_scores, character_scores
+from training.evaluation.keywords import bm25_scores, character_scores, service_scores
 from training.evaluation.search import BUNDLED, SearchSet, evaluate_search, read_search
 from training.evaluation.sets import Choice, evaluate_folder
 
@@ -62,7 +62,29 @@ def test_ranks_thresholds_and_hubs_of_a_set_small_enough_to_count(tmp_path: Path
     assert scores["_auc"]["all"] == 100
 
 
-def test_a_folder_of_sets_gives_the_same_scores(tmp_path: Path) -> None:
+def test_the_services_keywords_and_their_fusion_are_scored_beside_vectors(tmp_path: Path) -> None:
+    """A query by a code that the vectors do not know: keywords alone, and hybrid, put its document first."""
+    documents = [{"id": name, "language": "en", "text": f"{name} kettle {code}"} for name, code in CODES.items()]
+    queries = [
+        {"id": name, "language": "en", "kind": "noun", "split": "test", "text": code.replace("-", ""), "document": name}
+        for name, code in CODES.items()
+    ]
+    found = read_search(write(tmp_path / "search", documents, queries))
+    assert found is not None
+    scores = evaluate_search(same_for_all, same_for_all, found)
+    assert [scores[f"_top1{part}"]["all"] for part in ("", "_keywords", "_hybrid")] == [0, 100, 100]
+    assert scores["_hybrid_gain"] == scores["_hybrid_gain_low"] == {"noun": 100, "all": 100}
+    assert service_scores(["wk1702", "ketle"], [row["text"] for row in documents]).tolist()[1] == [0, 0, 0]
+
+
+CODES = {"a": "WK-1702", "b": "WK-1703", "c": "TN-220"}
+
+
+def same_for_all(texts: list[str]) -> np.ndarray:
+    return np.ones((len(texts), 4), np.float32)
+
+
+def test_the_same_through_the_command_s_folders(tmp_path: Path) -> None:
     write(tmp_path / "eval" / "shop", DOCUMENTS, QUERIES)
     scores = evaluate_folder(encode, tmp_path, Choice(("search",), ("de",)))
     assert scores["shop_top1"] == {"de": 50.0, "all": 50.0}

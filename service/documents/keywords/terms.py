@@ -1,0 +1,63 @@
+"""Cuts texts into the terms that keywords are matched by. Knows Unicode; knows no index.
+
+Folded: case, width, and accents of Latin, Greek and Cyrillic, Arabic vowel marks, the dot below in Devanagari.
+zh ja ko th: pairs of characters, as Lucene's CJKBigramFilter cuts them; no dictionary finds their words here.
+Codes: WK-1702 is also wk1702.
+"""
+
+import re
+import unicodedata
+
+RULES = f"1-{unicodedata.unidata_version}"  # other rules, or another Unicode, make other terms
+MAX_TERM_CHARS = 64
+# Thai, kana, Han, Hangul: in these, words are not cut by spaces, or grow endings.
+_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U0003134f"
+# Two groups: a run of these, or a word. Vowel signs of Devanagari and its sisters are marks, which \w lacks.
+_RUN = re.compile(rf"([{_UNSPACED}]+)|((?:[^\W_{_UNSPACED}]+|[\u0900-\u0963\u0966-\u0dff]+)+)")
+_CODE = re.compile(r"(?<![a-z0-9])[a-z0-9]+(?:[-./][a-z0-9]+)+")
+_SEPARATOR = re.compile(r"[-./]")
+_DIGIT = re.compile(r"[0-9]")
+# Combining accents; marks and the lengthener of Arabic; the dot below of Devanagari.
+_DROPPED = re.compile(r"[\u0300-\u036f\u0640\u064b-\u065f\u0670\u093c]+")
+_LETTERS = str.maketrans({"ı": "i", "ł": "l", "đ": "d", "ø": "o", "æ": "ae", "œ": "oe"})  # noqa: RUF001 - made by no accent
+
+
+def document_terms(text: str) -> list[str]:
+    """The terms of a document, as often as it has them; none is empty or has a space.
+
+    A run of unspaced characters also gives its last one: so each of them begins a term.
+    """
+    folded = _folded(text)
+    terms: list[str] = []
+    for unspaced, word in _RUN.findall(folded):
+        if word:
+            terms.append(word[:MAX_TERM_CHARS])
+        else:
+            terms += [unspaced[start : start + 2] for start in range(len(unspaced))]
+    return terms + _codes(folded)
+
+
+def query_terms(text: str) -> dict[str, bool]:
+    """The different terms of a query, each with whether it is only the beginning of one: a lone unspaced character."""
+    folded = _folded(text)
+    terms: dict[str, bool] = {}
+    for unspaced, word in _RUN.findall(folded):
+        if word:
+            terms[word[:MAX_TERM_CHARS]] = False
+        else:
+            starts = range(max(1, len(unspaced) - 1))
+            terms |= {unspaced[start : start + 2]: len(unspaced) == 1 for start in starts}
+    return terms | dict.fromkeys(_codes(folded), False)
+
+
+def _codes(folded: str) -> list[str]:
+    """What has a digit and separators in it, without the separators."""
+    codes = (_SEPARATOR.sub("", found) for found in _CODE.findall(folded))
+    return [code for code in codes if len(code) <= MAX_TERM_CHARS and _DIGIT.search(code)]
+
+
+def _folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFKC", _DROPPED.sub("", decomposed).casefold()).translate(_LETTERS)

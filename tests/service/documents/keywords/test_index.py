@@ -1,0 +1,270 @@
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.bulk.store_file import open_store_file
+from service.bulk.upkeep import verify
+from service.documents.filters import to_condition
+from service.documents.keywords import index as keywords_module
+from service.documents.keywords.index import KeywordIndex
+from service.documents.store.schema import DEFAULT
+from service.documents.store.store import Document, DocumentStore
+from service.errors import StorageFull
+from tests.service.documents.oracle import keyword_scores
+
+UNIT = np.asarray([1, 0, 0, 0], np.float32)
+Open = Callable[[], DocumentStore]
+# A sentence, and a word of it in another form of writing it.
+LANGUAGES = {
+    "ar": ("الطبيب يعمل في المستشفى الكبير.", "المُسْتَشْفَى"),
+    "cs": ("Kde najdu žlutý deštník?", "DESTNIK"),
+    "de": ("Die Straße war gesperrt.", "STRASSE"),
+    "en": ("The blender shows error code E4.", "e4"),
+    "es": ("¿Cuándo abre la panadería?", "panaderia"),
+    "fr": ("Un élève traverse la forêt.", "foret"),
+    "hi": ("मुझे नई क़लम चाहिए।", "कलम"),
+    "id": ("Saya mencari payung kuning.", "payung"),
+    "it": ("Perché la città dorme?", "citta"),
+    "ja": ("新しい電気ケトルを買いました。", "ｹﾄﾙ"),
+    "ko": ("새로운 주전자를 샀습니다.", "주전자"),
+    "nl": ("De fiets staat in de schuur.", "Fiets"),
+    "pl": ("Łódka płynie po jeziorze.", "lodka"),
+    "pt": ("A criança come maçã.", "maca"),
+    "ru": ("Мы нарядили ёлку вчера.", "елку"),
+    "tr": ("İstanbul'da yağmur yağıyor.", "istanbul"),
+    "vi": ("Tôi muốn mua ấm đun nước.", "nuoc"),
+    "zh": ("我想买一个绿茶杯。", "茶"),
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DocumentStore]:
+    store = open_store(tmp_path)
+    yield store
+    store.close()
+
+
+def open_store(folder: Path) -> DocumentStore:
+    return DocumentStore(folder / "documents.sqlite3", fingerprint="aa", dim=4)
+
+
+def put(store: DocumentStore, texts: dict[str, str], metadata: dict[str, object] | None = None) -> None:
+    documents = [Document(id_, text, metadata or {}) for id_, text in texts.items()]
+    with store.transaction() as transaction:
+        transaction.upsert(documents, np.stack([UNIT] * len(documents)))
+        transaction.commit()
+
+
+def fail_to_put(store: DocumentStore, id_: str, text: str) -> None:
+    with store.transaction() as transaction:
+        transaction.upsert([Document(id_, text, {})], UNIT[None])
+        raise ZeroDivisionError
+
+
+def delete(store: DocumentStore, ids: Sequence[str]) -> None:
+    with store.transaction() as transaction:
+        transaction.delete(transaction.rows_of(ids))
+        transaction.commit()
+
+
+def found(store: DocumentStore, query: str) -> dict[str, float]:
+    hits = store.with_keywords(query)
+    ids = store.ids_of(hits.rows.tolist())
+    return {ids[row]: score for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)}
+
+
+def faults(folder: Path) -> list[str]:
+    with open_store_file(folder / "documents.sqlite3") as file:
+        return verify(file, advance=lambda _: None)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_language_finds_a_word_of_its_own(store: DocumentStore, language: str) -> None:
+    put(store, {name: text for name, (text, _) in LANGUAGES.items()})
+    assert set(found(store, LANGUAGES[language][1])) == {language}
+
+
+WORDS = st.sampled_from(["red", "Red", "blue", "E4", "e-4", "the", "茶", "绿茶", "茶杯", "माँ", "été", "!"])
+TEXTS = st.lists(WORDS, max_size=8).map(" ".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=10), query=TEXTS, wanted=st.none() | st.integers(0, 2))
+def test_scores_are_bm25_by_brute_force_and_filters_only_select(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], query: str, wanted: int | None
+) -> None:
+    store = open_store(tmp_path_factory.mktemp("store"))
+    try:
+        for number, text in enumerate(texts):
+            put(store, {str(number): text}, {"n": number % 3})
+        condition = None if wanted is None else to_condition({"n": wanted})
+        hits = store.with_keywords(query, condition)
+        ids = store.ids_of(hits.rows.tolist())
+        scores = {ids[row]: score for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)}
+    finally:
+        store.close()
+    expected = {
+        str(number): score
+        for number, score in enumerate(keyword_scores(query, texts))
+        if score > 0 and wanted in (None, number % 3)
+    }
+    assert scores == pytest.approx(expected)
+
+
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["put", "delete", "fail"]), st.sampled_from("abcd"), st.text(max_size=12)), max_size=12
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(changes=CHANGES)
+def test_keywords_follow_every_change_of_any_text_and_no_change_that_failed(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str, str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    store, texts = open_store(folder), dict[str, str]()
+    try:
+        for what, id_, text in changes:
+            if what == "put":
+                put(store, {id_: text})
+                texts[id_] = text
+            elif what == "delete":
+                delete(store, [id_])
+                texts.pop(id_, None)
+            else:
+                with pytest.raises(ZeroDivisionError):
+                    fail_to_put(store, id_, text)
+        for text in texts.values():
+            expected = dict(zip(texts, keyword_scores(text, list(texts.values())), strict=True))
+            assert found(store, text) == pytest.approx({id_: score for id_, score in expected.items() if score > 0})
+    finally:
+        store.close()
+    assert faults(folder) == []
+
+
+def test_a_full_disk_changes_neither_texts_nor_keywords(tmp_path: Path, store: DocumentStore) -> None:
+    put(store, {"a": "a red kettle"})
+    store._writer.execute("PRAGMA max_page_count = 30")
+    with pytest.raises(StorageFull):
+        put(store, {"a": "a blue kettle", "b": "word " * 100_000})
+    assert set(found(store, "red")) == {"a"}
+    assert not found(store, "blue")
+    assert faults(tmp_path) == []
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from service.documents.store.store import Document, DocumentStore
+store = DocumentStore(Path(sys.argv[1]), fingerprint="aa", dim=4)
+for number in range(10**9):
+    with store.transaction() as transaction:
+        documents = [Document(str(one % 50), f"text {number} of {one}", {}) for one in range(number, number + 5)]
+        transaction.upsert(documents, np.ones((5, 4), np.float32) / 2)
+        transaction.delete(transaction.rows_of([str((number + 25) % 50)]))
+        transaction.commit()
+    print(number, flush=True)
+"""
+
+
+def test_after_a_kill_keywords_and_texts_are_of_the_same_moment(tmp_path: Path) -> None:
+    path = tmp_path / "documents.sqlite3"
+    for _ in range(3):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        answered = writer.stdout.readline()
+        time.sleep(0.2)
+        writer.kill()
+        answered += writer.stdout.read()
+        writer.wait()
+        writer.stdout.close()
+        last = int(answered.split()[-1])
+        store = open_store(tmp_path)
+        assert found(store, str(last))  # answered, so there
+        store.close()
+        assert faults(tmp_path) == []
+        delete_all(tmp_path)
+
+
+def delete_all(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def test_a_damaged_text_that_is_replaced_leaves_no_keyword_behind(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    put(store, {"a": "a red kettle", "b": "a blue kettle"})
+    store._writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")  # as a flipped bit does
+    put(store, {"a": "a green kettle"})
+    assert not found(store, "red")
+    assert set(found(store, "green kettle")) == {"a", "b"}
+    store.close()
+    assert faults(tmp_path) == []
+
+
+def test_verify_says_that_keywords_differ_and_remaking_them_helps(tmp_path: Path, store: DocumentStore) -> None:
+    put(store, {"a": "a red kettle", "b": "a blue kettle"})
+    KeywordIndex(store._writer, DEFAULT).add(1, "a word more")
+    assert faults(tmp_path) == ["the keywords are not those of the texts (`crosslet index repair` makes them anew)"]
+    with store.transaction() as transaction:
+        transaction.remake_keywords()
+        transaction.commit()
+    assert faults(tmp_path) == []
+    assert set(found(store, "red")) == {"a"}
+
+
+def test_verify_takes_documents_of_any_length_for_sound(tmp_path: Path, store: DocumentStore) -> None:
+    put(store, {"empty": "", "long": "word " * 300, "longer": "other " * 40_000})
+    assert faults(tmp_path) == []
+
+
+def test_keywords_of_other_rules_are_made_anew_at_the_next_start(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    put(store, {"a": "a red kettle"})
+    KeywordIndex(store._writer, DEFAULT).remove(1, "a red kettle")
+    store._writer.execute("UPDATE store SET value = '0-1.0' WHERE key = 'keywords'")
+    store.close()
+    beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=4, read_only=True)
+    assert set(found(beside, "red")) == {"a"}  # made in memory: it may not write
+    beside.close()
+    store = open_store(tmp_path)
+    assert set(found(store, "red")) == {"a"}
+    store.close()
+    assert faults(tmp_path) == []
+
+
+def test_of_a_query_so_many_terms_are_looked_up(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, {"a": "one", "b": "two", "c": "three"})
+    monkeypatch.setattr(keywords_module, "MAX_TERMS", 2)
+    assert set(found(store, "one two three")) == {"a", "b"}
+
+
+def test_the_commonest_terms_are_left_out_where_they_are_in_too_many_documents(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store, {str(number): f"common {number}" for number in range(9)})
+    monkeypatch.setattr(keywords_module, "MAX_POSTINGS", 5)
+    assert set(found(store, "common 7")) == {"7"}
+    assert len(found(store, "common")) == 5
+
+
+def test_a_search_beside_an_older_store_finds_keywords_and_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "documents.sqlite3"
+    script = Path(__file__).parents[2] / "stores" / "schema-4.sql"
+    connection = sqlite3.connect(path)
+    connection.executescript(script.read_text(encoding="utf-8"))
+    connection.close()
+    before = path.read_bytes()
+    beside = DocumentStore(path, fingerprint="aa", dim=4, read_only=True)
+    assert set(found(beside, "guitare")) == {"fr/1"}
+    beside.close()
+    assert path.read_bytes() == before

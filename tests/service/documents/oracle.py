@@ -1,0 +1,32 @@
+"""BM25 and its fusion with cosines by brute force, as a reading of the formulas. Knows terms; knows no SQL."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from service.documents.keywords.terms import document_terms, query_terms
+
+K1, B = 1.2, 0.75
+
+
+def keyword_scores(query: str, texts: Sequence[str]) -> list[float]:
+    """BM25 (Robertson & Zaragoza 2009) of each text, as a share of the most that any could have."""
+    counts = [_counted(document_terms(text)) for text in texts]
+    lengths = [sum(count.values()) for count in counts]
+    mean = sum(lengths) / max(1, len(lengths)) or 1.0
+    scores, most = [0.0] * len(texts), 0.0
+    for term, is_start in query_terms(query).items():
+        found = [
+            sum(number for other, number in count.items() if (other.startswith(term) if is_start else other == term))
+            for count in counts
+        ]
+        having = sum(map(bool, found))
+        idf = max(1e-6, math.log((len(texts) - having + 0.5) / (having + 0.5)))
+        most += idf * (K1 + 1)
+        for place, number in enumerate(found):
+            length = 1 - B + B * lengths[place] / mean
+            scores[place] += idf * number * (K1 + 1) / (number + K1 * length) if number else 0.0
+    return [score / most if most else 0.0 for score in scores]
+
+
+def _counted(terms: Sequence[str]) -> Mapping[str, int]:
+    return {term: terms.count(term) for term in terms}
