@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from service.documents.keywords.integrity import keywords_fault
 from service.documents.keywords.terms import RULES
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
+from service.documents.store.keyword_integrity import keywords_fault
 from service.documents.store.locking import connect, read_mode
 from service.documents.store.older_stores import view_as_todays
 from service.documents.store.schema import KEYWORDS_SINCE, PATHS_SINCE, checksum

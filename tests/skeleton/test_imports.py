@@ -16,13 +16,14 @@ HEAVY = {"torch", "transformers", "optimum", "sentence_transformers", "onnx"}
 
 
 # What a room may import beside itself and the errors. Rooms that may import everything are not listed.
-DOCUMENT_TYPES = {"service.documents.protocol", "service.documents.filters", "service.documents.results"}
+DOCUMENT_TYPES = {f"service.documents.{name}" for name in ("filters", "mode", "protocol", "query", "results")}
 ARROWS = {
     "service.process": set(),
     "service.model": {"service.process"},
     "service.engine": {"service.model"},
-    "service.schemas": {"service.documents.store.fields"},
-    "service.documents.store": DOCUMENT_TYPES,
+    "service.schemas": {"service.documents.mode", "service.documents.store.fields"},
+    "service.documents.keywords": DOCUMENT_TYPES,
+    "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords"},
     "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},
     "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.store"},
     "service.documents": set(),

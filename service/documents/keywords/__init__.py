@@ -1,1 +1,4 @@
-"""Keywords: terms of texts, their index in the store, and their fusion with vectors."""
+"""Keywords (SQLite FTS5): the terms of a text, their index, and their fusion with vectors.
+
+Imports the errors and the types of `documents`.
+"""

@@ -447,7 +447,7 @@ def test_the_log_is_folded_into_the_file_beside_readers_and_may_fail(
     broken.execute.side_effect = sqlite3.OperationalError("database or disk is full")
     monkeypatch.setattr(collection._store, "_writer", broken)
     collection._store._fold_log()
-    assert "not folded" in caplog.text
+    assert "log not merged" in caplog.text
     monkeypatch.undo()
     assert len(ids(collection, unit(1, 0, 0, 0), 5)) == 5
 

@@ -259,7 +259,7 @@ def test_the_commonest_terms_are_left_out_where_they_are_in_too_many_documents(
 
 def test_a_search_beside_an_older_store_finds_keywords_and_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "documents.sqlite3"
-    script = Path(__file__).parents[2] / "stores" / "schema-4.sql"
+    script = Path(__file__).parents[1] / "stores" / "schema-4.sql"
     connection = sqlite3.connect(path)
     connection.executescript(script.read_text(encoding="utf-8"))
     connection.close()
