@@ -77,6 +77,7 @@ def model_card(manifest: Manifest, *, model_bytes: int) -> str:
         _front_matter(manifest),
         f"# {manifest.name}\n\n{_summary(manifest, model_bytes)}",
         f"## Use\n\n{_use(manifest)}",
+        *([f"## Alignment\n\n{_alignment(manifest)}"] if "alignment" in manifest.evaluation else []),
         f"## Evaluation\n\n{_evaluation(manifest)}",
         f"## Training data\n\n{_data(manifest)}",
         f"## Training\n\n{_training(manifest.training)}",
@@ -150,16 +151,30 @@ def _evaluation(manifest: Manifest) -> str:
     evaluation, is_reranker = manifest.evaluation, manifest.kind == "cross-encoder"
     unit = "pair" if is_reranker else "text"
     legend, command = (reranker.SCORES, reranker.EVALUATE) if is_reranker else (SCORES, EVALUATE)
-    before = {name: values for name, values in evaluation.items() if name not in {"export", "served"}}
+    before = {name: values for name, values in evaluation.items() if name not in {"export", "served", "alignment"}}
     served = evaluation.get("served", {})
-    blocks = []
+    blocks = ["Scores of the model before its head."] if before and "alignment" in evaluation else []
     if served:
-        blocks = [f"Scores x 100 of this folder as it is served {legend}: {command}.", *_metrics(served, "###")]
+        blocks += [f"Scores x 100 of this folder as it is served {legend}: {command}.", *_metrics(served, "###")]
         blocks.append("### Before export")
     checkpoint = f"Scores x 100 of the checkpoint before export {legend}."
     blocks.append(checkpoint if before else "The checkpoint came without scores.")
     blocks += _metrics(before, "####" if served else "###")
-    blocks.append(f"### Export\n\n{_export_figures(evaluation['export'], unit=unit)}")
+    if "export" in evaluation:
+        blocks.append(f"### Export\n\n{_export_figures(evaluation['export'], unit=unit)}")
+    return "\n\n".join(blocks)
+
+
+def _alignment(manifest: Manifest) -> str:
+    """What a head after the vectors gained and lost (`crosslet align`)."""
+    facts = manifest.evaluation["alignment"]
+    before = f" (fingerprint `{facts['before'][:12]}`)" if facts.get("before") else ""
+    lead = (
+        f"A head aligned {facts['languages']} on {facts['pairs']:,} pairs ({facts['method']}); it is in the graph. "
+        f"Vectors of the model before it{before} are not comparable."
+    )
+    blocks = [lead, f"Translations found, x 100, on {facts['test_pairs']:,} held-out pairs:", table(facts["scores"])]
+    blocks += ["P@1 x 100 of a small probe, between a language and each other one:", table(facts["probe"])]
     return "\n\n".join(blocks)
 
 

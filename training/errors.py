@@ -7,6 +7,7 @@ TrainingError
 ├── FetchError         a corpus cannot be downloaded
 ├── LeakageError       an evaluation sentence is in the training text
 ├── EvaluationError    a model or evaluation set is missing or malformed
+├── AlignmentError     pairs from which no head can be learnt, or a model that takes none
 ├── StepMismatchError  a finished step was made with another configuration
 ├── DivergedError      the loss is not a finite number
 ├── CheckpointError    every checkpoint of a stage is damaged
@@ -36,6 +37,10 @@ class FetchError(TrainingError):
 
 class LeakageError(TrainingError):
     """An evaluation sentence is in the training text."""
+
+
+class AlignmentError(TrainingError):
+    """Pairs from which no head can be learnt, or a model that takes none."""
 
 
 class EvaluationError(TrainingError):

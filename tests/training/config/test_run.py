@@ -8,7 +8,13 @@ from training.config.run import RunConfig, check, load_config
 from training.errors import ConfigError
 
 FOLDER = Path(__file__).parents[3] / "training" / "configs"
-SPECS = {"ablation", "ablation-multilingual", "paper-tables", "reranker"}  # of many runs each, or of another kind
+SPECS = {
+    "ablation",
+    "ablation-multilingual",
+    "paper-tables",
+    "reranker",
+    "alignment-tables",
+}  # of many runs each, or of another kind
 CONFIGS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in SPECS)
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 MINIMAL = {"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}

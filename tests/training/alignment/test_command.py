@@ -1,0 +1,171 @@
+"""`crosslet align`: from a file of pairs to a model that serves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from export.__main__ import main as export
+from service.model.artifact import DataLicence, load_manifest
+from service.model.encoder import load_encoder
+from tests.artifacts import build_artifact
+from tests.export.checkpoints import save_student, write_record
+from tests.export.test_head import ALIGNMENT
+from tests.training.alignment.files import PAIRS, write_pairs
+from training.alignment.__main__ import main
+from training.alignment.candidates import Candidate
+from training.alignment.layers import Layer
+from training.alignment.output import write_checkpoint
+from training.alignment.pairs import read_pairs
+from training.alignment.probe import embed_probe, losses_of, probe_scores
+from training.evaluation.bitext import score_bitext
+from training.evaluation.encoders import load_model
+
+QUICK = ["--epochs", "2", "--learning-rate", "0.01"]
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> str:
+    build_artifact(tmp_path / "tiny")
+    return str(tmp_path / "tiny")
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    return write_pairs(tmp_path / "en-de.tsv", PAIRS[:200])
+
+
+def test_pairs_and_an_artifact_become_an_artifact_that_serves_what_the_report_says(
+    artifact: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, test = tmp_path / "out", write_pairs(tmp_path / "test.tsv", PAIRS[200:])
+    assert main([artifact, "--pairs", str(pairs), "--test", str(test), "--out", str(out), "--force", *QUICK]) == 0
+    model = load_model(str(out / "model"))
+    left, right = zip(*PAIRS[200:], strict=True)
+    served = score_bitext(model.encode(list(left)), model.encode(list(right)))
+    before = score_bitext(*(load_model(artifact).encode(list(side)) for side in (left, right)))
+    manifest = load_manifest(out / "model")
+    alignment = manifest.evaluation["alignment"]
+    assert alignment["scores"]["after"] == pytest.approx(served, abs=0.51)  # a near tie may turn with the last bit
+    assert alignment["scores"]["before"] == before
+    assert (alignment["languages"], alignment["test_pairs"], alignment["pairs"]) == ("en-de", 100, 180)
+    assert manifest.data_licences[-1].pairs == 180
+    report = (out / "report.md").read_text(encoding="utf-8")
+    assert f"| before: as served | {before['p1_forward']:.1f} | {before['p5_forward']:.1f} |" in report
+    for part in (
+        "after: less one mean",
+        "each language's mean",
+        "orthogonal Procrustes, one side",
+        "## Every language",
+    ):
+        assert part in report
+    assert {path.name for path in (out / "figures").iterdir()} == {"before.svg", "after.svg"}
+    assert f"P@1 {before['p1']:.1f} -> {alignment['scores']['after']['p1']:.1f}" in capsys.readouterr().out
+
+
+def test_the_probe_of_the_card_is_that_of_the_served_model(artifact: str, pairs: Path, tmp_path: Path) -> None:
+    assert main([artifact, "--pairs", str(pairs), "--out", str(tmp_path / "out"), "--force", *QUICK]) == 0
+    model = load_model(str(tmp_path / "out" / "model"))
+    after = load_manifest(tmp_path / "out" / "model").evaluation["alignment"]["probe"]["after"]
+    assert probe_scores(embed_probe(model.encode, model.languages)) == pytest.approx(after, abs=0.5)
+    assert set(after) == {"ar", "de", "en", "es", "fr", "tr", "zh"}
+
+
+def test_a_head_that_harms_a_language_is_refused_unless_forced(
+    artifact: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lefts, rights = zip(*PAIRS[:200], strict=True)
+    scrambled = write_pairs(tmp_path / "en-de.tsv", list(zip(lefts, rights[7:] + rights[:7], strict=True)))
+    options = [
+        artifact,
+        "--pairs",
+        str(scrambled),
+        "--out",
+        str(tmp_path / "out"),
+        "--method",
+        "siamese",
+        "--structure",
+        "relu",
+    ]
+    assert main(options) == 1
+    captured = capsys.readouterr()
+    assert "refused: points lost beyond 0.5: " in captured.err
+    assert "--force writes the model all the same" in captured.err
+    assert "Points lost beyond 0.5" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert not (tmp_path / "out" / "model").exists()
+    assert main([*options, "--force"]) == 0
+    probe = load_manifest(tmp_path / "out" / "model").evaluation["alignment"]["probe"]
+    assert losses_of(probe["before"], probe["after"])
+
+
+def test_what_cannot_be_done_is_one_sentence_and_nothing_is_written(
+    artifact: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few, leaked = write_pairs(tmp_path / "en-fr.tsv", PAIRS[:10]), write_pairs(tmp_path / "t.tsv", PAIRS[150:250])
+    given = ["--pairs", str(pairs)]
+    for options, sentence in (
+        ([artifact, "--pairs", str(few)], "has 10 distinct pairs; at least 100 are needed"),
+        ([artifact, *given, "--test", str(leaked)], "50 of the 100 pairs of"),
+        ([str(tmp_path / "none"), *given], "there is no folder"),
+        ([artifact], "give MODEL and --pairs, or --study"),
+        ([artifact, *given, "--data", str(tmp_path)], "has no stsb/dev and no eval/stsb/dev"),
+    ):
+        assert main([*options, "--out", str(tmp_path / "out")]) == 2
+        error = capsys.readouterr().err.strip().splitlines()[-1]
+        assert error.startswith("error: ")
+        assert sentence in error
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_model_is_replaced_only_when_told(
+    artifact: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [artifact, "--pairs", str(pairs), "--out", str(tmp_path / "out"), "--force", *QUICK]
+    assert main(options) == 0
+    first = load_manifest(tmp_path / "out" / "model").fingerprint
+    assert main(options) == 2
+    assert "--overwrite replaces it" in capsys.readouterr().err
+    assert main([*options, "--overwrite", "--seed", "3"]) == 0
+    assert load_manifest(tmp_path / "out" / "model").fingerprint != first
+
+
+def test_similarity_may_not_fall_either(artifact: str, pairs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "stsb" / "dev"
+    folder.mkdir(parents=True)
+    rows = [f"{number % 6}\t{PAIRS[number][0]}\t{PAIRS[number + 1][0]}\n" for number in range(40)]
+    (folder / "en-en.tsv").write_text("".join(rows), encoding="utf-8")
+    options = ["--pairs", str(pairs), "--out", str(tmp_path / "out"), "--data", str(tmp_path / "data"), "--force"]
+    assert main([artifact, *options, *QUICK]) == 0
+    report = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "## Similarity (STS)" in report
+    assert "| en-en | " in report
+
+
+def test_a_checkpoint_gets_the_head_as_modules(tmp_path: Path) -> None:
+    folder, out = tmp_path / "student", tmp_path / "aligned"
+    folder.mkdir()
+    save_student(folder, dim=24)
+    write_record(folder)
+    generator = np.random.default_rng(0)
+    layer = Layer(*(generator.standard_normal(shape).astype(np.float32) for shape in ((24, 24), 24)), "tanh")
+    head = Candidate("made", (layer,), (0.1 * generator.standard_normal(24)).astype(np.float32), 0.0)
+
+    write_checkpoint(str(folder), out, head, alignment=ALIGNMENT, data=DataLicence("p", "CC0", "", 9))
+    texts = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
+    before = SentenceTransformer(str(folder), device="cpu").encode(texts)
+    np.testing.assert_allclose(SentenceTransformer(str(out), device="cpu").encode(texts), head(before), atol=1e-5)
+    record = (out / "crosslet.json").read_text(encoding="utf-8")
+    assert '"licence": "CC0"' in record
+    assert "61.25" not in record  # scores of the model before
+    assert export(["--checkpoint", str(out), "--out", str(tmp_path / "exported"), "--precision", "fp32"]) == 0
+    served = np.stack([one.vector for one in load_encoder(tmp_path / "exported").encode_all(texts)])
+    np.testing.assert_allclose(served, head(before), atol=1e-4)
+    assert "A head aligned zh-vi on 120 pairs" in (tmp_path / "exported" / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_aligned_artifact_still_shares_passes_as_before(artifact: str, pairs: Path, tmp_path: Path) -> None:
+    assert main([artifact, "--pairs", str(pairs), "--out", str(tmp_path / "out"), "--force", *QUICK]) == 0
+    before, after = load_encoder(Path(artifact)), load_encoder(tmp_path / "out" / "model")
+    assert (after.shares_passes, after.mixes_lengths) == (before.shares_passes, before.mixes_lengths)
+    assert read_pairs(pairs).languages == ("en", "de")

@@ -1,0 +1,63 @@
+"""The contrastive loss of Huang et al. 2023 and its distances. Pure: tensors in, a tensor out.
+
+Shapes: B pairs, D dims of a sentence vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Distance = Literal["euclidean", "manhattan", "cosine"]
+DISTANCES: tuple[Distance, ...] = get_args(Distance)
+TINY = 1e-12  # under a root: its slope at zero is not finite
+
+
+def euclidean(left_BD: Tensor, right_BD: Tensor) -> Tensor:
+    """Eq. (3), Huang et al. 2023: the length of the difference, (B,). Any leading shapes that broadcast will do."""
+    return (left_BD - right_BD).square().sum(dim=-1).clamp_min(TINY).sqrt()
+
+
+def manhattan(left_BD: Tensor, right_BD: Tensor) -> Tensor:
+    """The sum of absolute differences, (B,): up to sqrt(D) times the Euclidean distance."""
+    return (left_BD - right_BD).abs().sum(dim=-1)
+
+
+def cosine(left_BD: Tensor, right_BD: Tensor) -> Tensor:
+    """1 less the cosine, (B,): between 0 and 2."""
+    return 1 - F.cosine_similarity(left_BD, right_BD, dim=-1)
+
+
+FUNCTIONS: dict[Distance, Callable[[Tensor, Tensor], Tensor]] = {
+    "euclidean": euclidean,
+    "manhattan": manhattan,
+    "cosine": cosine,
+}
+
+
+def distances(left_BD: Tensor, right_BD: Tensor, distance: Distance) -> Tensor:
+    """Between all of one side and all of the other: (B, B)."""
+    if distance == "cosine":
+        return 1 - F.normalize(left_BD, dim=-1) @ F.normalize(right_BD, dim=-1).T
+    return torch.cdist(left_BD, right_BD, p=1 if distance == "manhattan" else 2)
+
+
+def pair_loss(left_BD: Tensor, right_BD: Tensor, unlike_B: Tensor, *, distance: Distance, margin: float) -> Tensor:
+    """Eq. (2), Huang et al. 2023: `1/2 (1 - l) D^2 + 1/2 l max(0, m - D)^2`, the mean over pairs.
+
+    Unlike pairs further apart than the margin cost nothing and pull nothing. Differs: mean, not sum, over pairs.
+
+    Args:    unlike_B: the paper's l, 0 for a parallel pair and 1 for any other.
+             margin: the paper's m, in the units of the distance. The paper's 1.0 is for the Euclidean one; it prints
+             none for the others.
+    Returns: a scalar.
+    """
+    distance_B = FUNCTIONS[distance](left_BD, right_BD)
+    unlike_B = unlike_B.to(distance_B.dtype)
+    parallel_B = (1 - unlike_B) * distance_B.square()
+    others_B = unlike_B * (margin - distance_B).clamp_min(0).square()
+    return 0.5 * (parallel_B + others_B).mean()

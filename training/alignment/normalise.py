@@ -1,0 +1,50 @@
+"""Unit length, less a mean, unit length: what happens to vectors before they are compared. Knows no text.
+
+Shapes: N sentences, D dims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from training.alignment.layers import Vectors
+from training.evaluation.vectors import unit_rows
+
+
+@dataclass(frozen=True)
+class Means:
+    """What is subtracted: of each side its own mean, or of both the same.
+
+    The paper centres each language by its own mean. A served model does not know a text's language: it has one mean.
+    """
+
+    source_D: Vectors
+    target_D: Vectors
+
+    @classmethod
+    def by_language(cls, source_ND: Vectors, target_ND: Vectors) -> Means:
+        """The mean of each side's unit vectors."""
+        return cls(unit_rows(source_ND).mean(axis=0), unit_rows(target_ND).mean(axis=0))
+
+    @classmethod
+    def joint(cls, source_ND: Vectors, target_ND: Vectors) -> Means:
+        """The mean of both sides' unit vectors, each side with half of the weight."""
+        own = cls.by_language(source_ND, target_ND)
+        mean_D = (own.source_D + own.target_D) / np.float32(2)
+        return cls(mean_D, mean_D)
+
+    @classmethod
+    def none(cls, dim: int) -> Means:
+        """Nothing is subtracted."""
+        return cls(np.zeros(dim, np.float32), np.zeros(dim, np.float32))
+
+    def __call__(self, source_ND: Vectors, target_ND: Vectors) -> tuple[Vectors, Vectors]:
+        """Both sides by unit-center-unit."""
+        return unit_center_unit(source_ND, self.source_D), unit_center_unit(target_ND, self.target_D)
+
+
+def unit_center_unit(vector_ND: Vectors, mean_D: Vectors) -> Vectors:
+    """["unit", "center", "unit"], Huang et al. 2023, section 3.3: (N, D) -> (N, D), each row at unit length."""
+    return unit_rows(unit_rows(vector_ND) - mean_D)

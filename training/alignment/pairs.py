@@ -1,0 +1,179 @@
+"""Reads a file of sentence pairs in any two languages, says in a sentence what is wrong with it, and splits it.
+
+left<TAB>right               `zh-vi.tsv`, `en-de.news.tsv.gz`: the name says the languages
+score<TAB>left<TAB>right     what `crosslet mine` writes
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from training.corpora.cleaning.language import MIN_CHARS, LanguageCheck
+from training.corpora.cleaning.leakage import EvaluationSentences, matching_words
+from training.errors import AlignmentError
+from training.evaluation.lines import LANGUAGE, parse_score
+from training.system.text_files import NOT_UTF8, numbered_lines
+
+Pair = tuple[str, str]
+MIN_PAIRS = 100
+MAX_IDENTICAL = 0.1  # share of the pairs
+CHECKED = 200  # texts of a side whose language is looked at
+MOSTLY = 0.5  # share of them
+NAME = re.compile(rf"(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE})\..+")
+
+
+@dataclass(frozen=True)
+class PairFile:
+    """Distinct pairs of two languages, and how many lines were left out, by reason."""
+
+    path: Path
+    languages: tuple[str, str]
+    pairs: list[Pair]
+    dropped: Counter[str]
+
+    @property
+    def label(self) -> str:
+        """E.g. zh-vi."""
+        return "-".join(self.languages)
+
+
+def read_pairs(
+    path: Path,
+    *,
+    languages: tuple[str, str] | None = None,
+    min_score: float | None = None,
+    least: int = MIN_PAIRS,
+    barred: EvaluationSentences | None = None,
+) -> PairFile:
+    """The pairs of a file, plain or .gz, UTF-8; repeats and pairs of equal sides are left out.
+
+    Args:   languages: of the two columns; None: the file's name says them.  min_score: of lines that have a score.
+            least: so many distinct pairs there must be.  barred: sentences whose pairs are left out.
+    Raises: AlignmentError: one sentence that names the file, what is wrong and what would be right.
+    """
+    languages = languages or _named(path)
+    if languages[0] == languages[1]:
+        raise AlignmentError(f"{path} is said to have {languages[0]} on both sides; a pair is of two languages")
+    rows = list(_rows(path, min_score))
+    dropped = Counter({"under the least score": rows.count(None)})
+    pairs = [row for row in rows if row is not None]
+    distinct = list(dict.fromkeys(pairs))
+    allowed = [pair for pair in distinct if barred is None or not (pair[0] in barred or pair[1] in barred)]
+    unlike = [pair for pair in allowed if _key(pair[0]) != _key(pair[1])]
+    dropped |= {"repeated": len(pairs) - len(distinct), "in the probe": len(distinct) - len(allowed)}
+    dropped["the same on both sides"] = len(allowed) - len(unlike)
+    if len(allowed) - len(unlike) > MAX_IDENTICAL * len(allowed):
+        raise AlignmentError(
+            f"{path} has {len(allowed) - len(unlike)} pairs of {len(allowed)} with the same text on both sides; "
+            "the second side is to be a translation"
+        )
+    if len(unlike) < least:
+        raise AlignmentError(f"{path} has {len(unlike)} distinct pairs; at least {least} are needed, 2,000 are good")
+    _check_languages(path, languages, unlike)
+    return PairFile(path, languages, unlike, +dropped)
+
+
+def check_disjoint(train: PairFile, test: PairFile) -> None:
+    """No sentence that is tested on is trained on, on either side.
+
+    Raises: AlignmentError: says how many lines of the test are.
+    """
+    known = [{_key(pair[side]) for pair in train.pairs} for side in (0, 1)]
+    shared = sum(_key(left) in known[0] or _key(right) in known[1] for left, right in test.pairs)
+    if shared:
+        raise AlignmentError(
+            f"{shared} of the {len(test.pairs)} pairs of {test.path} have a sentence that {train.path} has too; "
+            "take them out of one of the two"
+        )
+
+
+def split_pairs(pairs: Sequence[Pair], share: float, *, most: int, seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Most of the pairs, and about a share of them, at most so many; no sentence is on both sides of the split."""
+    groups = _groups(pairs)
+    order = np.random.default_rng(seed).permutation(np.unique(groups))
+    wanted, held = min(most, round(share * len(pairs))), set()
+    sizes, count = np.bincount(groups), 0
+    for group in order:
+        if count + sizes[group] <= wanted:
+            held.add(int(group))
+            count += int(sizes[group])
+    kept = [pair for pair, group in zip(pairs, groups, strict=True) if int(group) not in held]
+    return kept, [pair for pair, group in zip(pairs, groups, strict=True) if int(group) in held]
+
+
+def _groups(pairs: Sequence[Pair]) -> np.ndarray:
+    """A number for each pair; those that share a sentence, or share one with such, have the same."""
+    parent = list(range(len(pairs)))
+
+    def root(row: int) -> int:
+        while parent[row] != row:
+            parent[row] = parent[parent[row]]
+            row = parent[row]
+        return row
+
+    for side in (0, 1):
+        first: dict[str, int] = {}
+        for row, pair in enumerate(pairs):
+            parent[root(row)] = root(first.setdefault(_key(pair[side]), row))
+    return np.array([root(row) for row in range(len(pairs))], dtype=np.int64)
+
+
+def _key(text: str) -> str:
+    """What is left of a sentence when spelling varies; the sentence itself where nothing is."""
+    return "".join(matching_words(text)) or text
+
+
+def _named(path: Path) -> tuple[str, str]:
+    match = NAME.fullmatch(path.name)
+    if not match:
+        raise AlignmentError(
+            f"{path.name} does not say its languages; name it like zh-vi.tsv, or give --languages zh,vi"
+        )
+    return match["left"], match["right"]
+
+
+def _rows(path: Path, min_score: float | None) -> Iterator[Pair | None]:
+    """The pair of each line, None where its score is too low."""
+    columns = None
+    for number, line in numbered_lines(path, error=AlignmentError):
+        if line is None:
+            raise AlignmentError(f"{path} line {number} {NOT_UTF8}; save the file as UTF-8")
+        cells = [cell.strip() for cell in line.rstrip("\r").split("\t")]
+        columns = columns or len(cells)
+        where = f"{path} line {number} has {len(cells)} column{'s' * (len(cells) != 1)}"
+        if columns not in (2, 3) or len(cells) != columns or not all(cells):
+            raise AlignmentError(f"{where}; a line is left<TAB>right, or score<TAB>left<TAB>right, none of them empty")
+        if columns == 2:
+            yield cells[0], cells[1]
+            continue
+        try:
+            score = parse_score(cells[0])
+        except ValueError as exc:
+            raise AlignmentError(
+                f"{where}, of which the first is no score; a line is score<TAB>left<TAB>right"
+            ) from exc
+        yield None if min_score is not None and score < min_score else (cells[1], cells[2])
+
+
+def _check_languages(path: Path, languages: tuple[str, str], pairs: Sequence[Pair]) -> None:
+    """Refuse a side that is mostly in another language than it is said to be; texts too short to tell are no sign."""
+    for side, language in enumerate(languages):
+        check = LanguageCheck(language)
+        texts = list(islice((pair[side] for pair in pairs if len(pair[side]) >= MIN_CHARS), CHECKED))
+        wrong = [text for text in texts if check.is_wrong(text)]
+        if len(wrong) > MOSTLY * len(texts):
+            identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+            ((found, _),) = Counter(identifier.classify(text)[0] for text in wrong).most_common(1)
+            both = "one language on both sides: " if found == languages[1 - side] else ""
+            raise AlignmentError(
+                f"{path} has {both}column {side + 1} of 2 is said to be {language} and looks like {found} in "
+                f"{len(wrong)} of {len(texts)} texts; --languages says which they are"
+            )
