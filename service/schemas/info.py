@@ -102,7 +102,7 @@ class InfoResponse(BaseModel):
     )
     limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
     index: IndexInfo = Field(
-        description="The document index.",
+        description="Where documents are searched, and how many.",
         examples=[{"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800, "recall": 1.0}],
     )
     version: str = Field(description="Version of crosslet.", examples=["0.1.0"])

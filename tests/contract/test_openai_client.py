@@ -137,7 +137,7 @@ def test_the_model_is_listed_and_described(connect: Connect, bundled: httpx.Clie
         assert (model.object, model.created > 1_700_000_000) == ("model", True)
         assert client.models.retrieve(model.id) == model
         assert client.embeddings.create(model=model.id, input="hallo").model == model.id
-        with pytest.raises(openai.NotFoundError, match=f"this service has {model.id}") as caught:
+        with pytest.raises(openai.NotFoundError, match=f"this service serves {model.id}") as caught:
             client.models.retrieve("another/model")
         assert caught.value.type == "invalid_request_error"
     with pytest.raises(openai.AuthenticationError, match="CROSSLET_API_KEYS"):

@@ -189,12 +189,12 @@ LONG, NAN = (np.full(DIM, value, "<f4").tobytes() for value in (2, np.nan))
         ),
         (
             ("UPDATE passages SET vector = ? WHERE row = 1", NAN),
-            'document "0" has a vector that is not all finite',
+            'document "0" has a vector with numbers that are not finite',
         ),
-        ("DELETE FROM fields WHERE key = 'n' AND value = 5", 'document "5" has 2 filterable values, its rows in the'),
-        ("UPDATE fields SET value = 'fr' WHERE value = 'de'", 'document "0" has 2 filterable values, its rows in the'),
-        ("UPDATE documents SET metadata = '[1]' WHERE id = '4'", 'document "4" has metadata that are no JSON object'),
-        ("UPDATE documents SET revision = 99 WHERE id = '4'", 'document "4" is of revision 99, the store of 1'),
+        ("DELETE FROM fields WHERE key = 'n' AND value = 5", 'document "5" has 2 filterable values, but'),
+        ("UPDATE fields SET value = 'fr' WHERE value = 'de'", 'document "0" has 2 filterable values, but'),
+        ("UPDATE documents SET metadata = '[1]' WHERE id = '4'", 'document "4" has metadata that are not a JSON'),
+        ("UPDATE documents SET revision = 99 WHERE id = '4'", 'document "4" has revision 99, beyond'),
         ("INSERT INTO fields VALUES (1, 'n', 'number', 7, 99)", "1 rows of the table of fields belong to no document"),
         (
             "INSERT INTO passages VALUES (99, 99, 1, 0, 0, x'', 0)",
