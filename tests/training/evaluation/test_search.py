@@ -71,7 +71,7 @@ def test_the_services_keywords_and_their_fusion_are_scored_beside_vectors(tmp_pa
     ]
     found = read_search(write(tmp_path / "search", documents, queries))
     assert found is not None
-    scores = evaluate_search(same_for_all, same_for_all, found)
+    scores = evaluate_search(first_axis, second_axis, found)
     assert [scores[f"_top1{part}"]["all"] for part in ("", "_keywords", "_hybrid")] == [0, 100, 100]
     assert scores["_hybrid_gain"] == scores["_hybrid_gain_low"] == {"noun": 100, "all": 100}
     assert service_scores(["wk1702", "ketle"], [row["text"] for row in documents]).tolist()[1] == [0, 0, 0]
@@ -80,8 +80,12 @@ def test_the_services_keywords_and_their_fusion_are_scored_beside_vectors(tmp_pa
 CODES = {"a": "WK-1702", "b": "WK-1703", "c": "TN-220"}
 
 
-def same_for_all(texts: list[str]) -> np.ndarray:
-    return np.ones((len(texts), 4), np.float32)
+def first_axis(texts: list[str]) -> np.ndarray:
+    return np.tile(np.float32([1, 0]), (len(texts), 1))
+
+
+def second_axis(texts: list[str]) -> np.ndarray:
+    return np.tile(np.float32([0, 1]), (len(texts), 1))
 
 
 def test_the_same_through_the_command_s_folders(tmp_path: Path) -> None:
