@@ -9,6 +9,8 @@ from pathlib import Path
 import orjson
 
 from service.cli.start_trial import Use
+from service.documents.milvus.address import EMBEDDED
+from service.errors import StartError
 from service.json_parsing import loads
 from service.settings import Settings
 
@@ -62,3 +64,13 @@ def prompt_argument(parser: argparse.ArgumentParser, default: str = "the model's
 def out_argument(parser: argparse.ArgumentParser) -> None:
     """Add --out, for commands with a large output."""
     parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (standard output)")
+
+
+def local_store(settings: Settings) -> Path:
+    """Return the path of the local store.
+
+    Raises: StartError: the documents are in Milvus.
+    """
+    if settings.index != EMBEDDED:
+        raise StartError("this command needs the documents in CROSSLET_DATA, but CROSSLET_INDEX names a Milvus")
+    return settings.documents_path

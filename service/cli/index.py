@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from service.cli.arguments import Subcommand, out_argument
+from service.cli.arguments import Subcommand, local_store, out_argument
+from service.cli.index_backup import backup, backup_arguments, restore, restore_arguments
 from service.cli.index_import import import_arguments, import_documents
 from service.cli.start_trial import Use
-from service.documents.milvus.address import EMBEDDED
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreError
 from service.settings import Settings
 
@@ -80,7 +80,7 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.upkeep import export_lines
 
     with (
-        open_store_file(_local(settings)) as file,
+        open_store_file(local_store(settings)) as file,
         writing(options.out) as out,
         progress("export", total=file.count(), unit="documents") as bar,
     ):
@@ -96,7 +96,7 @@ def stats(_: argparse.Namespace, settings: Settings) -> None:
     """
     from service.bulk.upkeep import stats as count
 
-    _print_json(dataclasses.asdict(count(_local(settings))))
+    _print_json(dataclasses.asdict(count(local_store(settings))))
 
 
 def verify(_: argparse.Namespace, settings: Settings) -> None:
@@ -108,7 +108,7 @@ def verify(_: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.store_file import open_store_file
     from service.bulk.upkeep import verify as check
 
-    path = _local(settings)
+    path = local_store(settings)
     with open_store_file(path) as file:
         count = file.count()
         with progress("verify", total=count, unit="documents") as bar:
@@ -127,7 +127,7 @@ def compact(_: argparse.Namespace, settings: Settings) -> None:
     """
     from service.bulk.upkeep import compact as give_back
 
-    _print_json(dataclasses.asdict(give_back(_local(settings))))
+    _print_json(dataclasses.asdict(give_back(local_store(settings))))
 
 
 def repair(options: argparse.Namespace, settings: Settings) -> None:
@@ -144,7 +144,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
 
-    path = _local(settings)
+    path = local_store(settings)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     stored = stored_as(encoder.manifest, settings.space)
     with open_store_file(path) as file:
@@ -183,7 +183,7 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     from service.model.spaces import stored_as
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    path = _local(settings)
+    path = local_store(settings)
     stored = stored_as(encoder.manifest, settings.space)
     work = Reembedding(path, fingerprint=stored.fingerprint, dim=stored.dim, on_failed=tell)
     engine = documents_engine(options.engine, encoder, settings)
@@ -239,18 +239,10 @@ INDEX_SUBCOMMANDS = {
     "index stats": Subcommand(stats, "print what the document store holds"),
     "index verify": Subcommand(verify, "check the document store"),
     "index repair": Subcommand(repair, "recompute damaged vectors", _engine_argument, Use.DOCUMENTS),
+    "index backup": Subcommand(backup, "copy the documents to one file", backup_arguments),
+    "index restore": Subcommand(restore, "put a backup in the place of the documents", restore_arguments),
     "index compact": Subcommand(compact, "free the disk space of deleted documents"),
 }
-
-
-def _local(settings: Settings) -> Path:
-    """Return the path of the local store.
-
-    Raises: StartError: the documents are in Milvus.
-    """
-    if settings.index != EMBEDDED:
-        raise StartError("this command needs the documents in CROSSLET_DATA, but CROSSLET_INDEX names a Milvus")
-    return settings.documents_path
 
 
 def _stop(sentence: str) -> None:

@@ -26,6 +26,7 @@ from service.errors import StorageFull
 RETRY_S = 0.0005  # until a reader checks again whether the index has the last change
 PATIENCE = 5  # tries
 RELOAD_S = 5.0  # between attempts to reload an index
+FOLD_S = 30.0  # between folds of the store's log: soon after the last write its file is whole
 
 logger = logging.getLogger(__name__)
 
@@ -254,8 +255,9 @@ class Collection:
 
     def _maintain(self) -> None:
         while not self._is_closing:
-            self._changed.wait(RELOAD_S if self._is_behind else None)
+            self._changed.wait(RELOAD_S if self._is_behind else FOLD_S)
             self._changed.clear()
+            self._store.fold_log()
             try:
                 if self._is_behind:
                     self._reload_index()

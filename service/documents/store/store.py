@@ -128,13 +128,17 @@ class DocumentStore:
                 self._writer.execute("ROLLBACK")
 
     def _fold_log(self) -> None:
-        """Checkpoint the log now and then. Not during a commit, which would delay readers of the index."""
+        """Fold the log now and then. Not during a commit, which would delay readers of the index."""
         if self._writer.total_changes - self._folded_at >= FOLD_AFTER_CHANGES:
             self._folded_at = self._writer.total_changes
-            try:
-                self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            except sqlite3.Error as exc:  # nothing is lost: the log has it
-                logger.warning("log not merged into the document store", extra={"reason": str(exc)})
+            self.fold_log(self._writer)
+
+    def fold_log(self, connection: sqlite3.Connection | None = None) -> None:
+        """Checkpoint: the file gets what is in the log, up to the oldest state that is being read. Nobody waits."""
+        try:
+            (connection or self._reader()).execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as exc:  # nothing is lost: the log has it
+            logger.warning("log not merged into the document store", extra={"reason": str(exc)})
 
     def count(self) -> int:
         """Return the number of documents."""
