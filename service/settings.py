@@ -126,7 +126,7 @@ class Settings(BaseSettings):
     api_keys: SecretStr = Field(default=SecretStr(""), description="Comma-separated keys with full access.")
     api_keys_file: Path | None = Field(default=None, description="File with one full-access key a line.")
     read_api_keys: SecretStr = Field(
-        default=SecretStr(""), description="Comma-separated keys that may not change documents."
+        default=SecretStr(""), description="Comma-separated keys that may neither change nor back up documents."
     )
     cors_origins: str = Field(
         default="",

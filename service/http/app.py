@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from service.errors import NotFound, ServiceError, StartError
 from service.http.auth import BEARER, KeyCheck
+from service.http.backups import Backups
 from service.http.body_limit import BodyLimit
 from service.http.cors import Cors
 from service.http.fast_path import FastPath
@@ -23,12 +24,29 @@ from service.http.request_log import RequestLog
 from service.http.response_limit import ResponseLimit
 from service.http.responses import error_response, on_http_error, on_service_error, on_validation_error
 from service.http.route_table import Resources, spellings
-from service.http.routes import docs, documents, embed, health, models, openai, page, rerank, root, search, similarity
+from service.http.routes import (
+    backup,
+    docs,
+    documents,
+    embed,
+    health,
+    models,
+    openai,
+    page,
+    rerank,
+    root,
+    search,
+    similarity,
+)
 from service.runtime import Runtime
 from service.version import VERSION
 
-ROUTERS = [module.router for module in (embed, similarity, rerank, search, documents, openai, models, root)]
-STRICT_ROUTERS = [search.router, documents.router]  # the others ignore unknown parameters, as TEI and OpenAI do
+ROUTERS = [module.router for module in (embed, similarity, rerank, search, documents, backup, openai, models, root)]
+STRICT_ROUTERS = [
+    search.router,
+    documents.router,
+    backup.router,
+]  # the others ignore unknown parameters, as TEI and OpenAI do
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 
 A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
@@ -51,6 +69,7 @@ def create_app(runtime: Runtime) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
     )
+    app.state.backups = Backups(runtime.settings.documents_path)
     for router in ROUTERS:
         app.include_router(router, dependencies=[BEARER])
     others = [health.router, docs.router, page.router if runtime.settings.page else docs.root_router]

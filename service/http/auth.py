@@ -18,10 +18,11 @@ OPEN_PREFIXES = ("/docs/", "/page/")  # files that anybody can have; what they a
 BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 COUNT_PATH = "/documents/count"  # the only read-only POST under /documents
+BACKUP_PATH = "/backup"
 
 
 class KeyCheck:
-    """Requires a bearer key of every request. Read-only keys may do everything except change documents."""
+    """Requires a bearer key of every request. Read-only keys may neither change nor back up documents."""
 
     def __init__(self, app: ASGIApp, *, full: Collection[str], read: Collection[str], metrics_open: bool) -> None:
         self._app = app
@@ -49,9 +50,11 @@ class KeyCheck:
         if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
             return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
         counts = scope["method"] == "POST" and path.rstrip("/") == COUNT_PATH  # DELETE would delete the id `count`
-        writes = path.startswith("/documents") and not reads and not counts
-        if writes and not _is_among(digest, self._full):
-            return Forbidden("this key may read and search, but not change documents (CROSSLET_READ_API_KEYS)")
+        writes = spelled == BACKUP_PATH or (path.startswith("/documents") and not counts)
+        if writes and not reads and not _is_among(digest, self._full):
+            return Forbidden(
+                "this key may read and search, but neither change nor back up documents (CROSSLET_READ_API_KEYS)"
+            )
         return None
 
 

@@ -11,7 +11,7 @@ Responses = dict[int | str, dict[str, Any]]
 DESCRIPTIONS: dict[int | str, str] = {
     400: "The body is not JSON.",
     401: "No key, or an unknown one.",
-    403: "A read-only key may not change documents.",
+    403: "A read-only key may neither change nor back up documents.",
     404: "No such document or model.",
     408: "The body did not arrive within CROSSLET_BODY_TIMEOUT_S.",
     413: "The body is over CROSSLET_MAX_BODY_BYTES, has over 250,000 values, or could never fit in memory.",

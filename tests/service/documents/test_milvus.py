@@ -220,6 +220,12 @@ def test_the_search_command_searches_milvus(
     assert '"id":"a"' in capsys.readouterr().out
 
 
+def test_documents_in_milvus_are_backed_up_there(server: MilvusServer, serve: Serve) -> None:
+    response = serve(index=server.url, index_timeout_s=PATIENT_S).post("/backup")
+    assert response.status_code == 422
+    assert response.json()["error"] == "the documents are in Milvus (CROSSLET_INDEX): back them up there"
+
+
 @pytest.mark.parametrize(
     ("index", "uri", "database"),
     [
