@@ -98,21 +98,32 @@ def restore(
     try:
         if store.exists() and not force:
             raise StartError(f"there is a document store {store} already; replace it with --force")
-        back_up(backup, copy)
+        back_up(backup, copy, mode=_mode_of(backup))
         with open_store_file(copy) as file:
             _check_sound(backup, file, advance)
         _raise_revision(copy, _acknowledged(store) + 1)
-        flush(copy)
-        _remove_log(store)
-        copy.replace(store)
-        flush(store.parent)
-        found = BackedUp.of(store)
-        with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
-            acknowledged.write(found.revision)
-        return found
+        return _take_place(copy, store)
+    except (OSError, sqlite3.Error) as exc:
+        raise StoreError(f"document store {store} cannot be restored ({exc})") from exc
     finally:
         copy.unlink(missing_ok=True)
         lock.close()
+
+
+def _mode_of(backup: Path) -> str:
+    """A lone file is read as one that nobody writes: SQLite would leave an empty log beside it."""
+    return "ro" if backup.with_name(f"{backup.name}-wal").exists() else "ro&immutable=1"
+
+
+def _take_place(copy: Path, store: Path) -> BackedUp:
+    flush(copy)
+    _remove_log(store)
+    copy.replace(store)
+    flush(store.parent)
+    found = BackedUp.of(store)
+    with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
+        acknowledged.write(found.revision)
+    return found
 
 
 def _check_backup(backup: Path, store: Path) -> None:

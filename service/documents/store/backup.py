@@ -14,7 +14,11 @@ PAGES_A_STEP = 1024  # 4 MiB; a copy can be stopped between two steps
 
 
 def back_up(
-    store: Path, target: Path, *, advance: Callable[[int, int], object] = lambda done_bytes, all_bytes: None
+    store: Path,
+    target: Path,
+    *,
+    advance: Callable[[int, int], object] = lambda done_bytes, all_bytes: None,
+    mode: str | None = None,
 ) -> None:
     """Copy the store as it is at this moment, log included, into one file without a log of its own.
 
@@ -23,11 +27,12 @@ def back_up(
 
     Args:   target: replaced; removed if the copy fails.
             advance: called after each step with the bytes copied and of all; what it raises ends the copy.
+            mode: of SQLite's URI, to read the store; None: as a service may be using it.
     Raises: StorageFull: the target does not fit on its disk.  StoreError: the store cannot be read.
     """
     target.unlink(missing_ok=True)
     try:
-        with closing(connect(store, read_mode(store))) as source:
+        with closing(connect(store, mode or read_mode(store))) as source:
             _copy(source, target, advance)
     except BaseException as exc:
         target.unlink(missing_ok=True)

@@ -191,6 +191,21 @@ def test_a_restore_replaces_a_store_that_was_killed_or_is_damaged_with_its_log(s
         assert {path.name for path in folder.iterdir()} == {STORE, "documents.lock", "documents.revision"}
 
 
+def test_plain_copies_of_an_idle_store_and_of_a_log_with_its_store_are_restored(source: Path, tmp_path: Path) -> None:
+    lone, both = tmp_path / "lone", tmp_path / "both"
+    lone.mkdir()
+    shutil.copyfile(source / STORE, lone / "a")
+    running = opened(source)
+    put(running, "d", n=2)
+    shutil.copytree(source, both)
+    running.close()
+    restore(lone / "a", tmp_path / "restored" / STORE)
+    assert contents(tmp_path / "restored") == {"a": 1, "b": 1, "c": 1}
+    assert {path.name for path in lone.iterdir()} == {"a"}
+    restore(both / STORE, tmp_path / "restored" / STORE, force=True)
+    assert contents(tmp_path / "restored") == {"a": 1, "b": 1, "c": 1, "d": 2}
+
+
 def test_a_restore_is_refused_while_another_process_has_or_reads_the_store(
     source: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
