@@ -49,7 +49,7 @@ async def _chunks(copy: Copy) -> AsyncIterator[bytes]:
     responses=answers(
         *(401, 403, 422, 429, 507),
         description="The store as SQLite's file, for `crosslet index restore`.",
-        content={MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+        content={MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}, "example": "SQLite format 3"}},
     ),
     summary="Back up the documents",
 )
