@@ -142,7 +142,10 @@ def _check_sound(backup: Path, file: StoreFile, advance: Callable[[int], object]
         raise StoreError(f"{backup} has schema version {version}; this release reads up to {SCHEMA_VERSION}")
     faults = verify(file, advance=advance)
     if faults:
-        raise StoreError(f"{backup} is damaged, and nothing was restored: {faults[0]} (faults of {len(faults)} kinds)")
+        raise StoreError(
+            f"{backup} is damaged, and nothing was restored: {faults[0]} (faults of {len(faults)} kinds); take another "
+            f"backup, or copy it to documents.sqlite3 in an empty CROSSLET_DATA and run `crosslet index repair`"
+        )
 
 
 def _acknowledged(store: Path) -> int:

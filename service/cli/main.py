@@ -72,7 +72,7 @@ SUBCOMMANDS = {
     **INDEX_SUBCOMMANDS,
     **TEXT_SUBCOMMANDS,
 }
-GROUPS = {"index": "load, export, check and back up the local documents"}  # groups of subcommands with a name of two words
+GROUPS = {"index": "load, export, check, back up the local documents"}  # groups of subcommands with a name of two words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
