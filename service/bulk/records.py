@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from service.documents.store.store import Document
 from service.errors import InvalidInput
 from service.schemas.documents import DocumentIn
+from service.spelling import did_you_mean
 
 EXPORTED = {"vector"}  # written by `export --vectors`, ignored here: the current model computes the vectors
 
@@ -38,6 +39,11 @@ def to_document(record: Record, *, max_text_chars: int) -> Document:
         given = DocumentIn.model_validate({key: record.fields[key] for key in record.fields.keys() - EXPORTED})
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        if first["type"] == "extra_forbidden":
+            name = str(first["loc"][0])
+            raise InvalidInput(
+                f"{name}: is no field of a document{did_you_mean(name, DocumentIn.model_fields)}"
+            ) from exc
         place = "".join(f"{part}: " for part in first["loc"][:1])
         raise InvalidInput(place + first["msg"].removeprefix("Value error, ")) from exc
     if len(given.text) > max_text_chars:

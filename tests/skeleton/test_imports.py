@@ -33,7 +33,7 @@ ARROWS = {
     },
     "service.bulk": {
         *("service.documents", "service.engine", "service.json_parsing", "service.model", "service.process"),
-        *("service.runtime", "service.schemas", "service.settings"),
+        *("service.runtime", "service.schemas", "service.settings", "service.spelling"),
     },
     "training.system": set(),
     "training.config": set(),
