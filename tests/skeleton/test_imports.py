@@ -21,7 +21,7 @@ ARROWS = {
     "service.process": set(),
     "service.model": {"service.process"},
     "service.engine": {"service.model"},
-    "service.schemas": {"service.documents.mode", "service.documents.store.fields"},
+    "service.schemas": {"service.documents.mode", "service.documents.store.fields", "service.spelling"},
     "service.documents.keywords": DOCUMENT_TYPES,
     "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords"},
     "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},

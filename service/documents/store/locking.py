@@ -77,7 +77,6 @@ def lock_for_this_process(path: Path) -> IO[bytes]:
     except OSError as exc:
         lock.close()
         raise StoreError(
-            f"document store {path} is in use by another process: stop the service first, or name another folder "
-            "(CROSSLET_DATA)"
+            f"document store {path} is in use by another process (CROSSLET_DATA): stop the service first"
         ) from exc
     return lock
