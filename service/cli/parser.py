@@ -1,4 +1,4 @@
-"""Parses the command line of `crosslet`: a parser for each command, and what a typo may mean."""
+"""Parses the command line of `crosslet`: a parser for each command."""
 
 import argparse
 import sys
@@ -7,43 +7,10 @@ from typing import Any
 
 from service.cli.arguments import Subcommand
 from service.cli.settings import setting_arguments
-from service.spelling import did_you_mean
+from service.spelling import Parser
 from service.version import VERSION
 
 EPILOG = "`crosslet settings` lists the settings that the environment can change."
-
-
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that names the option or command nearest to an unknown one."""
-
-    others: Sequence[str] = ()  # commands that it does not parse
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As the base class; an unknown option of a command is named before anything that is missing."""
-        given = list(sys.argv[1:] if args is None else args)
-        if self._subparsers is None:  # the options of a group's arguments are its commands'
-            self._check_options(given)
-        return super().parse_known_args(given, namespace)
-
-    def _check_options(self, given: Sequence[str]) -> None:
-        known = list(self._option_string_actions)
-        for argument in given:
-            if argument == "--":
-                return
-            name = argument.partition("=")[0]
-            is_option = name.startswith("--") and " " not in argument  # with a space it is a text, for argparse too
-            if is_option and not any(option.startswith(name) for option in known):
-                self.error(f"{name} is no option of this command{did_you_mean(name, known)}")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            is_command = isinstance(action, argparse._SubParsersAction)
-            names = [*map(str, action.choices), *(self.others if is_command else ())]
-            what = "command" if is_command else "choice"
-            raise argparse.ArgumentError(
-                None if is_command else action,
-                f"{str(value)!r} is no {what}{did_you_mean(str(value), names) or '; one of ' + ', '.join(names)}",
-            )
 
 
 def parser_of(commands: Mapping[str, Subcommand], groups: Mapping[str, str], plugins: Iterable[str]) -> Parser:

@@ -87,6 +87,7 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_and_align_
         "training/__init__.py: service.process.telemetry_off",
         "training/alignment/output.py: export.",
         "training/alignment/output.py: service.model.artifact",
+        "training/evaluation/arguments.py: service.spelling",
         "training/evaluation/encoders.py: service.",
         "training/evaluation/keywords.py: service.documents.store.store",
         "training/evaluation/mining.py: service.bulk.margin",

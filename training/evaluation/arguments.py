@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from pathlib import Path
 
+from service.spelling import Parser, nearest
 from training.errors import EvaluationError
 
 BUNDLED = Path(__file__).parent / "bundled"  # a search set, written for this project
@@ -37,15 +37,13 @@ def _is_below_a_folder(name: str) -> bool:
 def _nearest(path: Path) -> str:
     """What may be meant, of the folders beside the one that is missing."""
     there = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, there, n=1)
-    return f"; did you mean {path.with_name(near[0])}?" if near else ""
+    near = nearest(path.name, there)
+    return f"; did you mean {path.with_name(near)}?" if near else ""
 
 
 def evaluate_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="crosslet evaluate", description="Score a model; docs/guide/evaluate.md has more."
-    )
+    parser = Parser(prog="crosslet evaluate", description="Score a model; docs/guide/evaluate.md has more.")
     parser.add_argument(
         "model",
         metavar="MODEL",
