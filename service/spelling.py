@@ -28,19 +28,18 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As the base class; an unknown option of a command is named before anything that is missing."""
         given = list(sys.argv[1:] if args is None else args)
-        if self._subparsers is None:  # the options of a group's arguments are its commands'
-            self._check_options(given)
+        self._check_options(given)
         return super().parse_known_args(given, namespace)
 
     def _check_options(self, given: Sequence[str]) -> None:
         known = list(self._option_string_actions)
         for argument in given:
-            if argument == "--":
-                return
+            if argument == "--" or (self._subparsers is not None and not argument.startswith("-")):
+                return  # what follows is no option, or a command's
             name = argument.partition("=")[0]
             is_option = name.startswith("--") and " " not in argument  # with a space it is a text, for argparse too
             if is_option and not any(option.startswith(name) for option in known):
-                self.error(f"{name} is no option of this command{did_you_mean(name, known)}")
+                self.error(f"{name} is no option of `{self.prog}`{did_you_mean(name, known)}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

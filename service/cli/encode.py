@@ -11,7 +11,7 @@ import orjson
 
 from service.cli.arguments import prompt_argument
 from service.cli.input_texts import readable, texts_of
-from service.cli.table import json_argument, print_json, table, terminal_columns, wants_table
+from service.cli.table import json_argument, one_line, print_json, table, terminal_columns, wants_table
 from service.model.artifact import Manifest, load_manifest
 from service.settings import Settings
 
@@ -67,11 +67,11 @@ def info(options: argparse.Namespace, settings: Settings) -> None:
     Raises: ArtifactError: the folder is no artifact.
     """
     folder = options.folder or settings.model
-    manifest = load_manifest(folder)
+    manifest = load_manifest(folder, setting="FOLDER" if options.folder else "--model or CROSSLET_MODEL")
     if wants_table(options):
         columns = terminal_columns()
         for label, value in _short(manifest, folder):
-            lines = textwrap.wrap(value, max(columns - LABEL, 20)) or [""]
+            lines = textwrap.wrap(one_line(value), max(columns - LABEL, 20)) or [""]
             sys.stdout.write(f"\n{' ' * LABEL}".join([label.ljust(LABEL) + lines[0], *lines[1:]]) + "\n")
         return
     facts = dataclasses.asdict(manifest)

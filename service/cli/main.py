@@ -28,7 +28,6 @@ from service.process.standard_streams import open_closed_streams, speak_utf8
 PLUGIN_GROUP = "crosslet.commands"  # name -> function(argv) -> exit status
 REFUSED = 2
 
-
 SUBCOMMANDS = {
     "serve": Subcommand(serve, "serve over HTTP", use=Use.SERVE),
     "embed": Subcommand(embed, "print the vectors of texts, one JSON line each", embed_arguments, Use.EMBED),

@@ -10,7 +10,7 @@ from service.documents.store.store import Document
 from service.model.encoder import load_encoder
 from service.runtime import load_collection
 from service.settings import Settings
-from tests.artifacts import TEXTS
+from tests.artifacts import TEXTS, build_artifact
 from tests.service.cli.terminal import on_a_terminal
 
 Capture = pytest.CaptureFixture[str]
@@ -77,6 +77,13 @@ def test_the_data_option_wins_over_the_environment(
     assert "`crosslet index build FILE` makes one" in capsys.readouterr().err
     assert cli.main(["search", "hallo", "--data", str(tmp_path / "data")]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == "1"
+
+
+def test_a_store_of_another_model_names_the_command_that_converts_it(capsys: Capture, tmp_path: Path) -> None:
+    put([Document("1", "hallo", {})])
+    build_artifact(tmp_path / "other", seed=3)
+    assert cli.main(["search", "hallo", "--model", str(tmp_path / "other")]) == 2
+    assert "re-embed the store for the loaded model with `crosslet index re-embed`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("mode", ["dense", "keywords", "hybrid"])

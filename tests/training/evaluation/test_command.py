@@ -79,7 +79,7 @@ def test_what_cannot_be_scored_is_one_sentence(
         (["models/default", "--data", "modles"], "error: there is no folder modles; did you mean models?\n"),
         (["models/default", "--out", "none/scores.json"], "error: the folder of --out does not exist: none\n"),
         (["models/default", "--sets", "glue"], "argument --sets: glue is not one of sts, "),
-        (["models/default", "--marktown"], "--marktown is no option of this command; did you mean --markdown?"),
+        (["models/default", "--marktown"], "--marktown is no option of `crosslet evaluate`; did you mean --markdown?"),
     ],
 )
 def test_a_typo_is_answered_before_anything_slow_is_imported(
