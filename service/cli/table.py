@@ -10,6 +10,7 @@ import orjson
 
 GAP = "  "
 ELLIPSIS = "…"
+CELL_CHARS = 4000  # that are looked at: no terminal shows more in a line
 LEAST_CELL = 8  # columns that a cut cell keeps, however narrow the terminal
 LEFT_TO_RIGHT = "\u200e"  # the mark that ends right-to-left text, so that the next cell stays in its column
 UNSEEN = "\u00ad"  # a soft hyphen: terminals disagree about its width
@@ -77,7 +78,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, columns: int)
     The first cell of a row is a number, aligned to the right. The last one gets the columns that the others leave;
     each of those gets at most a quarter. A column without a cell is left out.
     """
-    cells = [[one_line(cell) for cell in row] for row in rows]
+    cells = [[one_line(cell[:CELL_CHARS]) for cell in row] for row in rows]
     shown = [place for place in range(len(header)) if any(row[place] for row in cells) or place == len(header) - 1]
     *firsts, last = shown
     widths = {}
