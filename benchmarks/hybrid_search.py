@@ -27,7 +27,7 @@ from service.documents.store.schema import DEFAULT
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.process.memory import resident_bytes
-from training.evaluation.search import BUNDLED
+from training.evaluation.arguments import BUNDLED
 
 DIM, TOP_K, WORDS, LOAD = 384, 10, 30, 2000
 MIB = 2**20

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from service.documents.store.store import Document
 from service.errors import InvalidInput
 from service.schemas.documents import DocumentIn
+from service.schemas.embed import LONGEST_NAME
+from service.spelling import did_you_mean
 
 EXPORTED = {"vector"}  # written by `export --vectors`, ignored here: the current model computes the vectors
 
@@ -35,7 +37,7 @@ def to_document(record: Record, *, max_text_chars: int) -> Document:
     if record.fault is not None:
         raise InvalidInput(record.fault)
     try:
-        given = DocumentIn.model_validate({key: record.fields[key] for key in record.fields.keys() - EXPORTED})
+        given = DocumentIn.model_validate(_known(record.fields))
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
         place = "".join(f"{part}: " for part in first["loc"][:1])
@@ -45,6 +47,16 @@ def to_document(record: Record, *, max_text_chars: int) -> Document:
             f"text: has {len(given.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
         )
     return Document(given.id, given.text, _as_stored(given.metadata))
+
+
+def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises: InvalidInput: a field is unknown; named here, since a file is the reader's own."""
+    kept = {key: value for key, value in fields.items() if key not in EXPORTED}
+    unknown = next((key for key in kept if key not in DocumentIn.model_fields), None)
+    if unknown is not None:
+        name, known = unknown[:LONGEST_NAME], DocumentIn.model_fields
+        raise InvalidInput(f"field {name!r} is unknown; known are {', '.join(known)}{did_you_mean(name, known)}")
+    return kept
 
 
 def is_same(document: Document, stored: Document) -> bool:

@@ -71,6 +71,15 @@ class StoreFile:
         )
         return dict(self._connection.execute(query).fetchall())
 
+    def field_names(self) -> list[str]:
+        """Return the names of metadata fields, sorted."""
+        least = f"SELECT min(key) FROM fields WHERE {OF_DEFAULT}"  # noqa: S608
+        query = (  # one index look-up a name, however many documents have it
+            f"WITH RECURSIVE names(name) AS (SELECT ({least}) UNION ALL SELECT ({least} AND key > name) FROM names "  # noqa: S608
+            f"WHERE name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
+        )
+        return [name for (name,) in self._connection.execute(query)]
+
     def size_bytes(self) -> int:
         """Return the store's size on disk, with its log and its index snapshots."""
         files = [file for pattern in OWN_FILES for file in self._path.parent.glob(pattern)]
@@ -207,7 +216,10 @@ def check_there(path: Path) -> None:
     except OSError as exc:
         raise StartError(f"document store {path} cannot be read ({exc.strerror}); set CROSSLET_DATA") from exc
     if not is_there:
-        raise StartError(f"there is no document store {path} (CROSSLET_DATA)")
+        raise StartError(
+            f"there is no document store {path}: `crosslet index build FILE` makes one; --data or CROSSLET_DATA names "
+            "another folder"
+        )
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def json_object(text: str) -> dict[str, object]:
     try:
         value = loads(text.encode(errors="surrogateescape"))
     except orjson.JSONDecodeError as exc:
-        raise argparse.ArgumentTypeError("not valid JSON") from exc
+        raise argparse.ArgumentTypeError("""not valid JSON; write it like '{"lang": "de"}'""") from exc
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("not a JSON object")
     return value
@@ -57,13 +57,13 @@ def json_object(text: str) -> dict[str, object]:
 def prompt_argument(parser: argparse.ArgumentParser, default: str = "the model's default prompt, if any") -> None:
     """Add --prompt-name, for commands that embed texts of any kind."""
     parser.add_argument(
-        "--prompt-name", metavar="NAME", help=f"prompt of the model to prepend to each text ({default})"
+        "--prompt-name", metavar="NAME", help=f"prompt of the model to prepend to each text (default: {default})"
     )
 
 
 def out_argument(parser: argparse.ArgumentParser) -> None:
     """Add --out, for commands with a large output."""
-    parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (standard output)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: standard output)")
 
 
 def local_store(settings: Settings) -> Path:

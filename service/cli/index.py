@@ -208,14 +208,16 @@ def _engine_argument(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=["threads", "ray"],
         default="threads",
-        help="how to embed: on this machine or on a Ray cluster (threads)",
+        help="how to embed: on this machine or on a Ray cluster (default: threads)",
     )
 
 
 def _build_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="documents in .jsonl, .csv or .parquet; -: stdin")
     parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], help="if the file's name does not tell")
-    parser.add_argument("--on-bad-line", choices=["stop", "skip"], default="stop", help="what to do with one (stop)")
+    parser.add_argument(
+        "--on-bad-line", choices=["stop", "skip"], default="stop", help="what to do with one (default: stop)"
+    )
     _engine_argument(parser)
 
 

@@ -5,74 +5,45 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from pathlib import Path
 from types import FrameType
-from typing import get_args
-
-from pydantic import ValidationError
 
 from service.bulk.output import give_up_standard_output
-from service.cli import serve as commands
-from service.cli.arguments import Subcommand, json_object, positive, prompt_argument
+from service.cli.arguments import Subcommand
+from service.cli.encode import embed, embed_arguments, info, info_arguments, similarity, similarity_arguments
 from service.cli.index import INDEX_SUBCOMMANDS
+from service.cli.parser import parsed, parser_of
+from service.cli.search import rerank, rerank_arguments, search, search_arguments
+from service.cli.serve import serve
+from service.cli.settings import print_settings, settings_arguments, settings_of
 from service.cli.start_trial import Use, try_start
 from service.cli.text import TEXT_SUBCOMMANDS
-from service.documents.mode import Mode
-from service.errors import CrossletError, StartError
+from service.errors import CrossletError
 from service.process.address_space import WORKING_BYTES, check_start
 from service.process.standard_streams import open_closed_streams, speak_utf8
-from service.settings import Settings
-from service.version import VERSION
 
 PLUGIN_GROUP = "crosslet.commands"  # name -> function(argv) -> exit status
 REFUSED = 2
 
-
-def _texts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "texts", nargs="*", metavar="TEXT", help="texts; without any, the lines of standard input, except blank ones"
-    )
-    prompt_argument(parser)
-    parser.add_argument("--space", metavar="NAME", help="space of another model to map vectors into (the model's own)")
-
-
-def _query(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="text to search for, in any language of the model")
-    parser.add_argument("--top-k", type=positive, default=10, help="number of documents to print (10)")
-    parser.add_argument("--filter", type=json_object, help="conditions on the metadata, as JSON")
-    parser.add_argument("--mode", choices=get_args(Mode), help="how to find them (CROSSLET_SEARCH_MODE)")
-    prompt_argument(parser, "the one named query, if any")
-
-
-def _passages(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="what is looked for")
-    parser.add_argument("file", type=Path, metavar="FILE", help="a passage a line, or .jsonl with a text in each")
-    parser.add_argument("--top-k", type=positive, default=10, help="how many passages to show (10)")
-    parser.add_argument("--windows", action="store_true", help="score a long passage by the best of its windows")
-
-
-def _artifact(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folder", nargs="?", type=Path, metavar="FOLDER", help="of an encoder or a re-ranker (the one of --model)"
-    )
-
-
 SUBCOMMANDS = {
-    "serve": Subcommand(commands.serve, "serve over HTTP", use=Use.SERVE),
-    "embed": Subcommand(commands.embed, "print the vectors of texts, one JSON line each", _texts, Use.EMBED),
-    "search": Subcommand(commands.search, "search the documents, without a server", _query, Use.DOCUMENTS),
-    "rerank": Subcommand(
-        commands.rerank, "put the lines of a file in order by how well they answer a query", _passages, Use.RERANK
+    "serve": Subcommand(serve, "serve over HTTP", use=Use.SERVE),
+    "embed": Subcommand(embed, "print the vectors of texts, one JSON line each", embed_arguments, Use.EMBED),
+    "similarity": Subcommand(
+        similarity, "compare a text with others, in any language", similarity_arguments, Use.EMBED
     ),
-    "info": Subcommand(commands.info, "print what a model is", _artifact),
+    "search": Subcommand(search, "search the documents, without a server", search_arguments, Use.DOCUMENTS),
+    "rerank": Subcommand(
+        rerank, "put the lines of a file in order by how well they answer a query", rerank_arguments, Use.RERANK
+    ),
+    "info": Subcommand(info, "print what a model is", info_arguments),
+    "settings": Subcommand(print_settings, "list the settings with the values in force", settings_arguments),
     **INDEX_SUBCOMMANDS,
     **TEXT_SUBCOMMANDS,
 }
-GROUPS = {"index": "load, export, check, back up the local documents"}  # groups of subcommands with a name of two words
+GROUPS = {"index": "load, export, check and back up local documents"}  # groups of subcommands with a name of two words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,14 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments and arguments[0] in plugins:
         try:
             run: Callable[[list[str]], int] = plugins[arguments[0]].load()
+            return run(arguments[1:])
         except ModuleNotFoundError as exc:
             return _refused(f"{arguments[0]} needs {exc.name}: `make setup-dev` in a checkout installs it")
         except KeyboardInterrupt:  # torch takes seconds to load
             return _refused("stopped")
-        return run(arguments[1:])
     there = [name for name, plugin in plugins.items() if find_spec(plugin.module.partition(".")[0])]
     try:
-        _run(_parsed(_parser(there), arguments))
+        _run(parsed(parser_of(SUBCOMMANDS, GROUPS, there), arguments))
         sys.stdout.flush()
     except CrossletError as exc:
         return _refused(str(exc))
@@ -110,18 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
-    """Parse the options. Flushes the text of --help, so that a failing write is reported."""
-    try:
-        return parser.parse_args(arguments)
-    except SystemExit:
-        sys.stdout.flush()
-        raise
-
-
 def _run(options: argparse.Namespace) -> None:
     subcommand = SUBCOMMANDS[options.command]
-    settings = _settings(options.model)
+    settings = settings_of(options)
     if subcommand.use is not None:
         load = partial(try_start, settings, subcommand.use)
         check_start(load, room_bytes=settings.working_bytes if subcommand.use is Use.SERVE else WORKING_BYTES)
@@ -146,54 +108,3 @@ def _end_start(_signal: int, _frame: FrameType | None) -> None:
 def _refused(sentence: str) -> int:
     print(f"crosslet: {sentence}", file=sys.stderr)
     return REFUSED
-
-
-def _parser(plugins: Iterable[str]) -> argparse.ArgumentParser:
-    others = "".join(f"  crosslet {name}\n" for name in sorted(plugins))
-    parser = argparse.ArgumentParser(
-        prog="crosslet",
-        description="Small cross-lingual sentence encoders, served from little memory.",
-        epilog=f"commands of other packages:\n{others}" if others else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"crosslet {VERSION}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    of_group = {
-        name: subparsers.add_parser(name, help=help_, description=help_).add_subparsers(
-            metavar="COMMAND", required=True
-        )
-        for name, help_ in GROUPS.items()
-    }
-    for command, subcommand in SUBCOMMANDS.items():
-        *group, name = command.split()
-        subparser = (of_group[group[0]] if group else subparsers).add_parser(
-            name,
-            help=subcommand.help,
-            description=subcommand.help,
-            epilog=_settings_help(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        subparser.set_defaults(command=command)
-        subparser.add_argument("--model", type=Path, help="folder of the artifact (CROSSLET_MODEL)")
-        subcommand.arguments(subparser)
-    return parser
-
-
-def _settings_help() -> str:
-    fields = Settings.model_fields.items()
-    return "settings, from the environment:\n" + "\n".join(
-        f"  CROSSLET_{name.upper()}: {field.description}" for name, field in fields
-    )
-
-
-def _settings(model: Path | None) -> Settings:
-    """Read the settings from the environment; `--model` takes precedence.
-
-    Raises: StartError: a setting is invalid; the message names it.
-    """
-    try:
-        return Settings() if model is None else Settings(model=model)
-    except ValidationError as exc:
-        first = exc.errors(include_input=False, include_url=False)[0]
-        name = f"CROSSLET_{str(first['loc'][0]).upper()}: " if first["loc"] else ""
-        raise StartError(f"{name}{first['msg'].removeprefix('Value error, ')}") from exc

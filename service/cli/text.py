@@ -63,9 +63,11 @@ def _mine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("right", type=Path, metavar="B.txt", help="one sentence a line")
     out_argument(parser)
     prompt_argument(parser)
-    parser.add_argument("--threshold", type=finite, default=MARGIN, help=f"smallest margin of a pair ({MARGIN})")
     parser.add_argument(
-        "--k", type=positive, default=NEIGHBOURS, help=f"neighbours to compute the margin from ({NEIGHBOURS})"
+        "--threshold", type=finite, default=MARGIN, help=f"smallest margin of a pair (default: {MARGIN})"
+    )
+    parser.add_argument(
+        "--k", type=positive, default=NEIGHBOURS, help=f"neighbours to compute the margin from (default: {NEIGHBOURS})"
     )
 
 
@@ -75,7 +77,9 @@ def _dedup_arguments(parser: argparse.ArgumentParser) -> None:
     )
     out_argument(parser)
     prompt_argument(parser)
-    parser.add_argument("--threshold", type=finite, default=COSINE, help=f"smallest cosine of similar lines ({COSINE})")
+    parser.add_argument(
+        "--threshold", type=finite, default=COSINE, help=f"smallest cosine of similar lines (default: {COSINE})"
+    )
     parser.add_argument("--keep", choices=["first"], help="write the file with only the first line of each group")
 
 

@@ -40,17 +40,20 @@ def to_condition(filter_: Mapping[str, object]) -> Condition:
 
 def has_nested_field(filter_: object) -> bool:
     """Return whether a valid filter tests a path with a dot."""
-    if not isinstance(filter_, Mapping):
-        return False
-    parts: list[object] = []
-    for key, value in filter_.items():
+    return any("." in name for name in fields_in(filter_))
+
+
+def fields_in(filter_: object) -> list[str]:
+    """Return the fields that a valid filter tests, in its order; none for None."""
+    found: list[str] = []
+    for key, value in filter_.items() if isinstance(filter_, Mapping) else ():
         if key in {"and", "or"} and isinstance(value, list):
-            parts += value
+            found += [name for part in value for name in fields_in(part)]
         elif key == "not":
-            parts.append(value)
-        elif "." in str(key):
-            return True
-    return any(map(has_nested_field, parts))
+            found += fields_in(value)
+        else:
+            found.append(str(key))
+    return found
 
 
 def _check_size(filter_: Mapping[str, object]) -> None:

@@ -6,13 +6,13 @@ import socket
 
 from service.errors import StartError
 
-METRICS_PORT = "CROSSLET_METRICS_PORT"
+PORT, METRICS_PORT = "--port, CROSSLET_PORT", "CROSSLET_METRICS_PORT"  # what sets them
 BACKLOG = 2048  # connections waiting to be accepted; with fewer, clients in a burst may wait a minute
 
 logger = logging.getLogger(__name__)
 
 
-def bound_socket(host: str, port: int, *, setting: str = "CROSSLET_PORT") -> socket.socket:
+def bound_socket(host: str, port: int, *, setting: str = PORT) -> socket.socket:
     """Return a socket bound to the port but not yet listening, so that a taken port is noticed before the model loads.
 
     setting: the port's setting, for error messages.
@@ -25,12 +25,14 @@ def bound_socket(host: str, port: int, *, setting: str = "CROSSLET_PORT") -> soc
     except OSError as exc:
         listener.close()
         if exc.errno == errno.EADDRINUSE:
-            raise StartError(f"port {port} is in use ({setting})") from exc
-        raise StartError(f"cannot listen on {host}, port {port}: {exc.strerror} (CROSSLET_HOST, {setting})") from exc
+            raise StartError(f"port {port} is in use; choose another ({setting})") from exc
+        raise StartError(
+            f"cannot listen on {host}, port {port}: {exc.strerror} (--host, CROSSLET_HOST, {setting})"
+        ) from exc
     return listener
 
 
-def listen(listener: socket.socket, *, setting: str = "CROSSLET_PORT", page: str = "docs") -> None:
+def listen(listener: socket.socket, *, setting: str = PORT, page: str = "docs") -> None:
     """Listen on a bound socket. Several processes may bind a port but only one can listen; uvloop does not report it.
 
     Raises: StartError: another process listens on the port.
@@ -39,6 +41,6 @@ def listen(listener: socket.socket, *, setting: str = "CROSSLET_PORT", page: str
     try:
         listener.listen(BACKLOG)
     except OSError as exc:
-        raise StartError(f"port {port} is in use ({setting})") from exc
+        raise StartError(f"port {port} is in use; choose another ({setting})") from exc
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     logger.info("listening", extra={"url": url, page: f"{url}/{page}"})

@@ -1,4 +1,4 @@
 """Requests and answers as pydantic models.
 
-Imports the errors and the types of metadata; no route, no engine.
+Imports the errors, the types of metadata and `spelling`; no route, no engine.
 """

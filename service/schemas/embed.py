@@ -5,6 +5,9 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.config import JsonDict
 
+from service.spelling import did_you_mean
+
+LONGEST_NAME = 40  # characters of an unknown field that are compared with known ones
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
 
 # Unknown fields are ignored on TEI's and OpenAI's routes, whose clients send more than we use; our own refuse them.
@@ -71,7 +74,9 @@ class Strict(BaseModel):
     def _knows_every_field(cls, given: object) -> object:
         """Raise a single error before validating fields: a body may hold hundreds of thousands of unknown ones."""
         if isinstance(given, dict) and not given.keys() <= cls.model_fields.keys():
-            raise ValueError(f"a field is unknown; known are {', '.join(cls.model_fields)}")
+            name = str(next(key for key in given if key not in cls.model_fields))[:LONGEST_NAME]
+            near = did_you_mean(name, cls.model_fields)
+            raise ValueError(f"a field is unknown; known are {', '.join(cls.model_fields)}{near}")
         return given
 
 

@@ -22,6 +22,7 @@ from service.model.encoder import load_encoder as load_artifact_encoder
 from service.model.prompts import Prompts
 from service.process.cpus import usable_cpus
 from training.errors import ConfigError, EvaluationError
+from training.evaluation.arguments import is_path
 from training.evaluation.vectors import Encode
 from training.models.packages import packaged_folder
 from training.models.sentence_encoder import SentenceEncoder  # importing it also registers crosslet checkpoints
@@ -66,7 +67,7 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
                 f"{folder} is not a model: it has no {MANIFEST_FILE} (an artifact), no modules.json "
                 "(sentence-transformers) and no config.json (transformers)"
             )
-    elif folder.is_file() or name.count("/") > 1 or name.startswith((".", "/", "~")):
+    elif is_path(name):
         raise EvaluationError(f"there is no folder {name}")
     return _load_sentence_transformer(name, trust_remote_code)
 

@@ -21,7 +21,6 @@ from training.evaluation.keywords import bm25_scores, character_scores, service_
 from training.evaluation.lines import check_unique, find_file, read_json_lines
 from training.evaluation.vectors import Encode, unit_rows
 
-BUNDLED = Path(__file__).parent / "bundled"  # written for this project
 RESAMPLES = 2_000  # of the bootstrap
 WORST_HUBS = 10
 RANK_CONSTANT = 60

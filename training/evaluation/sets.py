@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from training.errors import EvaluationError
+from training.evaluation.arguments import KINDS
 from training.evaluation.bitext import Bitext, evaluate_bitext, find_bitext
 from training.evaluation.failures import Failure, worst_failures
 from training.evaluation.lines import folders_under
@@ -31,7 +32,7 @@ class Choice:
     """What to score.
 
     Args:
-        kinds: keys of `KINDS`, in that order.
+        kinds: some of `KINDS`, in that order.
         languages: score only files in these and English, in any region or script (`pt` includes `pt_BR`); None: all.
             Does not apply to retrieval sets, whose file names have no language.
         threshold: the lowest margin of a mined pair; None: chosen on the half that is not scored.
@@ -76,7 +77,9 @@ def evaluate_folder(
         name = "_".join(folder.relative_to(root).parts) or root.resolve().name
         for kind in choice.kinds:
             found = {
-                f"{name}{metric}": values for metric, values in KINDS[kind](encoders, folder, choice).items() if values
+                f"{name}{metric}": values
+                for metric, values in OF_KINDS[kind](encoders, folder, choice).items()
+                if values
             }
             if found:
                 logger.info("scored %s: %s", kind, name)
@@ -197,13 +200,6 @@ def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -
     }
 
 
-KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
-    "sts": _sts,
-    "paraphrase": _paraphrase,
-    "bitext": _bitext,
-    "mining": _mining,
-    "retrieval": _retrieval,
-    "search": _search,
-    "rerank": _rerank,
-}
-DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "rerank")  # rerank takes minutes: it scores every language pair
+OF_KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = dict(
+    zip(KINDS, (_sts, _paraphrase, _bitext, _mining, _retrieval, _search, _rerank), strict=True)
+)

@@ -76,5 +76,7 @@ def lock_for_this_process(path: Path) -> IO[bytes]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
         lock.close()
-        raise StoreError(f"document store {path} is in use by another process (CROSSLET_DATA)") from exc
+        raise StoreError(
+            f"document store {path} is in use by another process (CROSSLET_DATA): stop the service first"
+        ) from exc
     return lock

@@ -92,7 +92,8 @@ def test_a_port_in_use_is_named_with_its_setting(tiny_model: Path, tmp_path: Pat
             check=False,
         )
     assert result.returncode == 2
-    assert result.stderr.splitlines()[-1] == f"crosslet: port {used} is in use (CROSSLET_{name.upper()})"
+    setting = {"port": "--port, CROSSLET_PORT", "metrics_port": "CROSSLET_METRICS_PORT"}[name]
+    assert result.stderr.splitlines()[-1] == f"crosslet: port {used} is in use; choose another ({setting})"
 
 
 def test_one_port_for_both_is_refused() -> None:

@@ -313,7 +313,7 @@ def test_a_port_in_use_is_one_sentence_and_exit_code_2(tiny_model: Path, tmp_pat
         port = listener.getsockname()[1]
         result = run("service", model=tiny_model, data=tmp_path, port=port)
     assert result.returncode == 2
-    assert result.stderr.splitlines()[-1] == f"crosslet: port {port} is in use (CROSSLET_PORT)"
+    assert result.stderr.splitlines()[-1] == f"crosslet: port {port} is in use; choose another (--port, CROSSLET_PORT)"
 
 
 def test_of_two_starts_at_once_one_ends_with_a_sentence(tiny_model: Path, tmp_path: Path) -> None:
@@ -332,7 +332,10 @@ def test_of_two_starts_at_once_one_ends_with_a_sentence(tiny_model: Path, tmp_pa
         wait_for(lambda: any(start.poll() is not None for start in starts))
     loser, winner = sorted(starts, key=lambda start: start.poll() is None)
     assert loser.returncode == 2
-    assert loser.communicate()[1].splitlines()[-1] == f"crosslet: port {port} is in use (CROSSLET_PORT)"
+    assert (
+        loser.communicate()[1].splitlines()[-1]
+        == f"crosslet: port {port} is in use; choose another (--port, CROSSLET_PORT)"
+    )
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
         assert client.post("/embed", json={"inputs": "ok"}).status_code == 200
     winner.terminate()

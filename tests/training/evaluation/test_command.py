@@ -1,9 +1,13 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.artifacts import build_artifact
+from tests.skeleton.project import ROOT
 from tests.training.evaluation.test_dev import write_sets
 from training.evaluation.__main__ import main
 
@@ -65,6 +69,38 @@ def test_what_cannot_be_scored_is_one_sentence(
     assert complaint in output.err
     assert output.err.count("\n") == 1
     assert not output.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["models/defualt"], "error: there is no folder models/defualt; did you mean models/default?\n"),
+        (["models/default", "--baseline", "./modles"], "error: there is no folder ./modles; did you mean models?\n"),
+        (["models/default", "--data", "modles"], "error: there is no folder modles; did you mean models?\n"),
+        (["models/default", "--out", "none/scores.json"], "error: the folder of --out does not exist: none\n"),
+        (["models/default", "--sets", "glue"], "argument --sets: glue is not one of sts, "),
+        (["models/default", "--marktown"], "--marktown is no option of `crosslet evaluate`; did you mean --markdown?"),
+    ],
+)
+def test_a_typo_is_answered_before_anything_slow_is_imported(
+    arguments: list[str], complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "models" / "default").mkdir(parents=True)
+    code = f"""
+import sys
+from training.evaluation.__main__ import main
+try:
+    status = main({arguments!r})
+except SystemExit as exc:
+    status = exc.code
+print(status, sorted({{"numpy", "scipy", "sklearn", "torch"}} & sys.modules.keys()))
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "2 []\n"
+    assert complaint in done.stderr
 
 
 def test_a_damaged_artifact_is_refused_by_the_services_own_check(

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from training.errors import EvaluationError
+from training.evaluation.arguments import BUNDLED
 from training.evaluation.keywords import bm25_scores, character_scores, service_scores
-from training.evaluation.search import BUNDLED, SearchSet, evaluate_search, read_search
+from training.evaluation.search import SearchSet, evaluate_search, read_search
 from training.evaluation.sets import Choice, evaluate_folder
 
 DOCUMENTS = [

@@ -137,7 +137,7 @@ def test_evaluate_measures_an_encoder_and_a_cross_encoder(
     assert found["xset_acc@1_bm25"]["en-en"] == 100  # a passage shares its rare word with its query
     assert found["xset_map_bi_encoder"].keys() == found["xset_map"].keys()
     assert evaluate([model, "--data", str(data)]) == 2
-    assert "it is scored by --sets rerank" in capsys.readouterr().err
+    assert "score it with --sets rerank" in capsys.readouterr().err
 
 
 def test_the_shipped_configuration_loads() -> None:

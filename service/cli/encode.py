@@ -1,0 +1,152 @@
+"""`crosslet embed`, `similarity` and `info`. Heavy modules are imported when used."""
+
+import argparse
+import dataclasses
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import orjson
+
+from service.cli.arguments import prompt_argument
+from service.cli.input_texts import readable, texts_of
+from service.cli.table import json_argument, one_line, print_json, table, terminal_columns, wants_table
+from service.model.artifact import Manifest, load_manifest
+from service.settings import Settings
+
+OF_ENCODERS = ("dim", "prompts", "default_prompt_name", "truncate_dim", "spaces")  # facts that a re-ranker lacks
+LABEL = 16  # columns
+
+
+def embed(options: argparse.Namespace, settings: Settings) -> None:
+    """Print each text's vector as a JSON list.
+
+    Raises: InvalidInput: a text is empty, too long or not valid UTF-8, or the model has no such prompt or space.
+    """
+    from service.model.encoder import choose_encoder
+
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    prompt, space = encoder.prompts.chosen(options.prompt_name), encoder.spaces.chosen(options.space)
+    for name, text in texts_of(options.texts):
+        vector_D = encoder.encode(prompt + readable(text, name, settings)).vector
+        print_json(vector_D if space is None else space(vector_D[None])[0])
+
+
+def similarity(options: argparse.Namespace, settings: Settings) -> None:
+    """Print the cosine of the first text with each other one, in the order given, as POST /similarity answers.
+
+    Raises: InvalidInput: a text is empty, too long or not valid UTF-8, or the model has no such prompt or space.
+    """
+    import numpy as np
+
+    from service.model.encoder import choose_encoder
+
+    given = [options.first, *options.others]
+    texts = [readable(text, name, settings) for name, text in texts_of(given)]
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    prompt, space = encoder.prompts.chosen(options.prompt_name), encoder.spaces.chosen(options.space)
+    vectors_ND = np.stack([encoder.encode(prompt + text).vector for text in texts])
+    if space is not None:
+        vectors_ND = space(vectors_ND)
+    scores_N = np.clip(np.einsum("d,nd->n", vectors_ND[0], vectors_ND[1:]), -1, 1)
+    scored = list(zip(scores_N, texts[1:], strict=True))
+    if wants_table(options):
+        rows = [(f"{score:.3f}", text) for score, text in scored]
+        sys.stdout.write(table(("score", "text"), rows, columns=terminal_columns()))
+        return
+    for score, text in scored:
+        print_json({"score": score, "text": text})
+
+
+def info(options: argparse.Namespace, settings: Settings) -> None:
+    """Print what a model is: one screen, or the manifest without its file hashes as JSON.
+
+    `kind` says whether it is an encoder or a re-ranker.
+
+    Raises: ArtifactError: the folder is no artifact.
+    """
+    folder = options.folder or settings.model
+    manifest = load_manifest(folder, setting="FOLDER" if options.folder else "--model or CROSSLET_MODEL")
+    if wants_table(options):
+        columns = terminal_columns()
+        for label, value in _short(manifest, folder):
+            lines = textwrap.wrap(one_line(value), max(columns - LABEL, 20)) or [""]
+            sys.stdout.write(f"\n{' ' * LABEL}".join([label.ljust(LABEL) + lines[0], *lines[1:]]) + "\n")
+        return
+    facts = dataclasses.asdict(manifest)
+    of_encoders = OF_ENCODERS if facts["kind"] == "cross-encoder" else ()
+    for name in ("files", *of_encoders):
+        del facts[name]
+    print_json(facts, option=orjson.OPT_INDENT_2)
+
+
+def _short(manifest: Manifest, folder: Path) -> Iterator[tuple[str, str]]:
+    """(label, value) of what fits one screen."""
+    is_encoder = manifest.kind == "bi-encoder"
+    size_bytes = sum(entry.size_bytes for entry in manifest.files.values())
+    yield "model", f"{manifest.name} ({'encoder' if is_encoder else 're-ranker'})"
+    yield "folder", str(folder)
+    yield "fingerprint", manifest.fingerprint[:12]
+    yield "created", f"{manifest.created_at[:10]} by {manifest.created_by}"
+    yield "size", f"{size_bytes / 1e6:.1f} MB, {manifest.parameters / 1e6:.1f} million parameters, {manifest.precision}"
+    yield "reads", f"{manifest.max_length} tokens of a text"
+    if is_encoder:
+        yield "gives", f"{manifest.dim} dimensions"
+        yield "prompts", ", ".join(manifest.prompts) or "none"
+        yield "spaces", ", ".join(space.name for space in manifest.spaces) or "none"
+    yield "languages", " ".join(manifest.languages)
+    scores = _averages(manifest.evaluation)
+    if scores:
+        yield "scores", ", ".join(f"{name} {score:g}" for name, score in scores.items())
+    if "all" in manifest.min_scores:
+        yield "min_score", f"{manifest.min_scores['all']:g} recommended for a search in any language"
+    yield "trained on", f"{len(manifest.data_licences)} sources of text"
+    yield "", "--json prints everything: scores by language, training configuration, licences."
+
+
+def _averages(evaluation: Mapping[str, object]) -> dict[str, float]:
+    """The mean of each set over its languages, of the artifact as served where that was measured."""
+    served = evaluation.get("served")
+    sets = served if isinstance(served, Mapping) else evaluation
+    means = {
+        name: values.get("average", values.get("all"))
+        for name, values in sets.items()
+        if isinstance(values, Mapping) and name != "search_min_score"
+    }
+    return {name: float(mean) for name, mean in means.items() if isinstance(mean, int | float)}
+
+
+def embed_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `embed`."""
+    parser.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="texts; without any, the lines of standard input, except blank ones"
+    )
+    _reading_arguments(parser)
+
+
+def similarity_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `similarity`."""
+    parser.add_argument("first", metavar="TEXT", help="text to compare the others with")
+    parser.add_argument("others", nargs="+", metavar="TEXT", help="texts to compare it with")
+    json_argument(parser)
+    _reading_arguments(parser)
+
+
+def info_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `info`."""
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        metavar="FOLDER",
+        help="of an encoder or a re-ranker (default: the one of --model)",
+    )
+    json_argument(parser, otherwise="one screen")
+
+
+def _reading_arguments(parser: argparse.ArgumentParser) -> None:
+    prompt_argument(parser)
+    parser.add_argument(
+        "--space", metavar="NAME", help="space of another model to map vectors into (default: the model's own)"
+    )

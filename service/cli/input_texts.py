@@ -1,0 +1,42 @@
+"""The texts that a command is given: checked by HTTP's limits, and read from standard input."""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from service.errors import InvalidInput
+from service.settings import Settings
+
+UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # as bytes that are not UTF-8 are read
+
+
+def texts_of(given: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield (name for errors, text) of each given text, or of each non-blank line of standard input.
+
+    Raises: InvalidInput: standard input is UTF-16.
+    """
+    if given:
+        yield from ((f"text {number}", text) for number, text in enumerate(given, start=1))
+        return
+    for number, line in enumerate(sys.stdin, start=1):
+        if number == 1 and line.startswith(UTF16_MARKS):
+            raise InvalidInput("standard input is UTF-16 by its byte-order mark; crosslet reads UTF-8")
+        if line.strip():
+            yield f"standard input line {number}", line.rstrip("\r\n")
+
+
+def readable(text: str, name: str, settings: Settings) -> str:
+    """Return the text if it is within HTTP's limits and was UTF-8: Python decodes other bytes to lone surrogates.
+
+    Raises: InvalidInput: it is empty, too long or not UTF-8.
+    """
+    if not text:
+        raise InvalidInput(f"{name} is empty; every text needs at least one character")
+    if len(text) > settings.max_text_chars:
+        raise InvalidInput(
+            f"{name} has {len(text)} characters; the limit is {settings.max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidInput(f"{name} is not valid UTF-8") from exc
+    return text

@@ -1,0 +1,144 @@
+"""`crosslet search` and `crosslet rerank`. Heavy modules are imported when used."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from service.cli.arguments import json_object, positive, prompt_argument
+from service.cli.input_texts import readable
+from service.cli.table import described, json_argument, print_json, table, terminal_columns, wants_table
+from service.documents.milvus.address import EMBEDDED
+from service.documents.mode import Mode
+from service.settings import Settings
+from service.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from service.documents.protocol import Vectors
+    from service.documents.query import Query
+    from service.documents.results import Match
+    from service.model.encoder import Encoder
+
+
+def search(options: argparse.Namespace, settings: Settings) -> None:
+    """Print the documents that answer a query: a table, or one JSON line each. Says so if there is none.
+
+    Raises: StartError: the store is missing, unreadable, or another model's.
+        InvalidInput: the query is empty, too long or not UTF-8.
+    """
+    from service.bulk.store_file import check_there
+    from service.model.encoder import choose_encoder
+    from service.runtime import load_collection
+
+    query = readable(options.query, "the query", settings)
+    if settings.index == EMBEDDED:
+        check_there(settings.documents_path)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    mode = options.mode or settings.default_mode
+    collection = load_collection(settings, encoder.manifest, read_only=True)
+    try:
+        asked = _asked(query, mode, encoder, options, settings)
+        matches = collection.search_all([asked], top_k=options.top_k, filter_=options.filter)[0]
+    finally:
+        collection.close()
+    _print_matches(matches, as_table=wants_table(options))
+    if not matches:
+        sys.stderr.write(f"crosslet: {_no_match(options, mode, settings)}\n")
+
+
+def rerank(options: argparse.Namespace, settings: Settings) -> None:
+    """Print the lines of a file that answer a query best: a table, or one JSON line each.
+
+    Raises: StartError: a model or the file is refused.  InvalidInput: the query or a line is empty, too long, or not
+        UTF-8.
+    """
+    from service.bulk.lines import Lines
+    from service.bulk.rerank import score_all
+
+    query = readable(options.query, "the query", settings)
+    with Lines(options.file) as lines:
+        passages = (
+            readable(lines.text(row), f"{options.file} line {lines.number(row)}", settings) for row in range(len(lines))
+        )
+        scores = score_all(query, passages, settings, windows=options.windows)
+        best = sorted(range(len(scores)), key=lambda row: -scores[row])[: options.top_k]
+        if wants_table(options):
+            rows = [(f"{scores[row]:.3f}", str(lines.number(row)), lines.text(row)) for row in best]
+            sys.stdout.write(table(("score", "line", "text"), rows, columns=terminal_columns()))
+            return
+        for row in best:
+            print_json({"line": lines.number(row), "score": scores[row], "text": lines.text(row)})
+
+
+def _asked(query: str, mode: Mode, encoder: "Encoder", options: argparse.Namespace, settings: Settings) -> "Query":
+    from service.documents.query import Query
+
+    vector_D = None if mode == "keywords" else _vector_of(query, encoder, options, settings)
+    return Query(vector_D, None if mode == "dense" else query)
+
+
+def _vector_of(query: str, encoder: "Encoder", options: argparse.Namespace, settings: Settings) -> "Vectors":
+    """(D,) in the space of the documents.
+
+    Raises: InvalidInput: the model has no such prompt.
+    """
+    prompt = encoder.prompts.chosen(options.prompt_name, otherwise=encoder.prompts.query)
+    vector_D = encoder.encode(prompt + query).vector
+    return encoder.spaces.maps[settings.space](vector_D[None])[0] if settings.space else vector_D
+
+
+def _print_matches(matches: Sequence["Match"], *, as_table: bool) -> None:
+    if not as_table:
+        for match in matches:
+            document = match.document
+            print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})
+    elif matches:
+        rows = [
+            (f"{match.score:.3f}", match.document.id, described(match.document.metadata), match.document.text)
+            for match in matches
+        ]
+        sys.stdout.write(table(("score", "id", "metadata", "text"), rows, columns=terminal_columns()))
+
+
+def _no_match(options: argparse.Namespace, mode: Mode, settings: Settings) -> str:
+    """Why nothing was found, and what to change."""
+    from service.bulk.store_file import open_store_file
+    from service.documents.filters import fields_in
+
+    if settings.index == EMBEDDED:
+        with open_store_file(settings.documents_path) as file:
+            if not file.count():
+                return f"document store {settings.documents_path} is empty: load documents with `crosslet index build`"
+            wanted, there = fields_in(options.filter), file.field_names() if options.filter else []
+        unknown = next((name for name in wanted if name not in there), None)
+        if unknown is not None:
+            return f"no document matches: none has the field {unknown}{did_you_mean(unknown, there)}"
+    if mode == "keywords":
+        return "no document matches: none has a word of the query; --mode hybrid also finds by meaning"
+    return "no document matches the filter" if options.filter else "no document matches"
+
+
+def search_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `search`."""
+    parser.add_argument("query", metavar="QUERY", help="text to search for, in any language of the model")
+    parser.add_argument("--top-k", type=positive, default=10, metavar="N", help="number of documents (default: 10)")
+    parser.add_argument(
+        "--filter", type=json_object, metavar="JSON", help="""conditions on the metadata, such as '{"lang": "de"}'"""
+    )
+    parser.add_argument(
+        "--mode",
+        choices=get_args(Mode),
+        help="by meaning, by words or by both (default: CROSSLET_SEARCH_MODE, else hybrid; with Milvus dense)",
+    )
+    json_argument(parser)
+    prompt_argument(parser, "the one named query, if any")
+
+
+def rerank_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `rerank`."""
+    parser.add_argument("query", metavar="QUERY", help="what is looked for")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a passage a line, or .jsonl with a text in each")
+    parser.add_argument("--top-k", type=positive, default=10, metavar="N", help="number of passages (default: 10)")
+    parser.add_argument("--windows", action="store_true", help="score a long passage by the best of its windows")
+    json_argument(parser)

@@ -1,0 +1,113 @@
+"""`crosslet settings`, and the settings that commands take as options."""
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+
+from service.cli.table import json_argument, print_json, terminal_columns, wants_table
+from service.errors import StartError
+from service.settings import PREFIX, Settings, unknown_settings
+
+HIDDEN = "(hidden)"
+METAVARS = {"model": "FOLDER", "data": "FOLDER", "host": "ADDRESS", "port": "PORT"}  # the settings that are options
+INDENT = " " * 4
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A setting as people read it. value: in force; of a secret only whether there is one. default: None: none."""
+
+    name: str
+    value: Any
+    default: Any
+    meaning: str
+
+
+def print_settings(options: argparse.Namespace, settings: Settings) -> None:
+    """Print each setting: name, value in force, default, meaning. Values of secrets are hidden."""
+    if not wants_table(options):
+        for one in shown_settings(settings):
+            print_json(asdict(one))
+        return
+    for one in shown_settings(settings):
+        changed = "" if one.value == one.default else f"  (default: {_written(one.default)})"
+        sys.stdout.write(f"{one.name} = {_written(one.value)}{changed}\n")
+        width = max(terminal_columns(), 40)
+        sys.stdout.write(textwrap.fill(one.meaning, width, initial_indent=INDENT, subsequent_indent=INDENT) + "\n")
+    sys.stdout.flush()  # before what standard error says
+    for name, meant in unknown_settings().items():
+        way_out = f"; did you mean {meant}?" if meant else ""
+        sys.stderr.write(f"crosslet: {name} is set, but is no setting{way_out}\n")
+
+
+def shown_settings(settings: Settings) -> Iterator[Shown]:
+    """Every setting, in the order of `Settings`."""
+    for name, field in Settings.model_fields.items():
+        value = getattr(settings, name)
+        yield Shown(PREFIX + name.upper(), _plain(value), _plain(field.default), str(field.description))
+
+
+def setting_arguments(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """Add options that win over the environment."""
+    for name in names:
+        field = Settings.model_fields[name]
+        fallback = "the bundled one" if name == "model" else str(field.default)
+        meaning = str(field.description).split(";")[0].rstrip(".")
+        parser.add_argument(
+            f"--{name}",
+            type=_filled,
+            metavar=METAVARS[name],
+            help=f"{meaning[:1].lower()}{meaning[1:]} (default: {PREFIX}{name.upper()}, else {fallback})",
+        )
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Read the settings from the environment; the options of the command line win.
+
+    Raises: StartError: a setting is invalid; the message names it, and the option if it came from one.
+    """
+    given = {name: value for name in METAVARS if (value := getattr(options, name, None)) is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False)[0]
+        place = f"{_source(first['loc'], given)}: " if first["loc"] else ""
+        raise StartError(f"{place}{first['msg'].removeprefix('Value error, ')}") from exc
+
+
+def settings_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `settings`."""
+    json_argument(parser, otherwise="text")
+
+
+def _source(location: Sequence[int | str], given: dict[str, Any]) -> str:
+    name = str(location[0])
+    return f"--{name}" if name in given else f"{PREFIX}{name.upper()}"
+
+
+def _filled(text: str) -> str:
+    if not text:  # an empty host would mean every address
+        raise argparse.ArgumentTypeError("is empty; give a value, or leave the option out")
+    return text
+
+
+def _plain(value: object) -> object:
+    """As JSON has it; None: nothing is set."""
+    if isinstance(value, SecretStr):
+        return HIDDEN if value.get_secret_value() else None
+    return str(value) if isinstance(value, Path) else None if value == "" else value
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return json.dumps(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,52 @@
+import subprocess
+
+import pytest
+
+from service.cli import main as cli
+from tests.service.cli.terminal import COMMAND
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["serach", "x"], "'serach' is no command; did you mean search?"),
+        (["evalute", "x"], "'evalute' is no command; did you mean evaluate?"),
+        (["--verison"], "--verison is no option of `crosslet`; did you mean --version?"),
+        (["--verison", "search"], "--verison is no option of `crosslet`; did you mean --version?"),
+        (["index", "--hlep"], "--hlep is no option of `crosslet index`; did you mean --help?"),
+        (["zzzzzz"], "'zzzzzz' is no command; one of serve, embed, "),
+        (["index", "bulid"], "'bulid' is no command; did you mean build?"),
+        (["search", "--topk", "3", "x"], "--topk is no option of `crosslet search`; did you mean --top-k?"),
+        (["rerank", "--topk=3"], "--topk is no option of `crosslet rerank`; did you mean --top-k?"),
+        (["index", "build", "--on-badline", "skip"], "did you mean --on-bad-line?"),
+        (["search", "x", "--zzz"], "--zzz is no option of `crosslet search`\n"),
+        (["search", "x", "--mode", "hybird"], "argument --mode: 'hybird' is no choice; did you mean hybrid?"),
+        (["search", "x", "--filter", "{"], """not valid JSON; write it like '{"lang": "de"}'"""),
+    ],
+)
+def test_a_typo_is_named_with_what_is_near(capsys: Capture, arguments: list[str], complaint: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_text_that_looks_like_an_option_is_a_text_behind_two_dashes_or_with_a_space() -> None:
+    for arguments in (["--", "--topk"], ["--topk is no option"], ["--model", "models/default", "--", "--x"]):
+        done = subprocess.run([*COMMAND, "embed", *arguments], capture_output=True, text=True, check=True)
+        assert len(done.stdout.splitlines()) == 1
+
+
+def test_an_option_may_be_shortened(capsys: Capture) -> None:
+    assert cli.main(["similarity", "a", "a", "--js"]) == 0
+    assert capsys.readouterr().out
+
+
+def test_the_help_of_crosslet_fits_one_screen(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    help_ = capsys.readouterr().out
+    assert len(help_.splitlines()) <= 40
+    assert max(map(len, help_.splitlines())) <= 80

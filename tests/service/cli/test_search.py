@@ -1,0 +1,103 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.cli import main as cli
+from service.cli.table import width_of
+from service.documents.store.store import Document
+from service.model.encoder import load_encoder
+from service.runtime import load_collection
+from service.settings import Settings
+from tests.artifacts import TEXTS, build_artifact
+from tests.service.cli.terminal import on_a_terminal
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
+
+
+def put(documents: list[Document]) -> None:
+    encoder = load_encoder(Settings().model)
+    collection = load_collection(Settings(), encoder.manifest)
+    if documents:
+        collection.put(documents, np.stack([encoder.encode(document.text).vector for document in documents]))
+    collection.close()
+
+
+def test_a_terminal_gets_a_table_and_a_pipe_or_json_gets_json_lines(capsys: Capture) -> None:
+    put([Document(f"日本/{number}", text, {"lang": "de"}) for number, text in enumerate(TEXTS[:3])])
+    assert cli.main(["search", TEXTS[1], "--mode", "dense"]) == 0
+    piped = capsys.readouterr().out
+    rows = [json.loads(line) for line in piped.splitlines()]
+    assert [row.keys() for row in rows] == [{"id": 0, "score": 0, "text": 0, "metadata": 0}.keys()] * 3
+    assert on_a_terminal("search", TEXTS[1], "--mode", "dense", "--json").screen == piped
+    header, *shown = on_a_terminal("search", TEXTS[1], "--mode", "dense", columns=100).screen.splitlines()
+    assert header.split() == ["score", "id", "metadata", "text"]
+    assert [line.split()[:3] for line in shown] == [[f"{row['score']:.3f}", row["id"], "lang=de"] for row in rows]
+    assert [line.endswith(row["text"]) for line, row in zip(shown, rows, strict=True)] == [True] * 3
+    narrow = on_a_terminal("search", TEXTS[1], "--mode", "dense", columns=50).screen
+    assert max(map(width_of, narrow.splitlines())) <= 50
+
+
+def test_no_match_is_said_on_standard_error_with_the_next_step(capsys: Capture) -> None:
+    put([])
+    assert cli.main(["search", "hallo"]) == 0
+    assert "is empty: load documents with `crosslet index build`" in capsys.readouterr().err
+    put([Document("1", "hallo", {"lang": "de", "source": {"site": "x"}})])
+    told = {
+        '{"langg": "de"}': "no document matches: none has the field langg; did you mean lang?",
+        '{"or": [{"lang": "fr"}, {"not": {"source.sit": "x"}}]}': None,
+        '{"and": [{"lang": "de"}, {"source.sit": "y"}]}': "none has the field source.sit; did you mean source.site?",
+        '{"zzz": 1}': "no document matches: none has the field zzz\n",
+        '{"lang": "fr"}': "crosslet: no document matches the filter\n",
+    }
+    for filter_, sentence in told.items():
+        assert cli.main(["search", "hallo", "--filter", filter_]) == 0
+        captured = capsys.readouterr()
+        assert captured.err == "" if sentence is None else sentence in captured.err
+        assert (captured.out == "") == (sentence is not None)
+    assert cli.main(["search", "anders", "--mode", "keywords"]) == 0
+    assert "none has a word of the query; --mode hybrid also finds by meaning" in capsys.readouterr().err
+    ended = on_a_terminal("search", "hallo", "--filter", '{"lang": "fr"}')
+    assert (ended.screen, ended.error, ended.status) == ("", "crosslet: no document matches the filter\n", 0)
+
+
+def test_the_data_option_wins_over_the_environment(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put([Document("1", "hallo", {})])
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
+    assert cli.main(["search", "hallo"]) == 2
+    assert "`crosslet index build FILE` makes one" in capsys.readouterr().err
+    assert cli.main(["search", "hallo", "--data", str(tmp_path / "data")]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "1"
+
+
+def test_a_store_of_another_model_names_the_command_that_converts_it(capsys: Capture, tmp_path: Path) -> None:
+    put([Document("1", "hallo", {})])
+    build_artifact(tmp_path / "other", seed=3)
+    assert cli.main(["search", "hallo", "--model", str(tmp_path / "other")]) == 2
+    assert "re-embed the store for the loaded model with `crosslet index re-embed`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["dense", "keywords", "hybrid"])
+def test_an_empty_query_is_refused_in_every_mode(capsys: Capture, mode: str) -> None:
+    put([Document("1", "hallo", {})])
+    assert cli.main(["search", "", "--mode", mode]) == 2
+    assert "the query is empty" in capsys.readouterr().err
+
+
+def test_reranked_lines_are_a_table_on_a_terminal(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "passages.txt"
+    path.write_text("\n".join(TEXTS), encoding="utf-8")
+    assert cli.main(["rerank", "guitar", str(path), "--top-k", "3"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    header, *shown = on_a_terminal("rerank", "guitar", str(path), "--top-k", "3").screen.splitlines()
+    assert header.split() == ["score", "line", "text"]
+    assert [line.split()[:2] for line in shown] == [[f"{row['score']:.3f}", str(row["line"])] for row in rows]

@@ -1,0 +1,93 @@
+"""The arguments of `crosslet evaluate`, checked before anything slow is imported. Knows no model and no metric."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from service.spelling import Parser, nearest
+from training.errors import EvaluationError
+
+BUNDLED = Path(__file__).parent / "bundled"  # a search set, written for this project
+KINDS = ("sts", "paraphrase", "bitext", "mining", "retrieval", "search", "rerank")
+DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "rerank")  # rerank takes minutes: it scores every language pair
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raises: EvaluationError: a folder that is named does not exist."""
+    if options.out and not options.out.parent.is_dir():
+        raise EvaluationError(f"the folder of --out does not exist: {options.out.parent}")
+    if not options.data.is_dir():
+        raise EvaluationError(f"there is no folder {options.data}{_nearest(options.data)}")
+    for name in filter(None, (options.model, options.baseline)):
+        if (is_path(name) or _is_below_a_folder(name)) and not Path(name).is_dir():
+            raise EvaluationError(f"there is no folder {name}{_nearest(Path(name))}")
+
+
+def is_path(name: str) -> bool:
+    """Whether a model's name can only be a path, such as `./mine`; other names may be a hub's."""
+    return Path(name).is_file() or name.count("/") > 1 or name.startswith((".", "/", "~"))
+
+
+def _is_below_a_folder(name: str) -> bool:
+    """Whether it is like `models/mine` where there is a folder `models`."""
+    return name.count("/") == 1 and Path(name).parent.is_dir()
+
+
+def _nearest(path: Path) -> str:
+    """What may be meant, of the folders beside the one that is missing."""
+    there = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
+    near = nearest(path.name, there)
+    return f"; did you mean {path.with_name(near)}?" if near else ""
+
+
+def evaluate_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = Parser(prog="crosslet evaluate", description="Score a model; docs/guide/evaluate.md has more.")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="folder of an artifact, a checkpoint, a cross-encoder or a sentence-transformers model, or a hub name",
+    )
+    parser.add_argument("--trust-remote-code", action="store_true", help="allow the model's own Python code to run")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=BUNDLED,
+        metavar="DIR",
+        help="folder with evaluation sets, in it or in DIR/eval; default: the bundled search set",
+    )
+    parser.add_argument(
+        "--sets",
+        type=_kinds,
+        default=DEFAULT_KINDS,
+        metavar="KINDS",
+        help=f"any of {','.join(KINDS)}; default: all but rerank",
+    )
+    parser.add_argument(
+        "--languages", type=_names, help="score only these and English, e.g. de,fr; default: the model's, or all"
+    )
+    parser.add_argument(
+        "--threshold", type=float, help="lowest margin of a mined pair; default: chosen on the half that is not scored"
+    )
+    parser.add_argument(
+        "--queries", type=int, metavar="N", help="rerank: at most N queries of each set, evenly spaced; default: all"
+    )
+    parser.add_argument("--baseline", metavar="MODEL", help="rerank: an encoder to compare the cross-encoder with")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON")
+    parser.add_argument(
+        "--failures", type=int, default=0, metavar="N", help="also print the N worst errors of each bitext set"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables, not JSON")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    unknown = [name for name in _names(text) if name not in KINDS]
+    if unknown or not _names(text):
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not one of {', '.join(KINDS)}")
+    return tuple(kind for kind in KINDS if kind in _names(text))
