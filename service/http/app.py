@@ -42,11 +42,8 @@ from service.runtime import Runtime
 from service.version import VERSION
 
 ROUTERS = [module.router for module in (embed, similarity, rerank, search, documents, backup, openai, models, root)]
-STRICT_ROUTERS = [
-    search.router,
-    documents.router,
-    backup.router,
-]  # the others ignore unknown parameters, as TEI and OpenAI do
+# The others ignore unknown parameters, as TEI and OpenAI do.
+STRICT_ROUTERS = [search.router, documents.router, backup.router]
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 
 A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
