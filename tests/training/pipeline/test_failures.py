@@ -80,4 +80,4 @@ def test_a_full_disk_and_checkpoints_that_are_all_damaged_are_one_sentence_each(
         path.write_bytes(b"damaged")
     code, errors = finish(start(tmp_path))
     assert code == 2
-    assert errors.splitlines()[-1].startswith("error: assistant: no checkpoint under ")
+    assert errors.splitlines()[-1].startswith("error: assistant: every checkpoint under ")
