@@ -8,13 +8,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from export.bundle import Bundle, check_target, write_bundle
 from export.card import model_card
-from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint, training_facts
+from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
 from export.encoder import OnnxEncoder
 from export.errors import Refused
 from export.gate import (
@@ -27,6 +26,7 @@ from export.gate import (
     measure_loss,
 )
 from export.graph import build_graph
+from export.manifest import manifest_of
 from export.onnx import check_size, export_fp32
 from export.parity import parity_pack, parity_texts, torch_embeddings
 from export.prompts import Asked, truncated_dim
@@ -35,8 +35,7 @@ from export.request import ExportRequest, Progress, check_options
 from export.reranking.pipeline import export_reranker
 from export.sts import check_rankable, read_sts
 from export.texts import read_texts
-from service.model.artifact import MODEL_FILE, SCHEMA_VERSION, Activations, Manifest, Padding
-from service.version import VERSION
+from service.model.artifact import MODEL_FILE, Activations, Manifest, Padding
 from training.reranking.checkpoint import is_cross_encoder
 
 PARITY_MIN_COSINE: dict[str, float] = {
@@ -160,24 +159,12 @@ def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ..
     record, prompts = checkpoint.record, checkpoint.prompts
     min_cosine = PARITY_MIN_COSINE[request.precision]
     parity = parity_pack(graph.encoder, texts, prompt=prompts.default, min_cosine=min_cosine)
-    manifest = Manifest(
-        schema_version=SCHEMA_VERSION,
-        name=record.name,
+    manifest = manifest_of(
+        record,
+        graph,
         kind="bi-encoder",
         dim=len(parity.embeddings[0]),
-        max_length=record.max_length,
-        languages=record.languages,
         precision=request.precision,
-        parameters=graph.parameters,
-        fingerprint="",  # known when the files are written
-        files={},
-        training=training_facts(record),
-        evaluation={**record.evaluation, "export": graph.figures()},
-        data_licences=record.data,
-        created_by=f"crosslet {VERSION}",
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        activations=graph.activations,
-        padding=graph.padding,
         prompts=prompts.texts,
         default_prompt_name=prompts.default_name,
         truncate_dim=truncated_dim(checkpoint.model),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,8 @@ import numpy.typing as npt
 
 from export.bundle import Bundle, write_bundle
 from export.card import model_card
-from export.checkpoint import training_facts
 from export.errors import Refused
+from export.manifest import manifest_of
 from export.onnx import check_size, export_fp32
 from export.quantization.quantize import quantise
 from export.request import ExportRequest, Progress
@@ -30,8 +29,7 @@ from export.reranking.gate import (
 from export.reranking.graph import PairGraph
 from export.reranking.parity import parity_pack, parity_pairs
 from export.reranking.scorer import OnnxReranker, torch_scores
-from service.model.artifact import MODEL_FILE, SCHEMA_VERSION, Activations, Manifest, Padding
-from service.version import VERSION
+from service.model.artifact import MODEL_FILE, Activations, Manifest, Padding
 from training.reranking.ranking import RankingSet
 
 PARITY_MAX_DIFFERENCE = {"int8": 0.05, "fp32": 0.001}  # of a score: another CPU rounds activations otherwise
@@ -150,24 +148,6 @@ def _bundle(
 ) -> Bundle:
     record = checkpoint.record
     pack = parity_pack(graph.scorer, parity, max_difference=PARITY_MAX_DIFFERENCE[request.precision])
-    manifest = Manifest(
-        schema_version=SCHEMA_VERSION,
-        name=record.name,
-        kind="cross-encoder",
-        dim=1,
-        max_length=record.max_length,
-        languages=record.languages,
-        precision=request.precision,
-        parameters=graph.parameters,
-        fingerprint="",  # known when the files are written
-        files={},
-        training=training_facts(record),
-        evaluation={**record.evaluation, "export": graph.figures()},
-        data_licences=record.data,
-        created_by=f"crosslet {VERSION}",
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        activations=graph.activations,
-        padding=graph.padding,
-    )
+    manifest = manifest_of(record, graph, kind="cross-encoder", dim=1, precision=request.precision)
     card = model_card(manifest, model_bytes=graph.path.stat().st_size)
     return Bundle(graph.path, checkpoint.tokenizer, pack, card, manifest)

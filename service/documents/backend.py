@@ -70,7 +70,11 @@ class DocumentIndex(Protocol):
         """Count the documents that match a filter; `filter_s` as in `delete_matching`."""
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
-        """Return the `top_k` nearest documents that match the filter: by score, ties by id."""
+        """Return the `top_k` nearest documents that match the filter: by score, ties by id.
+
+        Raises: InvalidInput: the filter is malformed.
+        """
+        return self.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
 
     def search_all(
         self,

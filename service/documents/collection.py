@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from service.documents.backend import DocumentIndex
 from service.documents.filters import to_condition
 from service.documents.keywords.fusion import Ranked, depth
 from service.documents.protocol import Rows, VectorIndex, Vectors
@@ -31,7 +32,7 @@ FOLD_S = 30.0  # between folds of the store's log: soon after the last write its
 logger = logging.getLogger(__name__)
 
 
-class Collection:
+class Collection(DocumentIndex):
     """The document store and the vector index derived from it. Every method may block; call it off the event loop."""
 
     def __init__(
@@ -154,13 +155,6 @@ class Collection:
         if not filter_:
             return len(self)
         return len(FilterTime(filter_s).matching(self._store, to_condition(filter_)))
-
-    def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
-        """Return the `top_k` nearest documents that match the filter: by score, ties by id.
-
-        Raises: InvalidInput: the filter is malformed.
-        """
-        return self.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
 
     def search_all(
         self,

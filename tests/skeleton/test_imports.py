@@ -25,7 +25,7 @@ ARROWS = {
     "service.documents.keywords": DOCUMENT_TYPES,
     "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords"},
     "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},
-    "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.store"},
+    "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.backend", "service.documents.store"},
     "service.documents": set(),
     "service.http": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import orjson
 
+from service.documents.backend import DocumentIndex
 from service.documents.filters import has_nested_field
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import to_expression
@@ -30,7 +31,7 @@ LATEST = 2**63 - 1
 T = TypeVar("T")
 
 
-class MilvusIndex:
+class MilvusIndex(DocumentIndex):
     """Documents and their vectors in one Milvus collection; implements `DocumentIndex`."""
 
     backend = "milvus"
@@ -129,13 +130,6 @@ class MilvusIndex:
     def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
         """Count the documents that match a filter."""
         return self._milvus.count(self._expression(filter_) if filter_ else "")
-
-    def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
-        """Return the `top_k` nearest documents that match the filter: by score, ties by id.
-
-        Raises: InvalidInput: the filter is malformed.
-        """
-        return self.search_all([Query(vector_D)], top_k=top_k, filter_=filter_)[0]
 
     def search_all(
         self,
