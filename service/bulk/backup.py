@@ -1,4 +1,4 @@
-"""Backs up a document store beside a running service, and puts a backup in a store's place."""
+"""Backs up a document store beside a running service, and restores backups."""
 
 import sqlite3
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from service.errors import StartError, StoreError
 from service.process.files import flush
 
 COPY = "documents.restored.sqlite3"  # in the data folder, until it takes the store's place
-READER_WAIT_S = 1.0  # for another process that reads the store which is replaced
+READER_WAIT_S = 1.0  # for another process that reads the replaced store
 
 
 @dataclass(frozen=True)
 class BackedUp:
-    """What a backup or a restored store holds."""
+    """The contents of a backup or a restored store."""
 
     documents: int
     revision: int
@@ -67,7 +67,7 @@ def _write(store: Path, target: Path, advance: Callable[[int, int], object]) -> 
 
 
 def _checked(target: Path, store: Path) -> Path:
-    """The file that a name stands for. Raises: StartError: it is no place for a backup."""
+    """Return the resolved target. Raises: StartError: no backup can be written there."""
     target = target.resolve()
     if target.parent == store.resolve().parent and any(fnmatch(target.name, pattern) for pattern in OWN_FILES):
         raise StartError(f"{target} is a file of the document store itself; write the backup to another place")
@@ -81,14 +81,14 @@ def _checked(target: Path, store: Path) -> Path:
 def restore(
     backup: Path, store: Path, *, force: bool = False, advance: Callable[[int], object] = lambda documents: None
 ) -> BackedUp:
-    """Verify a copy of a backup in the data folder, then let it take the store's place.
+    """Copy a backup into the data folder, verify the copy, then replace the store by it.
 
-    A store that lost changes has a lower revision than was acknowledged in its folder; a restored one gets a higher
-    one. So revisions never fall, and what is lost after a restore is still noticed.
+    The restored store gets a higher revision than any acknowledged in its folder. So revisions never fall, and changes
+    lost after a restore are still noticed.
 
     Args:   force: replace the store that is there.
             advance: called with the number of documents verified.
-    Raises: StartError: there is no such backup, or a store is in its way.
+    Raises: StartError: there is no such backup, or a store is there and `force` is false.
             StoreError: the backup is damaged, or no store of a version that is read; or a process has the store open.
             StorageFull: the copy does not fit in the data folder.
     """
@@ -111,7 +111,7 @@ def restore(
 
 
 def _mode_of(backup: Path) -> str:
-    """A lone file is read as one that nobody writes: SQLite would leave an empty log beside it."""
+    """Open a backup without a log as immutable: otherwise SQLite would leave an empty log beside it."""
     return "ro" if backup.with_name(f"{backup.name}-wal").exists() else "ro&immutable=1"
 
 
@@ -143,7 +143,7 @@ def _check_sound(backup: Path, file: StoreFile, advance: Callable[[int], object]
     faults = verify(file, advance=advance)
     if faults:
         raise StoreError(
-            f"{backup} is damaged, and nothing was restored: {faults[0]} (faults of {len(faults)} kinds); take another "
+            f"{backup} is damaged, and nothing was restored: {faults[0]} (faults of {len(faults)} kinds); use another "
             f"backup, or copy it to documents.sqlite3 in an empty CROSSLET_DATA and run `crosslet index repair`"
         )
 
@@ -156,7 +156,7 @@ def _acknowledged(store: Path) -> int:
         try:
             with open_store_file(store) as file:
                 revision = max(revision, file.revision)
-        except StoreError:  # damaged, which is why it is replaced
+        except StoreError:  # damaged: the reason to replace it
             pass
     return revision
 

@@ -15,7 +15,7 @@ from service.cli.table import json_argument, one_line, print_json, table, termin
 from service.model.artifact import Manifest, load_manifest
 from service.settings import Settings
 
-OF_ENCODERS = ("dim", "prompts", "default_prompt_name", "truncate_dim", "spaces")  # facts that a re-ranker lacks
+OF_ENCODERS = ("dim", "prompts", "default_prompt_name", "truncate_dim", "spaces")  # re-rankers lack these
 LABEL = 16  # columns
 
 
@@ -60,7 +60,7 @@ def similarity(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def info(options: argparse.Namespace, settings: Settings) -> None:
-    """Print what a model is: one screen, or the manifest without its file hashes as JSON.
+    """Print the facts of a model: one screen, or the manifest without its file hashes as JSON.
 
     `kind` says whether it is an encoder or a re-ranker.
 
@@ -82,7 +82,7 @@ def info(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _short(manifest: Manifest, folder: Path) -> Iterator[tuple[str, str]]:
-    """(label, value) of what fits one screen."""
+    """Yield (label, value) for one screen."""
     is_encoder = manifest.kind == "bi-encoder"
     size_bytes = sum(entry.size_bytes for entry in manifest.files.values())
     yield "model", f"{manifest.name} ({'encoder' if is_encoder else 're-ranker'})"
@@ -106,7 +106,7 @@ def _short(manifest: Manifest, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _averages(evaluation: Mapping[str, object]) -> dict[str, float]:
-    """The mean of each set over its languages, of the artifact as served where that was measured."""
+    """Return the mean of each set over its languages, of the artifact as served if that was measured."""
     served = evaluation.get("served")
     sets = served if isinstance(served, Mapping) else evaluation
     means = {

@@ -157,16 +157,16 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
             dim=stored.dim,
             advance=bar.update,
         )
-    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors made anew\n")
+    sys.stderr.write(f"{path}: {done.vectors} of {count} vectors recomputed\n")
     if done.keywords:
-        sys.stderr.write(f"{path}: the keywords made anew\n")
+        sys.stderr.write(f"{path}: keywords rebuilt\n")
     for id_ in done.lost:
         sys.stderr.write(f"{named(id_)}: its text or metadata are damaged\n")
     for id_, error in done.failed.items():
         sys.stderr.write(f"{named(id_)}: {error}\n")
     damaged = len(done.lost) + len(done.failed)
     if damaged:
-        raise StoreError(f"document store {path} has {damaged} damaged documents: put them again or delete them")
+        raise StoreError(f"document store {path} has {damaged} damaged documents: put them again, or delete them")
 
 
 def re_embed(options: argparse.Namespace, settings: Settings) -> None:
@@ -241,8 +241,8 @@ INDEX_SUBCOMMANDS = {
     "index stats": Subcommand(stats, "print what the document store holds"),
     "index verify": Subcommand(verify, "check the document store"),
     "index repair": Subcommand(repair, "recompute damaged vectors", _engine_argument, Use.DOCUMENTS),
-    "index backup": Subcommand(backup, "copy the documents to one file", backup_arguments),
-    "index restore": Subcommand(restore, "put a backup in the place of the documents", restore_arguments),
+    "index backup": Subcommand(backup, "back up the documents to one file", backup_arguments),
+    "index restore": Subcommand(restore, "replace the documents by a backup", restore_arguments),
     "index compact": Subcommand(compact, "free the disk space of deleted documents"),
 }
 

@@ -45,10 +45,10 @@ def restore(options: argparse.Namespace, settings: Settings) -> None:
 
 def backup_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the file to write."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="file to write; an older one is replaced at the end")
+    parser.add_argument("file", type=Path, metavar="FILE", help="file to write; an existing one is replaced at the end")
 
 
 def restore_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the file to read, and the consent to replace a store."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="what index backup or POST /backup gave")
-    parser.add_argument("--force", action="store_true", help="replace the documents that are there")
+    """Add the file to read, and --force."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="backup from `index backup` or POST /backup")
+    parser.add_argument("--force", action="store_true", help="replace existing documents")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from service.errors import InvalidInput
 from service.settings import Settings
 
-UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # as bytes that are not UTF-8 are read
+UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # byte-order marks, as Python decodes bytes that are not UTF-8
 
 
 def texts_of(given: Sequence[str]) -> Iterator[tuple[str, str]]:

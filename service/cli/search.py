@@ -102,7 +102,7 @@ def _print_matches(matches: Sequence["Match"], *, as_table: bool) -> None:
 
 
 def _no_match(options: argparse.Namespace, mode: Mode, settings: Settings) -> str:
-    """Why nothing was found, and what to change."""
+    """Say why nothing was found, and what to change."""
     from service.bulk.store_file import open_store_file
     from service.documents.filters import fields_in
 
@@ -137,8 +137,8 @@ def search_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rerank_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `rerank`."""
-    parser.add_argument("query", metavar="QUERY", help="what is looked for")
-    parser.add_argument("file", type=Path, metavar="FILE", help="a passage a line, or .jsonl with a text in each")
+    parser.add_argument("query", metavar="QUERY", help="query, in any language of the model")
+    parser.add_argument("file", type=Path, metavar="FILE", help="one passage a line, or .jsonl with a text in each")
     parser.add_argument("--top-k", type=positive, default=10, metavar="N", help="number of passages (default: 10)")
     parser.add_argument("--windows", action="store_true", help="score a long passage by the best of its windows")
     json_argument(parser)

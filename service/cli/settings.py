@@ -22,7 +22,7 @@ INDENT = " " * 4
 
 @dataclass(frozen=True)
 class Shown:
-    """A setting as people read it. value: in force; of a secret only whether there is one. default: None: none."""
+    """A setting to print. value: in force; of a secret, only whether it is set.  default: None: none."""
 
     name: str
     value: Any

@@ -10,7 +10,7 @@ import orjson
 
 GAP = "  "
 ELLIPSIS = "…"
-CELL_CHARS = 4000  # that are looked at: no terminal shows more in a line
+CELL_CHARS = 4000  # of a cell; no terminal shows more in a line
 LEAST_CELL = 8  # columns that a cut cell keeps, however narrow the terminal
 LEFT_TO_RIGHT = "\u200e"  # the mark that ends right-to-left text, so that the next cell stays in its column
 UNSEEN = "\u00ad"  # a soft hyphen: terminals disagree about its width
@@ -20,7 +20,7 @@ DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # 
 
 
 def wants_table(options: argparse.Namespace) -> bool:
-    """Whether people read standard output: it is a terminal, and `--json` is not given."""
+    """Return whether a person reads standard output: it is a terminal, and `--json` is not given."""
     return not options.json and sys.stdout.isatty()
 
 
@@ -37,17 +37,17 @@ def print_json(value: object, option: int = 0) -> None:
 
 
 def terminal_columns() -> int:
-    """How wide the terminal is; 80 where it does not tell."""
+    """Return the terminal's width; 80 if unknown."""
     return shutil.get_terminal_size().columns
 
 
 def width_of(text: str) -> int:
-    """How many columns a terminal takes for a line of text (Unicode Standard Annex 11)."""
+    """Return how many columns a line of text takes (Unicode Standard Annex 11)."""
     return sum(map(_char_width, text))
 
 
 def clipped(text: str, columns: int) -> str:
-    """The text if it fits, else its beginning and an ellipsis."""
+    """Return the text if it fits, else its beginning and an ellipsis."""
     if width_of(text) <= columns:
         return text
     taken, kept = 1, []
@@ -60,7 +60,7 @@ def clipped(text: str, columns: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with runs of blanks as one space, without what a terminal would obey: control characters, directions."""
+    """Collapse white space, and remove control characters and direction marks, which a terminal would obey."""
     kept = (" " if unicodedata.category(char) in {"Cc", "Zl", "Zp"} else char for char in text if not _is_dropped(char))
     return " ".join("".join(kept).split())
 
@@ -73,7 +73,7 @@ def described(metadata: Mapping[str, object]) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, columns: int) -> str:
-    """Lines of a table at most `columns` wide.
+    """Return the lines of a table at most `columns` wide.
 
     The first cell of a row is a number, aligned to the right. The last one gets the columns that the others leave;
     each of those gets at most a quarter. A column without a cell is left out.

@@ -1,4 +1,4 @@
-// Adding documents: a file or pasted text, what will be sent, how far it is.
+// The form that adds documents: a file or pasted text, a preview, progress.
 
 import { ApiError } from "./api.js";
 import { command, showCommand } from "./curl.js";
@@ -9,7 +9,7 @@ import { openTab } from "./tabs.js";
 import { request, upload } from "./upload.js";
 import { t } from "./words.js";
 
-const MOST_ERRORS = 100; // on the page; the others are counted
+const MOST_ERRORS = 100; // to list; the others are counted
 const OF_CURL = 2; // documents in the command that is shown
 
 let info = null;
@@ -17,7 +17,7 @@ let source = { text: "", name: "" };
 let found = { documents: [], errors: [], format: "lines" };
 let sending = null;
 let errors = 0;
-let isSent = false; // then the page says what came of it
+let isSent = false; // then the page shows the outcome
 
 /** Make the form work; `onStored` is called when there are new documents. */
 export function startAdd({ onStored }) {
@@ -81,7 +81,7 @@ function use(given) {
   look();
 }
 
-/** Read what is there and say what would be sent. */
+/** Parse the input and show what would be sent. */
 function look() {
   isSent = false;
   const [textField, idField] = [byId("text-field").value.trim() || "text", byId("id-field").value.trim() || "id"];

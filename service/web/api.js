@@ -1,10 +1,10 @@
-// Asks the service: paths, the key, errors. Knows no route.
+// Sends requests: paths, the key, errors. Knows no route.
 
 import { parse } from "./json.js";
 import { askForKey, currentKey, refusedKey } from "./key.js";
 import { t } from "./words.js";
 
-/** A request that failed: `status` is 0 where the service did not answer; `retryAfter_s` where it said when. */
+/** A request that failed: `status` is 0 if the service did not answer; `retryAfter_s` is its Retry-After, if any. */
 export class ApiError extends Error {
   constructor(message, status, retryAfter_s = null) {
     super(message);
@@ -13,7 +13,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The address of a route, under whatever path the page itself is. */
+/** The URL of a route, under the page's own path. */
 export const address = (path) => new URL(path, document.baseURI).href;
 
 /**
@@ -45,7 +45,7 @@ function sentence(text, response) {
     const { error } = JSON.parse(text);
     return typeof error === "string" ? error : error.message;
   } catch {
-    return t("error.status", { status: `${response.status} ${response.statusText}`.trim() }); // a proxy's, not ours
+    return t("error.status", { status: `${response.status} ${response.statusText}`.trim() }); // from a proxy
   }
 }
 

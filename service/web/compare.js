@@ -30,7 +30,7 @@ export function startCompare() {
   });
 }
 
-/** The two lists; an empty second one is the first again. */
+/** The two lists; an empty second one means the first. */
 function given() {
   const [left, right] = ["left", "right"].map((side) =>
     byId(side).value.split("\n").map((line) => line.trim()).filter(Boolean),

@@ -1,4 +1,4 @@
-// Shows a request as the command that sends it. The key stays out of it: a clipboard is read by many.
+// Shows a request as a curl command, without the key: other programs read the clipboard.
 
 import { address } from "./api.js";
 import { byId } from "./dom.js";
@@ -27,7 +27,7 @@ export function showCommand(text) {
 
 async function copied(text) {
   try {
-    await navigator.clipboard.writeText(text); // browsers have it for https and localhost alone
+    await navigator.clipboard.writeText(text); // only on https and localhost
     return true;
   } catch {
     getSelection().selectAllChildren(byId("curl-text"));

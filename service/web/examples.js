@@ -1,4 +1,4 @@
-// Documents to begin with: questions to a shop, in ten languages.
+// Example documents: customers' questions in ten languages.
 
 const QUESTIONS = [
   ["en", "payment", "Can I pay in instalments?"],

@@ -1,4 +1,4 @@
-// What GET /info says, for people.
+// Shows GET /info.
 
 import { byId, el } from "./dom.js";
 import { languageName, number, score, t } from "./words.js";

@@ -1,4 +1,4 @@
-// The API key: asked for when the service wants one, kept in this tab alone, sent to this service alone.
+// The API key: asked for when the service needs one, kept in this tab, sent to this service only.
 
 import { byId, say, show } from "./dom.js";
 import { t } from "./words.js";
@@ -8,10 +8,10 @@ const PLACE = `crosslet.key:${new URL(document.baseURI).pathname}`; // several s
 let key = stored() ?? "";
 let asking = null;
 
-/** The key that requests carry; empty without one. */
+/** The key of requests; empty without one. */
 export const currentKey = () => key;
 
-/** Let the visitor change or forget the key at any time; `onNew` is called when there is another. */
+/** Let the visitor change or forget the key; `onNew` is called after a change. */
 export function startKey({ onNew }) {
   byId("key-button").addEventListener("click", async () => (await askForKey("")) && onNew());
   show(byId("key-button"), key !== "");
@@ -34,7 +34,7 @@ function ask(trouble) {
   dialog.showModal();
   return new Promise((resolve) => {
     byId("key-form").onsubmit = (event) => {
-      event.preventDefault(); // the policy of the page lets no form go anywhere
+      event.preventDefault(); // the page's policy forbids submitting forms
       dialog.close("use");
     };
     byId("key-cancel").onclick = () => dialog.close("");
@@ -46,7 +46,7 @@ function ask(trouble) {
   });
 }
 
-/** What to say of a key that was refused. */
+/** The message about a refused key. */
 export const refusedKey = () => (key === "" ? t("key.needed") : t("key.wrong"));
 
 function use(given) {

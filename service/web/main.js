@@ -1,4 +1,4 @@
-// Starts the page: words, tabs, then each part with what the service says of itself.
+// Starts the page: words, tabs, then each part with the facts of the service.
 
 import { startAdd } from "./add.js";
 import { call } from "./api.js";
@@ -12,7 +12,7 @@ import { startWords } from "./words.js";
 
 let info = null;
 
-/** Ask again what runs, and show it. */
+/** Fetch and show the facts again. */
 async function refresh() {
   try {
     info = (await call("GET", "info")).data;

@@ -7,7 +7,7 @@ export const FORMATS = ["ndjson", "json", "csv", "lines"];
 const BY_ENDING = { jsonl: "ndjson", ndjson: "ndjson", csv: "csv", tsv: "csv", txt: "lines" };
 const DELIMITERS = [",", ";", "\t"];
 
-/** What a text seems to be, by the name of its file and its beginning. */
+/** Guess a text's format from its file name and its beginning. */
 export function detected(text, name, textField) {
   const ending = BY_ENDING[name.split(".").pop().toLowerCase()];
   if (ending) return ending;
@@ -25,7 +25,7 @@ export function detected(text, name, textField) {
 export function read(text, { format, prefix, textField, idField }) {
   const documents = [];
   const errors = [];
-  const places = new Map(); // of ids
+  const places = new Map(); // id -> place
   for (const { place, value, trouble } of records(text.replace(/^\uFEFF/, ""), format)) {
     try {
       if (trouble) throw new Error(trouble);

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { readable } from "./json.js";
 import { score, t } from "./words.js";
 
-const LONG = 600; // characters; a longer text is shown whole when asked for
+const LONG = 600; // characters; a longer text is folded
 const NO_FIELDS = ["and", "or", "not"]; // in a filter these combine conditions
 
 /** narrow: called with a field and its value when the visitor wants only documents that have it. */

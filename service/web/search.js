@@ -7,13 +7,13 @@ import { parse } from "./json.js";
 import { resultItem } from "./result.js";
 import { languageName, number, score, t } from "./words.js";
 
-const OWN = "own"; // the entry of the minimum score for a number of one's own
+const OWN = "own"; // the menu entry for another minimum score
 
 let info = null;
 let shown = 0; // results on the page
 let running = null;
 
-/** Make the form work; returns what shows new facts of the service. */
+/** Make the form work; returns a function that shows new facts of the service. */
 export function startSearch() {
   const modes = document.documentElement.dataset.modes.split(" ").filter(Boolean);
   byId("mode").append(...modes.map((mode) => el("option", { value: mode, textContent: mode })));
@@ -82,7 +82,7 @@ function request(offset) {
   if (byId("mode").value) fields.mode = byId("mode").value;
   if (reranks()) fields.rerank = true;
   const filter = byId("filter").value.trim();
-  // As it was typed: a number in it may have more digits than JavaScript keeps.
+  // As typed: a number may have more digits than JavaScript keeps.
   return filter ? `${JSON.stringify(fields).slice(0, -1)},"filter":${filter}}` : JSON.stringify(fields);
 }
 

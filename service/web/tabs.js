@@ -1,4 +1,4 @@
-// The parts of the page: one is seen at a time, and the address says which (#compare).
+// The parts of the page: one is shown at a time; the address names it (#compare).
 
 const MOVES = { ArrowRight: 1, ArrowLeft: -1 };
 const ENDS = { Home: 0, End: -1 };
@@ -24,7 +24,7 @@ export function startTabs(onOpen) {
   reveal(location.hash.slice(1));
 }
 
-/** Show a part, now. */
+/** Show a part. */
 export function openTab(name) {
   location.hash = name;
   reveal(name);

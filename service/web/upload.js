@@ -3,13 +3,13 @@
 import { ApiError, call } from "./api.js";
 import { t } from "./words.js";
 
-const MOST_DOCUMENTS = 64; // of a batch: an answer every tenth of a second or so
+const MOST_DOCUMENTS = 64; // a batch: progress about ten times a second
 const BODY_SHARE = 0.9; // of the largest body
-const MOST_WAITS = 20; // for a busy service, in a row
+const MOST_WAITS = 20; // in a row, for a busy service
 const BUSY = [429, 503];
 const ABOUT_DOCUMENTS = [400, 413, 422];
 
-/** The batches of documents that fit into a request each. */
+/** Cut documents into batches that fit into a request. */
 function* batches(documents, { max_texts, max_body_bytes }) {
   const encoder = new TextEncoder();
   const most = Math.min(MOST_DOCUMENTS, max_texts);
@@ -67,7 +67,7 @@ async function withoutRefused(batch, error, options) {
   return (await put(batch.slice(0, half), options)) + (await put(batch.slice(half), options));
 }
 
-/** Ask again while the service is busy, when it says so. */
+/** Retry while the service is busy, after its Retry-After. */
 async function patiently(ask, signal) {
   for (let waits = 0; ; waits += 1) {
     try {

@@ -1,4 +1,4 @@
-// The languages of the page: which one, its words, its numbers.
+// The page's language: its words and its number format.
 
 import { byId, el } from "./dom.js";
 
@@ -15,7 +15,7 @@ export function t(key, blanks = {}) {
   return text.replace(/{(\w+)}/g, (blank, name) => (name in blanks ? shown(blanks[name]) : blank));
 }
 
-/** A number as the language writes it; at most so many decimals. */
+/** A number in the language's format, with at most so many decimals. */
 export function number(value, decimals = 0) {
   return new Intl.NumberFormat(language, { maximumFractionDigits: decimals }).format(value);
 }
@@ -70,7 +70,7 @@ async function use(code) {
 const plural = (n) => new Intl.PluralRules(language).select(n);
 const shown = (value) => (typeof value === "number" ? number(value) : value);
 
-// Storage is refused where cookies are: then the choice lasts as long as the page.
+// Without cookies there is no storage: the choice lasts as long as the page.
 function kept() {
   try {
     return localStorage.getItem(CHOICE);

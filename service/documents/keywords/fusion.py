@@ -1,8 +1,8 @@
-"""Puts what vectors and what keywords find into one order. Knows scores and rows; searches nothing.
+"""Fuses the results of vectors and of keywords. Knows scores and rows; searches nothing.
 
-The score is weighted, not made of ranks: words move a cosine some of the way to 1. A document without a word of the
-query keeps its cosine, so thresholds for cosines still hold. Reciprocal rank fusion (Cormack et al. 2009) gives a
-document that shares only "the" with the query as much as the best answer; docs/results/quality.md has both.
+Scores are fused, not ranks: shared words move a cosine part of the way to 1. A document without a word of the query
+keeps its cosine, so thresholds for cosines still hold. Reciprocal rank fusion (Cormack et al. 2009) ranks a document
+that shares only "the" with the query as high as the best answer; docs/results/quality.md compares both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-WEIGHT = 0.8  # of the way, for all of a query's words; on the dev queries of the search set 0.4 to 0.8 are the best
-DEPTH = 100  # of either order, at least
+WEIGHT = 0.8  # share of the way if all words match; 0.4 to 0.8 are best on the search set's dev queries
+DEPTH = 100  # minimum number of results of each kind that are fused
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A row that was found. Ranks, from 1: its places in the two orders; None: not among those looked at."""
+    """A row that was found. Ranks from 1, by vectors and by keywords; None: not among the fused results."""
 
     score: float
     row: int
@@ -31,17 +31,17 @@ Ranked = Sequence[tuple[float, int]]  # scores and rows, best first
 
 
 def depth(top_k: int) -> int:
-    """How far down either order is looked at."""
+    """Return how many results of each kind to fuse."""
     return max(top_k, DEPTH)
 
 
 def hybrid_score(cosine: T, keyword: T) -> T:
-    """In [-1, 1]: never below the cosine. For numbers, or arrays of them."""
+    """Return a score in [-1, 1], never below the cosine. Takes numbers or arrays."""
     return cosine + WEIGHT * keyword * (1 - cosine)
 
 
 def of_one(ranked: Ranked, *, by_keywords: bool) -> list[Hit]:
-    """One order as it is."""
+    """Return the results of one kind as hits, in their order."""
     return [
         Hit(score, row, None if by_keywords else rank, rank if by_keywords else None)
         for rank, (score, row) in enumerate(ranked, 1)
@@ -49,7 +49,7 @@ def of_one(ranked: Ranked, *, by_keywords: bool) -> list[Hit]:
 
 
 def fused(dense: Ranked, keywords: Ranked, *, cosines: Mapping[int, float], scores: Mapping[int, float]) -> list[Hit]:
-    """Both orders as one, in no order.
+    """Return the results of both kinds as hits, unordered.
 
     Args: cosines: of the rows that `keywords` has and `dense` lacks.  scores: of every row with a word of the query.
     """

@@ -1,6 +1,6 @@
 """BM25 over the terms of documents: one FTS5 table a collection, in the store's own file. Knows SQL; opens no file.
 
-The tables are contentless: they hold terms and row numbers, no text. Whoever changes a document tells the text it had.
+The tables are contentless: they hold terms and row numbers, no text. To remove a document, pass the text it had.
 """
 
 import math
@@ -16,8 +16,8 @@ from service.documents.protocol import Rows
 
 K1 = 1.2  # FTS5's, which cannot be set; its b is 0.75
 LEAST_IDF = 1e-6  # FTS5's, of a term in more than half of the documents
-MAX_TERMS = 64  # of a query that are looked up, the first ones
-MAX_POSTINGS = 20_000  # documents of all terms together that are scored; the rarest terms go first
+MAX_TERMS = 64  # of a query: the first are looked up
+MAX_POSTINGS = 20_000  # documents to score, summed over the terms; the rarest terms go first
 
 Scores = npt.NDArray[np.float64]
 
@@ -26,8 +26,8 @@ Scores = npt.NDArray[np.float64]
 class KeywordHits:
     """rows: int64, of documents with a term of the query.  scores: float64, in (0, 1), in the same order.
 
-    A score is the document's BM25 as a share of what no document can exceed: that of every term, endlessly often. So
-    queries compare; a term that no document has counts, too.
+    A score is BM25 divided by its upper bound, that of a document with every term infinitely often. So scores of
+    different queries are comparable. A term that no document has raises the bound, too.
     """
 
     rows: Rows
@@ -40,7 +40,7 @@ class KeywordHits:
 
 
 class KeywordIndex:
-    """The terms of one collection, over a connection to its store; satisfies no seam: SQLite is the truth as well."""
+    """The keywords of one collection, in its store, over the given connection."""
 
     def __init__(self, connection: sqlite3.Connection, collection: int) -> None:
         self._connection = connection
@@ -48,35 +48,35 @@ class KeywordIndex:
         self.table = f"keywords_{self._collection}"
 
     def create(self, *, schema: str = "main") -> None:
-        """Make the table. `ascii` splits at spaces and changes nothing: terms have neither capitals nor signs."""
+        """Create the table. `ascii` splits at spaces and changes nothing: terms have neither capitals nor accents."""
         options = "terms, content = '', tokenize = 'ascii'"
         self._connection.execute(f"CREATE VIRTUAL TABLE {schema}.{self.table} USING fts5({options})")
 
     def remake(self) -> None:
-        """Make the table and what is in it anew, whatever the disk made of it."""
+        """Rebuild the table, even if it is damaged."""
         self._connection.execute(f"DROP TABLE {self.table}")
         self.create()
         self.fill()
 
     def add(self, row: int, text: str) -> None:
-        """Enter a document that is not in it."""
+        """Add a document that the table lacks."""
         insert = f"INSERT INTO {self.table} (rowid, terms) VALUES (?, ?)"  # noqa: S608 - a number of ours
         self._connection.execute(insert, (row, _joined(text)))
 
     def remove(self, row: int, text: str) -> None:
-        """Take a document out. text: exactly what it was entered with."""
+        """Remove a document. text: exactly what it was added with."""
         delete = f"INSERT INTO {self.table} ({self.table}, rowid, terms) VALUES ('delete', ?, ?)"  # noqa: S608
         self._connection.execute(delete, (row, _joined(text)))
 
     def fill(self) -> None:
-        """Enter every document of the collection anew, whatever is in it."""
+        """Replace the contents by all documents of the collection."""
         self.clear()
         query = "SELECT row, CAST(text AS BLOB) FROM documents WHERE collection = ? ORDER BY row"
         for row, text in self._connection.execute(query, (self._collection,)):
             self.add(row, text.decode(errors="replace"))  # damaged on disk: reading the document will say so
 
     def clear(self) -> None:
-        """Take every document out."""
+        """Remove every document."""
         self._connection.execute(f"INSERT INTO {self.table} ({self.table}) VALUES ('delete-all')")  # noqa: S608
 
     def optimize(self) -> None:
@@ -84,10 +84,10 @@ class KeywordIndex:
         self._connection.execute(f"INSERT INTO {self.table} ({self.table}) VALUES ('optimize')")  # noqa: S608
 
     def search(self, query: str, *, condition: Condition | None = None) -> KeywordHits:
-        """The documents that have a term of the query and that the filter selects, in no order.
+        """Find the documents that have a term of the query and match the filter, unordered.
 
-        At most MAX_TERMS terms are looked up. The commonest are left out where all together are in more than
-        MAX_POSTINGS documents; of a term alone the first so many count.
+        Looks up at most MAX_TERMS terms, and leaves out the commonest if all together are in more than MAX_POSTINGS
+        documents. Of a single term, the first MAX_POSTINGS documents count.
         """
         terms = self._chosen(query)
         if not any(terms.values()):
@@ -105,7 +105,7 @@ class KeywordIndex:
         return KeywordHits(rows, np.fromiter((-score / most for _, score in found), np.float64, len(found)))
 
     def _chosen(self, query: str) -> dict[str, int]:
-        """Terms in FTS5's words, each with how many documents have it: the rarest that fit into MAX_POSTINGS."""
+        """Return the rarest terms that fit into MAX_POSTINGS, in FTS5's syntax, with their document counts."""
         terms = [f'"{term}"{" *" * is_start}' for term, is_start in query_terms(query).items()][:MAX_TERMS]
         chosen: dict[str, int] = {}
         room = MAX_POSTINGS
@@ -117,7 +117,7 @@ class KeywordIndex:
         return chosen
 
     def _count(self, term: str) -> int:
-        """How many documents have it; of more than MAX_POSTINGS one more than that."""
+        """Count the documents that have a term, up to MAX_POSTINGS + 1."""
         documents = f"SELECT 1 FROM {self.table} WHERE {self.table} MATCH ? LIMIT ?"  # noqa: S608
         return int(self._one(f"SELECT count(*) FROM ({documents})", term, MAX_POSTINGS + 1))  # noqa: S608
 
@@ -131,5 +131,5 @@ def _joined(text: str) -> str:
 
 
 def _idf(count: int, documents: int) -> float:
-    """How much a term tells: Robertson and Spärck Jones, as FTS5 has it."""
+    """Inverse document frequency: Robertson and Spärck Jones, as in FTS5."""
     return max(LEAST_IDF, math.log((documents - count + 0.5) / (count + 0.5)))

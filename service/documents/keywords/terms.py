@@ -1,31 +1,31 @@
-"""Cuts texts into the terms that keywords are matched by. Knows Unicode; knows no index.
+"""Cuts texts into terms for keyword search. Knows Unicode; knows no index.
 
 Folded: case, width, and accents of Latin, Greek and Cyrillic, Arabic vowel marks, the dot below in Devanagari.
-zh ja ko th: pairs of characters, as Lucene's CJKBigramFilter cuts them; no dictionary finds their words here.
+zh ja ko th: character bigrams, as Lucene's CJKBigramFilter makes them; there is no dictionary.
 Codes: WK-1702 is also wk1702.
 """
 
 import re
 import unicodedata
 
-RULES = f"1-{unicodedata.unidata_version}"  # other rules, or another Unicode, make other terms
+RULES = f"1-{unicodedata.unidata_version}"  # version of these rules, and of Unicode
 MAX_TERM_CHARS = 64
-# Thai, kana, Han, Hangul: in these, words are not cut by spaces, or grow endings.
+# Thai, kana, Han, Hangul: words are not separated by spaces, or take endings.
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U0003134f"
-# Two groups: a run of these, or a word. Vowel signs of Devanagari and its sisters are marks, which \w lacks.
+# Two groups: a run of these, or a word. \w lacks the vowel signs of Devanagari and its relatives.
 _RUN = re.compile(rf"([{_UNSPACED}]+)|((?:[^\W_{_UNSPACED}]+|[\u0900-\u0963\u0966-\u0dff]+)+)")
 _CODE = re.compile(r"(?<![a-z0-9])[a-z0-9]+(?:[-./][a-z0-9]+)+")
 _SEPARATOR = re.compile(r"[-./]")
 _DIGIT = re.compile(r"[0-9]")
 # Combining accents; marks and the lengthener of Arabic; the dot below of Devanagari.
 _DROPPED = re.compile(r"[\u0300-\u036f\u0640\u064b-\u065f\u0670\u093c]+")
-_LETTERS = str.maketrans({"ı": "i", "ł": "l", "đ": "d", "ø": "o", "æ": "ae", "œ": "oe"})  # noqa: RUF001 - made by no accent
+_LETTERS = str.maketrans({"ı": "i", "ł": "l", "đ": "d", "ø": "o", "æ": "ae", "œ": "oe"})  # noqa: RUF001 - not accented forms
 
 
 def document_terms(text: str) -> list[str]:
-    """The terms of a document, as often as it has them; none is empty or has a space.
+    """Return the terms of a document, repeats included; none is empty or has a space.
 
-    A run of unspaced characters also gives its last one: so each of them begins a term.
+    A run of unspaced characters also gives its last one, so that each character begins a term.
     """
     folded = _folded(text)
     terms: list[str] = []
@@ -38,7 +38,7 @@ def document_terms(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> dict[str, bool]:
-    """The different terms of a query, each with whether it is only the beginning of one: a lone unspaced character."""
+    """Return the distinct terms of a query; True: only a prefix of a term, a single unspaced character."""
     folded = _folded(text)
     terms: dict[str, bool] = {}
     for unspaced, word in _RUN.findall(folded):
@@ -51,7 +51,7 @@ def query_terms(text: str) -> dict[str, bool]:
 
 
 def _codes(folded: str) -> list[str]:
-    """What has a digit and separators in it, without the separators."""
+    """Return the words with digits and separators, without the separators."""
     codes = (_SEPARATOR.sub("", found) for found in _CODE.findall(folded))
     return [code for code in codes if len(code) <= MAX_TERM_CHARS and _DIGIT.search(code)]
 
