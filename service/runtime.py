@@ -244,11 +244,11 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
     pool = EncoderPool(
         encode_with(encoder, models.reranker),
+        encoder,
         workers=settings.workers or usable_cpus(),
         max_queue_texts=settings.max_queue_texts,
         request_timeout_s=settings.request_timeout_s,
         cache=cache,
-        sharing=encoder if encoder.shares_passes else None,
         on_loop_s=LIMIT_S,
     )
     models.give_back_unused()  # what only the start needed is not to be counted

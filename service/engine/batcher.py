@@ -1,7 +1,7 @@
 """Batches tokenised texts for shared forward passes, by their lengths. Runs nothing."""
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -27,7 +27,7 @@ class Prepared:
 
 
 class Batcher:
-    """The texts taken from the queue, oldest first. Changed only under the pool's lock.
+    """The texts taken from the queue, oldest first.
 
     Requests take turns: the oldest text of the next request leads a pass, and texts of similar length join it. So
     neither a rare length nor a small request beside a large one waits long.
@@ -43,11 +43,6 @@ class Batcher:
     def __len__(self) -> int:
         """Return the number of texts that are ready for a pass."""
         return len(self._waiting)
-
-    @property
-    def jobs(self) -> Set[Job]:
-        """The requests that wait for texts that are ready."""
-        return self._turns.keys()
 
     def has_room(self, work: Work) -> bool:
         """Return whether a text may be taken from the queue. An empty batcher takes any text."""

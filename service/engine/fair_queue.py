@@ -7,7 +7,7 @@ B texts of a request, D dims
 
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,23 +88,15 @@ class Work:
 
 
 class Job:
-    """The state of one request in the pool. Changed only under the pool's lock.
+    """The state of one request. Once it is admitted, only the schedule changes it.
 
     skip_failed: the request fails only if all its texts fail.
     """
 
-    def __init__(
-        self,
-        texts: Sequence[Input],
-        truncate: bool,
-        finished: Callable[[], object],
-        *,
-        skip_failed: bool = False,
-    ) -> None:
+    def __init__(self, texts: Sequence[Input], truncate: bool, *, skip_failed: bool = False) -> None:
         self.texts = texts
         self.truncate = truncate
         self.skip_failed = skip_failed
-        self.finished = finished  # called once, under the pool's lock; must not refer to the job: that would be a cycle
         self.results: list[Encoded | None] = [None] * len(texts)
         self.failed: dict[int, ServiceError] = {}  # by position
         self.works: dict[Work, None] = {}  # its distinct texts without a result
@@ -165,11 +157,6 @@ class FairQueue:
         self.depth = 0  # texts that wait, equal ones counted each: each will take its place in an answer
         self.unstarted = 0  # distinct texts that no worker has taken: what is left to compute
         self.unstarted_of: Counter[Kind] = Counter()  # the same, by kind
-
-    @property
-    def jobs(self) -> Set[Job]:
-        """The jobs with texts that no worker has taken."""
-        return self._turns.keys()
 
     def added_by(self, job: Job) -> list[Input]:
         """Return the distinct texts that a job would add to the work."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from service.engine.cache import VectorCache
@@ -45,14 +45,14 @@ class InlineEncoder:
         if self._requests > 1:
             self._company_at = asyncio.get_running_loop().time()
 
-    async def encode(self, job: Job, *, mean_s: Mapping[Kind, float]) -> Finished | None:
-        """Encode the one text of a counted request; None: it is for the workers.  mean_s: what texts take, by kind."""
+    async def encode(self, job: Job, *, mean_s: Callable[[Kind], float]) -> Finished | None:
+        """Encode the one text of a counted request; None: it is for the workers.  mean_s: what a kind of text takes."""
         if len(job.texts) > 1 or not job.missing:
             return None
         if self._requests > 1 or asyncio.get_running_loop().time() < self._company_at + ALONE_S:
             return None
         work = Work(job.texts[0], job.truncate)
-        if work.size > SHORT_CHARS or mean_s[work.kind] > self._limit_s:
+        if work.size > SHORT_CHARS or mean_s(work.kind) > self._limit_s:
             return None
         finished = encode_alone(work, self._encode, self._cache)
         for _ in range(TURNS):  # otherwise two alternating clients each look alone

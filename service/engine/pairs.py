@@ -27,7 +27,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Batcher:
+class PairWindow:
     """A query and a part of a passage that fits, as token ids with specials.  full_length: the ids before any cut."""
 
     input_ids: tuple[int, ...]
@@ -39,7 +39,7 @@ class Batcher:
         return CHARS_A_TOKEN * len(self.input_ids)
 
 
-PairInput = Pair | Batcher
+PairInput = Pair | PairWindow
 Input = TextInput | PairInput
 
 

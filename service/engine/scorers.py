@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.pairs import Batcher, Input, Pair
+from service.engine.pairs import Input, Pair, PairWindow
 from service.model.encoder import Encoder
 from service.model.reranker import Reranker
 
@@ -99,7 +99,7 @@ class PairScorer:
     def windows(self, query: str, passage: str) -> Sequence[Input]:
         """The pair with each part."""
         parts = self._reranker.windows(query, passage)
-        return [Batcher(tuple(part.input_ids), part.full_length) for part in parts]
+        return [PairWindow(tuple(part.input_ids), part.full_length) for part in parts]
 
     def raw(self, vectors_ND: Vectors) -> Scores:
         """The scores as they are."""

@@ -10,7 +10,7 @@ from service.model.tokenizer import TokenisedText
 
 def wanted(*lengths: int) -> tuple[Job, list[Prepared]]:
     """Make a request of texts with these numbers of tokens, all ready for a pass."""
-    job = Job([f"text {number}" for number in range(len(lengths))], True, lambda: None)
+    job = Job([f"text {number}" for number in range(len(lengths))], True)
     prepared = []
     for text, length in zip(job.texts, lengths, strict=True):
         work = Work(text, True)
@@ -126,9 +126,9 @@ def test_texts_that_nobody_waits_for_leave_it() -> None:
     window.join(other)
     drop(job)
     assert window.leave(job) == [texts[0].work, texts[2].work]
-    assert window.jobs == {other}
+    assert window._turns.keys() == {other}
     assert take(window, lambda length: 10) == [texts[1]]
-    assert not window.jobs
+    assert not window
     assert not window.leave(job)
 
 
@@ -149,7 +149,7 @@ def test_it_knows_the_requests_behind_its_texts() -> None:
     for one in (*some, *others):
         window.expect(one.work)
         window.add(one)
-    assert window.jobs == {first, second}
+    assert window._turns.keys() == {first, second}
 
 
 def test_it_has_room_for_some_texts_and_characters_and_always_for_one() -> None:
@@ -188,7 +188,7 @@ def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataOb
 
     def step(kind: str) -> None:
         if kind == "come":
-            job = Job(data.draw(st.lists(st.sampled_from(TEXTS), min_size=1)), True, lambda: None)
+            job = Job(data.draw(st.lists(st.sampled_from(TEXTS), min_size=1)), True)
             queue.push(job)
             window.join(job)
             asked.append(job)
@@ -210,8 +210,8 @@ def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataOb
         step(kind)
         works = {work for job in asked for work in job.works if work.is_started} - {*tokenised, *in_pass}
         assert len(window) == len(works)
-        assert window.jobs == {job for work in works for job in work.positions}
-    while queue.unstarted or tokenised or window.jobs or in_pass:
+        assert window._turns.keys() == {job for work in works for job in work.positions}
+    while queue.unstarted or tokenised or window or in_pass:
         for kind in ("start", "add", "take", "finish"):
             step(kind)
     assert not any(job.works for job in asked)

@@ -35,7 +35,7 @@ def test_the_bundled_models_vectors_are_the_same_to_the_bit_alone_in_any_batch_o
     order.shuffle(shuffled)  # type: ignore[attr-defined]
 
     async def together() -> list[np.ndarray]:
-        pool = EncoderPool(encoder.encode, workers=workers, max_queue_texts=1000, sharing=encoder)
+        pool = EncoderPool(encoder.encode, encoder, workers=workers, max_queue_texts=1000)
         pool.start()
         batches = await asyncio.gather(
             pool.encode(texts), pool.encode([texts[one] for one in shuffled]), *(pool.encode([text]) for text in texts)

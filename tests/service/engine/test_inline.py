@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import uvloop
 
-from service.engine import inline as lone
+from service.engine import inline
 from service.engine.cache import VectorCache
 from service.engine.fair_queue import EncodedBatch, InputError
 from service.engine.inline import SHORT_CHARS
@@ -22,6 +22,7 @@ from service.http.app import create_app
 from service.model.encoder import Encoded, TextInput, load_encoder
 from service.runtime import load_runtime
 from service.settings import Settings
+from tests.service.engine.one_by_one import pool_over
 from tests.service.http.connections import serving
 
 LONG = "x" * (SHORT_CHARS + 1)
@@ -59,14 +60,14 @@ def started(pool: EncoderPool) -> EncoderPool:
 def wait_for_rest(pool: EncoderPool) -> None:
     """Wait until the pool's workers are idle."""
     latest = time.monotonic() + 60
-    while not pool._is_at_rest:
+    while not pool._schedule.is_at_rest:
         assert time.monotonic() < latest
         time.sleep(0.001)
 
 
 @pytest.fixture
 def pool(threads: Threads) -> Iterator[EncoderPool]:
-    pool = started(EncoderPool(threads.encode, workers=2, max_queue_texts=100, on_loop_s=10.0))
+    pool = started(pool_over(threads.encode, workers=2, max_queue_texts=100, on_loop_s=10.0))
     yield pool
     pool.close()
 
@@ -106,10 +107,10 @@ def test_requests_that_came_together_are_not_alone_nor_what_comes_at_once_after(
     pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def requests() -> None:
-        monkeypatch.setattr(lone, "ALONE_S", 1000.0)
+        monkeypatch.setattr(inline, "ALONE_S", 1000.0)
         await asyncio.gather(pool.encode(["one", "two"]), pool.encode(["three"]))
         await pool.encode(["four"])
-        monkeypatch.setattr(lone, "ALONE_S", 0.0)
+        monkeypatch.setattr(inline, "ALONE_S", 0.0)
         await asyncio.to_thread(wait_for_rest, pool)
         await pool.encode(["five"])
 
@@ -138,7 +139,7 @@ def test_a_request_that_came_while_the_loop_stood_still_is_not_alone(pool: Encod
 
 
 def test_workers_have_all_texts_where_the_loop_is_given_no_time(threads: Threads) -> None:
-    pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100))
+    pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100))
     run(pool.encode(["one"]))
     pool.close()
     assert not threads.on_loop("one")
@@ -155,7 +156,7 @@ def test_its_failure_is_that_of_its_request_and_names_the_text(pool: EncoderPool
 
 def test_its_vector_is_cached(threads: Threads) -> None:
     cache = VectorCache(10_000, fingerprint="a", dim=2)
-    pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100, cache=cache, on_loop_s=10.0))
+    pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100, cache=cache, on_loop_s=10.0))
     first = run(pool.encode(["one"]))
     assert threads.on_loop("one")
     threads.of.clear()
@@ -181,7 +182,7 @@ def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path) -> None:
             threads.encode(text, truncate)
             return encoder.encode(text, truncate)
 
-        pool = started(EncoderPool(encode, workers=1, max_queue_texts=100, on_loop_s=limit_s))
+        pool = started(pool_over(encode, workers=1, max_queue_texts=100, on_loop_s=limit_s))
         found.append([run(pool.encode([text])).embeddings for text in texts])
         pool.close()
         assert all(threads.on_loop(text) == (limit_s > 0) for text in texts)
@@ -190,7 +191,7 @@ def test_its_vector_is_the_workers_to_the_bit(tiny_model: Path) -> None:
 
 def test_a_model_that_turns_out_slow_goes_to_the_workers(threads: Threads) -> None:
     threads.meanwhile = lambda: time.sleep(0.02)
-    pool = started(EncoderPool(threads.encode, workers=1, max_queue_texts=100, on_loop_s=0.003))
+    pool = started(pool_over(threads.encode, workers=1, max_queue_texts=100, on_loop_s=0.003))
     for number in range(20):
         run(pool.encode([f"text {number}"]))
     pool.close()
@@ -207,7 +208,7 @@ def test_who_leaves_or_is_refused_is_counted_no_more(
         with pytest.raises(asyncio.CancelledError):
             await leaving
         threads.meanwhile = lambda: None
-        monkeypatch.setattr(pool, "_max_queue_texts", 0)
+        monkeypatch.setattr(pool._schedule, "_max_queue_texts", 0)
         with pytest.raises(Overloaded):
             await pool.encode(["one", "two"])
         await pool.encode(["after"])
@@ -247,7 +248,7 @@ def test_company_counts_until_it_ends(pool: EncoderPool, threads: Threads, monke
 
     async def requests() -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: next(times, 200.0))
-        lone_texts = pool._lone
+        lone_texts = pool._inline
         with lone_texts.request():
             with lone_texts.request():
                 pass
@@ -266,7 +267,7 @@ def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path
         time.sleep(0.002)
         return encoder.encode(text, truncate)
 
-    pool = started(EncoderPool(encode, workers=2, max_queue_texts=100, on_loop_s=10.0))
+    pool = started(pool_over(encode, workers=2, max_queue_texts=100, on_loop_s=10.0))
     runtime = replace(runtime, pool=pool)
     runtime.lifecycle.is_started = True
 

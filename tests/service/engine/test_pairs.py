@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from service.engine.cache import VectorCache
 from service.engine.fair_queue import kind_of
-from service.engine.pairs import Batcher, Input, Pair, encode_with, scored
+from service.engine.pairs import Input, Pair, PairWindow, encode_with, scored
 from service.engine.pool import EncoderPool
 from service.errors import Overloaded
 from service.model.encoder import Encoded, Encoder, load_encoder
 from service.model.reranker import Reranker
 from service.settings import BUNDLED_MODEL
 from tests.artifacts import TEXTS
+from tests.service.engine.one_by_one import pool_over
 
 LONG = "guitar " * 100
 
@@ -36,10 +37,10 @@ def reranker(tiny_reranker: Path) -> Reranker:
 def pool(encoder: Encoder, reranker: Reranker) -> Iterator[EncoderPool]:
     pool = EncoderPool(
         encode_with(encoder, reranker),
+        encoder,
         workers=2,
         max_queue_texts=1000,
         cache=VectorCache(100_000, fingerprint="a", dim=encoder.manifest.dim),
-        sharing=encoder,
         on_loop_s=10.0,
     )
     pool.start()
@@ -47,8 +48,8 @@ def pool(encoder: Encoder, reranker: Reranker) -> Iterator[EncoderPool]:
     pool.close()
 
 
-def windows(reranker: Reranker) -> list[Batcher]:
-    return [Batcher(tuple(part.input_ids), part.full_length) for part in reranker.windows(TEXTS[0], LONG)]
+def windows(reranker: Reranker) -> list[PairWindow]:
+    return [PairWindow(tuple(part.input_ids), part.full_length) for part in reranker.windows(TEXTS[0], LONG)]
 
 
 @settings(max_examples=25)
@@ -65,7 +66,7 @@ def test_scores_and_vectors_are_the_same_to_the_bit_alone_and_in_any_company(
         batches = await asyncio.gather(*map(pool.encode, chosen))
         for some, batch in zip(chosen, batches, strict=True):
             for one, vector in zip(some, batch.embeddings, strict=True):
-                alone = scored(reranker, one, True) if isinstance(one, Pair | Batcher) else encoder.encode(one)
+                alone = scored(reranker, one, True) if isinstance(one, Pair | PairWindow) else encoder.encode(one)
                 assert np.array_equal(vector, alone.vector)
 
     asyncio.run(together())
@@ -78,8 +79,8 @@ def test_a_pair_takes_as_long_as_other_pairs_not_as_texts() -> None:
         "pair",
         "long pair",
     ]
-    assert kind_of(Batcher((1,) * 10, 10)) == "pair"
-    assert kind_of(Batcher((1,) * 200, 200)) == "long pair"
+    assert kind_of(PairWindow((1,) * 10, 10)) == "pair"
+    assert kind_of(PairWindow((1,) * 200, 200)) == "long pair"
 
 
 def test_a_request_whose_pairs_would_take_too_long_is_refused_though_texts_would_not(reranker: Reranker) -> None:
@@ -87,7 +88,7 @@ def test_a_request_whose_pairs_would_take_too_long_is_refused_though_texts_would
         def encode(given: Input, truncate: bool) -> Encoded:
             return Encoded(np.zeros(1, np.float32), 1, 1)
 
-        pool = EncoderPool(encode, workers=1, max_queue_texts=10_000, request_timeout_s=10)
+        pool = pool_over(encode, workers=1, max_queue_texts=10_000, request_timeout_s=10)
         waiting = asyncio.create_task(pool.encode(["a", "b"]))  # not started: the queue only grows
         await asyncio.sleep(0)
         texts = asyncio.create_task(pool.encode([f"text {number}" for number in range(600)]))

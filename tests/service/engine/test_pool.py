@@ -15,6 +15,7 @@ from service.engine.fair_queue import EncodedBatch, FairQueue, InputError, Job, 
 from service.engine.pool import EncoderPool
 from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded
 from service.model.encoder import Encoded, Encoder, TextInput, load_encoder
+from tests.service.engine.one_by_one import pool_over
 
 LANGUAGES = st.text(
     alphabet=st.characters(blacklist_categories=["Cs"]) | st.sampled_from("güneşçığ吉他مرحبا Привет😀\x00\u202e"),
@@ -30,7 +31,7 @@ def encoder(tiny_model: Path) -> Encoder:
 
 @pytest.fixture(scope="module")
 def pool(encoder: Encoder) -> Iterator[EncoderPool]:
-    pool = EncoderPool(encoder.encode, workers=2, max_queue_texts=1000)
+    pool = EncoderPool(encoder.encode, encoder, workers=2, max_queue_texts=1000)
     pool.start()
     yield pool
     pool.close()
@@ -56,7 +57,7 @@ class Gate:
 
 
 def gated_pool(gate: Gate, *, max_queue_texts: int = 100, workers: int = 1) -> EncoderPool:
-    pool = EncoderPool(gate.encode, workers=workers, max_queue_texts=max_queue_texts)
+    pool = pool_over(gate.encode, workers=workers, max_queue_texts=max_queue_texts)
     pool.start()
     return pool
 
@@ -199,7 +200,7 @@ def test_closing_finishes_what_was_admitted_and_refuses_the_rest() -> None:
         admitted = asyncio.create_task(pool.encode(["a", "b", "c"]))
         await until(lambda: pool.depth == 2)
         closing = asyncio.create_task(asyncio.to_thread(pool.close))
-        await until(lambda: pool._is_closing)
+        await until(lambda: pool._schedule._is_closing)
         with pytest.raises(NotReady, match="shutting down"):
             await pool.encode(["late"])
         gate.opened.set()
@@ -227,10 +228,7 @@ def test_texts_that_wait_without_progress_are_trouble() -> None:
 
 
 def distinct_jobs(sizes: list[int]) -> list[Job]:
-    return [
-        Job([f"{number}.{position}" for position in range(size)], True, finished=lambda: None)
-        for number, size in enumerate(sizes)
-    ]
+    return [Job([f"{number}.{position}" for position in range(size)], True) for number, size in enumerate(sizes)]
 
 
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8))
@@ -257,7 +255,7 @@ TEXTS_OF_A_QUEUE = st.sampled_from(["a", "b", "c", "d", "e", 501 * "f", 502 * "g
 )
 def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]], steps: list[tuple[str, int]]) -> None:
     queue = FairQueue()
-    jobs = [Job(list(texts), True, finished=lambda: None) for texts in requests]
+    jobs = [Job(list(texts), True) for texts in requests]
     for job in jobs:
         queue.push(job)
     alive = dict.fromkeys(jobs)
@@ -367,7 +365,7 @@ def test_a_failing_text_fails_each_request_that_has_it_and_names_its_place_there
 def test_texts_that_wait_too_long_are_given_up_with_the_setting_named() -> None:
     async def scenario() -> None:
         gate = Gate()
-        pool = EncoderPool(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=2)
+        pool = pool_over(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=2)
         pool.start()
         begun = asyncio.create_task(pool.encode(["begun"]))
         await until(gate.entered.is_set)
@@ -389,7 +387,7 @@ def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
 
     async def scenario() -> None:
         gate = Gate()
-        pool = EncoderPool(
+        pool = pool_over(
             gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=10
         )  # first guess: 2 ms a text
         alone = asyncio.create_task(pool.encode([f"long {number}" for number in range(4000)]))  # nobody else's time
@@ -407,7 +405,7 @@ def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
 def test_texts_that_are_computed_already_or_come_twice_take_no_more_time() -> None:
     async def scenario() -> None:
         gate = Gate()
-        pool = EncoderPool(gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=20)  # 5000 texts may wait
+        pool = pool_over(gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=20)  # 5000 texts may wait
         texts = [f"a {number}" for number in range(2000)]
         repeated = [texts, texts, ["b"] * 3001, [*texts, "c", *["d"] * 9]]
         calls = [asyncio.create_task(pool.encode(one)) for one in repeated]
@@ -430,7 +428,7 @@ def test_what_long_texts_took_is_not_expected_of_short_ones(encoder: Encoder) ->
             time.sleep(0.05 if len(text) > 500 else 0)
             return encoder.encode(text[:8], truncate)
 
-        pool = EncoderPool(encode, workers=1, max_queue_texts=1000, request_timeout_s=10)
+        pool = pool_over(encode, workers=1, max_queue_texts=1000, request_timeout_s=10)
         pool.start()
         for number in range(40):
             await pool.encode([f"{number}" + "x" * 501])
@@ -449,7 +447,7 @@ def test_a_kept_vector_is_answered_without_a_worker_and_is_the_same_to_the_bit(e
             seen.append(text)
             return encoder.encode(text, truncate)
 
-        pool = EncoderPool(encode, workers=1, max_queue_texts=10, cache=cache)
+        pool = pool_over(encode, workers=1, max_queue_texts=10, cache=cache)
         pool.start()
         first = await pool.encode(["guitar", "guitar " * 50])
         again = await pool.encode(["guitar " * 50, "gitarre", "guitar"])
@@ -475,11 +473,10 @@ def test_a_finished_request_leaves_nothing_to_the_garbage_collector(encoder: Enc
     gc.disable()
     try:
         before = jobs()
-        for sharing in (None, encoder):
-            pool = EncoderPool(encoder.encode, workers=2, max_queue_texts=1000, sharing=sharing)
-            pool.start()
-            asyncio.run(main(pool))
-            pool.close()
-            assert jobs() == before
+        pool = EncoderPool(encoder.encode, encoder, workers=2, max_queue_texts=1000)
+        pool.start()
+        asyncio.run(main(pool))
+        pool.close()
+        assert jobs() == before
     finally:
         gc.enable()

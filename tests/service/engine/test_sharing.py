@@ -60,7 +60,7 @@ def encoder(bundled: Encoder) -> Watched:
 
 
 def pool_of(encoder: Encoder, *, workers: int = 1, cache: VectorCache | None = None) -> EncoderPool:
-    pool = EncoderPool(encoder.encode, workers=workers, max_queue_texts=1000, sharing=encoder, cache=cache)
+    pool = EncoderPool(encoder.encode, encoder, workers=workers, max_queue_texts=1000, cache=cache)
     pool.start()
     return pool
 

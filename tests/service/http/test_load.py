@@ -12,12 +12,12 @@ import httpx
 import numpy as np
 import pytest
 
-from service.engine.pool import EncoderPool
 from service.http.app import create_app
 from service.model.encoder import Encoded, TextInput, load_encoder
 from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS
+from tests.service.engine.one_by_one import pool_over
 
 
 class SlowEncoder:
@@ -41,7 +41,7 @@ class SlowEncoder:
 def gated_runtime(folder: Path, data: Path, **settings: Any) -> tuple[Runtime, SlowEncoder]:
     loaded = load_runtime(Settings(model=folder, data=data, workers=1, **settings))
     encoder = SlowEncoder(folder)
-    pool = EncoderPool(encoder.encode, workers=1, max_queue_texts=loaded.settings.max_queue_texts)
+    pool = pool_over(encoder.encode, workers=1, max_queue_texts=loaded.settings.max_queue_texts)
     runtime = replace(loaded, pool=pool)
     runtime.start()
     return runtime, encoder

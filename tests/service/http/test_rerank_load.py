@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from service.engine.pairs import Input, encode_with
-from service.engine.pool import EncoderPool
 from service.model.encoder import Encoded, load_encoder
 from service.model.reranker import Reranker
 from service.process.memory_budget import MemoryBudget
 from service.runtime import Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS
+from tests.service.engine.one_by_one import pool_over
 from tests.service.http.test_load import SlowEncoder, connect, leaving_client, until, until_queued
 
 QUERY = "Who plays the guitar?"
@@ -44,7 +44,7 @@ def loaded(request: pytest.FixtureRequest, tiny_model: Path, tiny_reranker: Path
 def gated(settings: Settings, **limits: Any) -> tuple[Runtime, SlowModels]:
     settings = settings.model_copy(update=limits)
     runtime, models = load_runtime(settings), SlowModels(settings.model, settings.reranker)
-    pool = EncoderPool(
+    pool = pool_over(
         models.encode,
         workers=1,
         max_queue_texts=settings.max_queue_texts,
