@@ -25,6 +25,7 @@ from service.errors import Damaged, ServiceError, StoreError
 from service.metrics import Metrics
 from service.model.artifact import Manifest
 from service.model.encoder import Choice, Encoder, choose_encoder
+from service.model.passages import Splitter
 from service.model.prompts import Prompts
 from service.model.reranker import Reranker
 from service.model.spaces import Spaces, stored_as
@@ -65,6 +66,7 @@ class Runtime:
     memory: MemoryBudget
     readers: LookupPool
     scorer: Scorer
+    splitter: Splitter
     reranker: Reranker | None = None
     refused: str | None = None  # why the fallback model is served
     spaces: Spaces = field(default_factory=Spaces)
@@ -277,6 +279,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         memory,
         readers,
         scorer=scorer_of(encoder, models.reranker),
+        splitter=encoder.splitter,
         reranker=models.reranker,
         refused=choice.refused,
         spaces=encoder.spaces,

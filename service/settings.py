@@ -60,6 +60,11 @@ class Settings(BaseSettings):
         default=None,
         description="What a search without a mode is: dense, keywords or hybrid; default: hybrid; with Milvus: dense.",
     )
+    chunk: bool | None = Field(
+        default=None,
+        description="Whether long documents are split into passages where a request does not say; default: in stores "
+        "that this release made, not in older ones, nor with Milvus.",
+    )
     workers: int = Field(
         default=0, ge=0, le=1024, description="Encoding threads; 0 = one per usable CPU (affinity, cgroup quota)."
     )
@@ -68,6 +73,9 @@ class Settings(BaseSettings):
     )
 
     max_texts: int = Field(default=512, ge=1, description="Maximum number of texts or documents in one request.")
+    max_passages: int = Field(
+        default=4096, ge=1, description="Maximum number of passages of the documents of one request; above: 422."
+    )
     max_text_chars: int = Field(
         default=100_000,
         ge=1,
@@ -111,7 +119,9 @@ class Settings(BaseSettings):
         default=10_000, ge=1, description="Maximum number of results in one answer: queries x top_k; above: 422."
     )
     exact_documents: int = Field(
-        default=20_000, ge=1, description="Maximum number of documents to search exactly; above: inverted lists."
+        default=20_000,
+        ge=1,
+        description="Maximum number of passages (short documents have one) to search exactly; above: inverted lists.",
     )
     max_index_bytes: int = Field(
         default=0, ge=0, description="Maximum memory of document vectors; above: 507. 0 = no limit."
@@ -178,6 +188,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"CROSSLET_SEARCH_MODE is {self.search_mode}, but keywords are kept beside embedded documents only, "
                 "not in Milvus (CROSSLET_INDEX); leave it out"
+            )
+        if self.index != EMBEDDED and self.chunk:
+            raise ValueError(
+                "CROSSLET_CHUNK is true, but long documents are split beside embedded documents only, not in Milvus "
+                "(CROSSLET_INDEX); leave it out"
             )
         if self.metrics_port and self.metrics_port == self.port:
             raise ValueError(f"CROSSLET_METRICS_PORT is {self.port}, the same as CROSSLET_PORT; choose another, or 0")

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.endurance.small_disk import SmallDisk
 from benchmarks.endurance.writer import NO_START, open_collection, vector_of
+from service.bulk.store_file import open_store_file
 
 EXACT_ROWS = 300  # low, so that kills also interrupt index builds and snapshots
 LONGEST_RUN_S = 1.0
@@ -49,8 +50,8 @@ def crash(folder: Path, *, rounds: int, seed: int = 0, disk: SmallDisk | None = 
     """Write, kill and check one store, `rounds` times.
 
     After each kill, the store must hold exactly the acknowledged documents, with their texts and vectors. The
-    interrupted change must be complete or absent, and the index must find every document. Between runs an index file
-    is damaged.
+    interrupted change must be complete or absent, the index must find every document, and `verify` must find nothing.
+    Between runs an index file is damaged.
 
     Args: disk: the file system of `folder`, kept nearly full while a writer runs.
     """
@@ -159,4 +160,6 @@ def _look(
                 found.faults.append(f"round {number}: a search for the vector of {id_} does not find it")
     finally:
         collection.close()
+    with open_store_file(folder / "documents.sqlite3") as file:
+        found.faults += [f"round {number}: {fault}" for _, fault in file.faults() if fault is not None]
     return here

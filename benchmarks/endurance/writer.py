@@ -13,7 +13,8 @@ import numpy as np
 
 from service.documents.collection import Collection
 from service.documents.protocol import Vectors
-from service.documents.store.store import Document, DocumentStore
+from service.documents.store.document import Document, Span
+from service.documents.store.store import DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull, StoreError
@@ -41,6 +42,18 @@ def vector_of(text: str) -> Vectors:
     return unit
 
 
+def passages_of(text: str) -> tuple[Span, ...]:
+    """Every other text is in three passages, of which the last has the vector of the text."""
+    third = len(text) // 3
+    return ((0, third), (third, 2 * third), (2 * third, len(text))) if int(text[-1]) % 2 else ()
+
+
+def vectors_of(document: Document) -> list[Vectors]:
+    """A vector for each passage."""
+    others = [vector_of(f"{place} of {document.text}") for place in range(1, len(document.spans))]
+    return [*others, vector_of(document.text)]
+
+
 def random_change(generator: np.random.Generator) -> dict[str, Any]:
     """A random change: {"put": {id: text}} or {"delete": [id]}."""
     size = int(generator.choice([1, 3, 40, 200]))
@@ -55,9 +68,8 @@ def apply(collection: Collection, change: dict[str, Any]) -> None:
     if "delete" in change:
         collection.delete(change["delete"])
         return
-    texts = list(change["put"].values())
-    documents = [Document(id_, text, {"text": text}) for id_, text in change["put"].items()]
-    collection.put(documents, np.stack([vector_of(text) for text in texts]))
+    documents = [Document(id_, text, {"text": text}, passages_of(text)) for id_, text in change["put"].items()]
+    collection.put(documents, np.stack([vector_D for document in documents for vector_D in vectors_of(document)]))
 
 
 def main() -> None:

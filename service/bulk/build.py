@@ -14,7 +14,8 @@ import orjson
 from service.bulk.engine import Embedded, Engine
 from service.bulk.records import Record, is_same
 from service.documents.protocol import Vectors
-from service.documents.store.store import Document, StoredDocument
+from service.documents.store.document import Document, chosen, parts_of, whole
+from service.documents.store.store import StoredDocument
 from service.errors import Damaged, InferenceFailed, InvalidInput
 
 BATCH_DOCUMENTS = 256  # in one transaction, which waits for the disk once
@@ -28,8 +29,8 @@ class Keeps(Protocol):
     def get(self, id_: str) -> StoredDocument | None:
         """Return one document by its id."""
 
-    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
-        """Insert or replace documents, each id at most once; durable on return."""
+    def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
+        """Insert or replace documents, each id at most once, with their passages' vectors; durable on return."""
 
 
 @dataclass
@@ -137,7 +138,7 @@ class Build:
         for batch in self._batches(records):
             self._pending.append(batch)
             self._in_flight.update(batch.ids)
-            yield [document.text for document in batch.documents]
+            yield parts_of(batch.documents)
 
     def _batches(self, records: Iterable[Record]) -> Iterator[_Batch]:
         batch = _Batch()
@@ -169,9 +170,9 @@ class Build:
 
     def _write(self, embedded: Embedded) -> None:
         batch = self._pending[0]
-        for position, error in embedded.failed.items():
+        documents, vectors_PD, failed = whole(batch.documents, embedded.vectors_ND, embedded.failed)
+        for position, error in failed.items():
             self._on_failed(f"{named(batch.documents[position].id)}: {error}")
-        documents = embedded.kept(batch.documents)
         stored = [sound(self._store, document.id) for document in documents]
         changed = [
             position
@@ -179,7 +180,7 @@ class Build:
             if before is None or not is_same(document, before)
         ]
         if changed:
-            self._store.put([documents[position] for position in changed], embedded.vectors_ND[changed])
+            self._store.put([documents[position] for position in changed], chosen(documents, vectors_PD, changed))
         self._pending.popleft()
         self._in_flight -= Counter(batch.ids)
         new = stored.count(None)
@@ -188,5 +189,5 @@ class Build:
         self.outcome.unchanged += batch.unchanged + len(stored) - len(changed)
         self.outcome.skipped += batch.skipped
         self.outcome.truncated += embedded.truncated
-        self.outcome.failed += len(embedded.failed)
+        self.outcome.failed += len(failed)
         self._advance(batch.read, self.outcome)

@@ -1,19 +1,19 @@
 """Checks the records of a file of documents by the same rules as PUT /documents."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
-from service.documents.store.store import Document
+from service.documents.store.document import Document, Span
 from service.errors import InvalidInput
 from service.schemas.documents import DocumentIn
 from service.schemas.embed import LONGEST_NAME
 from service.spelling import did_you_mean
 
-EXPORTED = {"vector"}  # written by `export --vectors`, ignored here: the current model computes the vectors
+EXPORTED = {"vector", "passages"}  # written by `export --vectors`, ignored here: the current model computes the vectors
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,12 @@ class Record:
     fault: str | None = None
 
 
-def to_document(record: Record, *, max_text_chars: int) -> Document:
+def to_document(
+    record: Record, *, max_text_chars: int, split: Callable[[str], tuple[Span, ...]] | None = None
+) -> Document:
     """Return the document of a record, with its metadata as the store would return them.
 
+    split: gives the passages of a text; None: documents stay whole.
     Raises: InvalidInput: it is not a valid document; the message names the field and the limit, never the text.
     """
     if record.fault is not None:
@@ -46,7 +49,8 @@ def to_document(record: Record, *, max_text_chars: int) -> Document:
         raise InvalidInput(
             f"text: has {len(given.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
         )
-    return Document(given.id, given.text, _as_stored(given.metadata))
+    passages = () if split is None else split(given.text)
+    return Document(given.id, given.text, _as_stored(given.metadata), passages)
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +65,8 @@ def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_same(document: Document, stored: Document) -> bool:
     """Return whether putting the document would change nothing. Compares JSON, since 1 == True in Python."""
-    return document.text == stored.text and _dump(document.metadata) == _dump(stored.metadata)
+    is_text = document.text == stored.text and document.passages == stored.passages
+    return is_text and _dump(document.metadata) == _dump(stored.metadata)
 
 
 def _as_stored(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from service.bulk.engine import Engine
 from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
 from service.documents.protocol import Vectors
+from service.documents.store.document import Document, Span
 from service.documents.store.locking import connect, lock_for_this_process
 from service.documents.store.revision_file import REVISION_SUFFIX
 from service.documents.store.schema import is_blank
-from service.documents.store.store import Document, DocumentStore, StoredDocument
+from service.documents.store.store import DocumentStore, StoredDocument
 from service.errors import InferenceFailed, StoreError
 from service.process.files import flush
 
@@ -31,13 +32,22 @@ class Reembedding:
     """Converts the store at `path` to the vectors of another model; an interrupted run can be continued."""
 
     def __init__(
-        self, path: Path, *, fingerprint: str, dim: int, on_failed: Callable[[str], object] = lambda sentence: None
+        self,
+        path: Path,
+        *,
+        fingerprint: str,
+        dim: int,
+        split: Callable[[str], tuple[Span, ...]] = lambda text: (),
+        on_failed: Callable[[str], object] = lambda sentence: None,
     ) -> None:
-        """on_failed: called for each document that the new model fails on."""
+        """Args: split: gives the passages of a text, by the new model's tokens. Documents in passages, and where the
+        store says so all, are split anew.  on_failed: called for each document that the new model fails on.
+        """
         self._path = path
         self._next = path.with_name(NEXT)
         self._fingerprint = fingerprint
         self._dim = dim
+        self._split = split
         self._on_failed = on_failed
 
     def copy(self, engine: Engine, *, advance: Callable[[int, Outcome], None] = lambda read, outcome: None) -> Outcome:
@@ -52,12 +62,12 @@ class Reembedding:
             if old.fingerprint == self._fingerprint:
                 raise StoreError(f"document store {self._path} already has the vectors of this model")
             self._discard_another_models()
-            store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim)
+            store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim, chunks=old.chunks)
             try:
                 _raise_revision(store, old.revision)
                 _delete_moved(store, old)
                 work = Build(
-                    _Writer(store), read=_as_it_is, on_bad_line=_refuse, on_failed=self._on_failed, advance=advance
+                    _Writer(store), read=self._as_it_is, on_bad_line=_refuse, on_failed=self._on_failed, advance=advance
                 )
                 outcome = work.run(_records(old), engine)
                 _delete_gone(store, old)
@@ -99,6 +109,11 @@ class Reembedding:
         for suffix in (".lock", REVISION_SUFFIX):
             self._next.with_suffix(suffix).unlink(missing_ok=True)
 
+    def _as_it_is(self, record: Record) -> Document:
+        """Take a stored document as it is: today's rules for new documents do not apply."""
+        id_, text, metadata, is_split = (record.fields[key] for key in ("id", "text", "metadata", "is_split"))
+        return Document(id_, text, metadata, self._split(text) if is_split else ())
+
     @property
     def _stop_and_go_on(self) -> str:
         return f"{self._next} is ready: stop that process and run the same command again"
@@ -125,9 +140,9 @@ class _Writer:
     def get(self, id_: str) -> StoredDocument | None:
         return self._store.get(id_)
 
-    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
+    def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         with self._store.transaction() as transaction:
-            transaction.upsert(documents, vectors_ND)
+            transaction.upsert(documents, vectors_PD)
             transaction.commit()
             return transaction.revision
 
@@ -152,6 +167,7 @@ def _raise_revision(store: DocumentStore, revision: int) -> None:
 def _records(old: StoreFile) -> Iterator[Record]:
     for number, document in enumerate(old.documents(with_vectors=False), 1):
         fields = {"id": document.id, "text": document.text.decode(), "metadata": orjson.loads(document.metadata)}
+        fields["is_split"] = old.chunks or old.is_split(document.row)
         yield Record(number, number, fields)
 
 
@@ -178,11 +194,6 @@ def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
         with store.transaction() as transaction:
             transaction.delete(moved)
             transaction.commit()
-
-
-def _as_it_is(record: Record) -> Document:
-    """Take a stored document as it is: today's rules for new documents do not apply."""
-    return Document(**record.fields)
 
 
 def _refuse(sentence: str) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import orjson
 
 from service.bulk.engine import Engine
-from service.bulk.store_file import StoredRow, open_store_file
-from service.documents.store.store import Document, DocumentStore
+from service.bulk.store_file import open_store_file
+from service.bulk.stored_row import StoredRow
+from service.documents.store.document import Document, Span, parts_of, whole
+from service.documents.store.store import DocumentStore
 
 BATCH_DOCUMENTS = 64  # in one transaction
 
@@ -32,13 +34,14 @@ def repair(
     path: Path,
     engine: Engine,
     *,
+    split: Callable[[str], tuple[Span, ...]] = lambda text: (),
     fingerprint: str,
     dim: int,
     advance: Callable[[int], object] = lambda documents: None,
 ) -> Repaired:
-    """Embed each text whose vector is damaged.
+    """Embed each document that has a damaged vector, or passages that leave out some of its text.
 
-    Args: advance: called with the number of documents checked.
+    Args: split: gives the passages of a text.  advance: called with the number of documents checked.
     Raises: StoreError: another process has the store, or it is another model's.
     """
     done = Repaired()
@@ -48,18 +51,18 @@ def repair(
             pending: list[list[Document]] = []
 
             def texts() -> Iterator[list[str]]:
-                for batch in _batches(file.rows(), done, advance):
+                for batch in _batches(file.rows(), done, advance, split):
                     pending.append(batch)
-                    yield [document.text for document in batch]
+                    yield parts_of(batch)
 
             with closing(engine(texts())) as vectors:
                 for embedded in vectors:
                     batch = pending.pop(0)
-                    done.failed |= {batch[position].id: error for position, error in embedded.failed.items()}
-                    documents = embedded.kept(batch)
+                    documents, vectors_PD, failed = whole(batch, embedded.vectors_ND, embedded.failed)
+                    done.failed |= {batch[position].id: error for position, error in failed.items()}
                     if documents:
                         with store.transaction() as transaction:
-                            transaction.upsert(documents, embedded.vectors_ND)
+                            transaction.upsert(documents, vectors_PD)
                             transaction.commit()
                     done.vectors += len(documents)
             if not done.lost and file.keywords_fault() is not None:
@@ -72,15 +75,22 @@ def repair(
     return done
 
 
-def _batches(rows: Iterator[StoredRow], done: Repaired, advance: Callable[[int], object]) -> Iterator[list[Document]]:
+def _batches(
+    rows: Iterator[StoredRow],
+    done: Repaired,
+    advance: Callable[[int], object],
+    split: Callable[[str], tuple[Span, ...]],
+) -> Iterator[list[Document]]:
     """Yield batches of documents with an intact text and a damaged vector; record those with a damaged text."""
     batch: list[Document] = []
     for row in rows:
         advance(1)
         if not row.is_text_sound:
             done.lost.append(row.id)
-        elif not row.is_vector_sound:
-            batch.append(Document(row.id, row.text.decode(), orjson.loads(row.metadata)))
+        elif not (row.are_vectors_sound and row.is_covered):
+            text = row.text.decode()
+            passages = row.spans if row.is_covered else split(text)
+            batch.append(Document(row.id, text, orjson.loads(row.metadata), passages))
             if len(batch) == BATCH_DOCUMENTS:
                 yield batch
                 batch = []

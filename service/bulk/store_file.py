@@ -6,7 +6,6 @@ A service may be writing meanwhile: all reads see one snapshot.
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,33 +14,21 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from service.bulk.stored_row import StoredPassage, StoredRow
 from service.documents.keywords.terms import RULES
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
 from service.documents.store.keyword_integrity import keywords_fault
 from service.documents.store.locking import connect, read_mode
 from service.documents.store.older_stores import view_as_todays
-from service.documents.store.schema import KEYWORDS_SINCE, PATHS_SINCE, checksum
-from service.documents.store.store import OF_DEFAULT, DocumentStore
+from service.documents.store.passages import OF_DEFAULT
+from service.documents.store.schema import KEYWORDS_SINCE, PASSAGES_SINCE, PATHS_SINCE, checksum
+from service.documents.store.store import DocumentStore
 from service.errors import StartError, StoreError
 
 NORM_TOLERANCE = 1e-3
 BATCH_ROWS = 1024
 OWN_FILES = ("documents.*", "index*")  # in the folder of documents.sqlite3
-
-
-@dataclass(frozen=True)
-class StoredRow:
-    """A document's row, unchecked. metadata: JSON.  vector: little-endian float32."""
-
-    id: str
-    text: bytes
-    metadata: bytes
-    vector: bytes
-    revision: int
-    row: int
-    is_text_sound: bool  # the checksums match, or the schema has none
-    is_vector_sound: bool
 
 
 class StoreFile:
@@ -62,6 +49,20 @@ class StoreFile:
     def count(self) -> int:
         """Return the number of documents."""
         return int(self._one(f"SELECT count(*) FROM documents WHERE {OF_DEFAULT}"))  # noqa: S608
+
+    def passages(self) -> int:
+        """Return the number of vectors."""
+        return int(self._one(f"SELECT count(*) FROM passages WHERE {OF_DEFAULT}"))  # noqa: S608
+
+    @property
+    def chunks(self) -> bool:
+        """Whether documents are split into passages where nothing else is said."""
+        return bool(self._one(f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {OF_DEFAULT}"))  # noqa: S608
+
+    def is_split(self, row: int) -> bool:
+        """Return whether a document is in several passages."""
+        query = "SELECT count(*) FROM (SELECT 1 FROM passages WHERE row = ? LIMIT 2)"
+        return bool(self._connection.execute(query, (row,)).fetchone()[0] == 2)
 
     def languages(self) -> dict[str, int]:
         """Count documents by the `lang` of their metadata, most frequent first."""
@@ -91,8 +92,8 @@ class StoreFile:
         Args: with_vectors: whether vectors are needed, and so must be intact too.
         Raises: StoreError: a document is damaged; those before it were yielded.
         """
-        for row in self.rows():
-            if not row.is_text_sound or (with_vectors and not row.is_vector_sound):
+        for row in self.rows(with_passages=with_vectors):
+            if not row.is_text_sound or (with_vectors and not row.are_vectors_sound):
                 name = orjson.dumps(row.id).decode()
                 raise StoreError(f"document {name} of {self._path} is damaged on the disk ({REPAIR})")
             yield row
@@ -140,34 +141,39 @@ class StoreFile:
         except sqlite3.DatabaseError as exc:
             return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
 
-    def rows(self) -> Iterator[StoredRow]:
+    def rows(self, *, with_passages: bool = True) -> Iterator[StoredRow]:
         """Every document, in the order of first arrival."""
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
-        query = (
-            f"SELECT row, {as_bytes}, coalesce(vector, x''), revision, text_checksum, vector_checksum "  # noqa: S608
-            f"FROM documents d LEFT JOIN passages USING (row) WHERE d.{OF_DEFAULT} ORDER BY row"
-        )
-        for row, id_, text, metadata, vector, revision, of_text, of_vector in self._connection.execute(query):
+        query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {OF_DEFAULT} ORDER BY row"  # noqa: S608
+        for row, id_, text, metadata, revision, of_text in self._connection.execute(query):
             yield StoredRow(
                 id=id_.decode(errors="replace"),
                 text=text,
                 metadata=metadata,
-                vector=vector,
                 revision=revision,
                 row=row,
                 is_text_sound=of_text in (None, checksum(id_, text, metadata)),
-                is_vector_sound=of_vector in (None, checksum(vector)),
+                passages=self._passages_of(row) if with_passages else (),
             )
+
+    def _passages_of(self, row: int) -> tuple[StoredPassage, ...]:
+        query = "SELECT start, stop, vector, vector_checksum FROM passages WHERE row = ? ORDER BY passage"
+        found = self._connection.execute(query, (row,)).fetchall()
+        return tuple(
+            StoredPassage(start, stop, vector, of_vector in (None, checksum(vector)))
+            for start, stop, vector, of_vector in found
+        )
 
     def _faults_of(self, row: StoredRow) -> Iterator[tuple[str, str]]:
         if row.revision > self.revision:
             yield "revision", f"has revision {row.revision}, beyond the store's revision {self.revision}"
-        if len(row.vector) != 4 * self.dim:
-            yield "length", f"has a vector of {len(row.vector)} bytes, not the {4 * self.dim} of {self.dim} dims"
-        elif fault := _fault_of_vector(np.frombuffer(row.vector, "<f4")):
-            yield fault
-        elif not row.is_vector_sound:
-            yield "vector", "has a damaged vector: its checksum differs"
+        if not row.passages:
+            yield "length", f"has a vector of 0 bytes, not the {4 * self.dim} of {self.dim} dims"
+        for passage in row.passages:
+            if (fault := self._fault_of(passage)) is not None:
+                yield fault
+        if row.passages and row.is_text_sound and self.schema_version >= PASSAGES_SINCE and not row.is_covered:
+            yield "passages", "has passages that leave out some of its text (`crosslet index repair` makes them anew)"
         try:
             metadata = orjson.loads(row.metadata)
             found = fields_of(metadata)
@@ -182,6 +188,14 @@ class StoreFile:
         query = f"SELECT key, kind, value FROM fields WHERE {OF_DEFAULT} AND row = ?"  # noqa: S608
         if set(self._connection.execute(query, (row.row,)).fetchall()) != expected:
             yield "fields", f"has {len(expected)} filterable values, but its rows in the table of fields differ"
+
+    def _fault_of(self, passage: StoredPassage) -> tuple[str, str] | None:
+        if len(passage.vector) != 4 * self.dim:
+            return "length", f"has a vector of {len(passage.vector)} bytes, not the {4 * self.dim} of {self.dim} dims"
+        fault = _fault_of_vector(np.frombuffer(passage.vector, "<f4"))
+        if fault is None and not passage.is_sound:
+            fault = "vector", "has a damaged vector: its checksum differs"
+        return fault
 
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]

@@ -14,9 +14,13 @@ from service.documents.store.schema import DEFAULT
 
 @dataclass(frozen=True)
 class Stats:
-    """A summary of a store. languages: documents by the `lang` of their metadata."""
+    """A summary of a store.
+
+    passages: vectors, one or more of each document.  languages: documents by the `lang` of their metadata.
+    """
 
     documents: int
+    passages: int
     size_bytes: int
     fingerprint: str
     dim: int
@@ -30,6 +34,7 @@ def stats(path: Path) -> Stats:
     with open_store_file(path) as file:
         return Stats(
             documents=file.count(),
+            passages=file.passages(),
             size_bytes=file.size_bytes(),
             fingerprint=file.fingerprint,
             dim=file.dim,
@@ -43,8 +48,13 @@ def export_lines(file: StoreFile, *, vectors: bool) -> Iterator[bytes]:
     """Yield every document as a line of JSON that `index build` takes. Vectors: base64 of little-endian float32."""
     for document in file.documents(with_vectors=vectors):
         line = {"id": document.id, "text": document.text.decode(), "metadata": orjson.Fragment(document.metadata)}
-        if vectors:
-            line["vector"] = base64.b64encode(document.vector).decode()
+        if document.spans:
+            line["passages"] = [
+                {"start": one.start, "end": one.stop, "vector": base64.b64encode(one.vector).decode()}
+                for one in document.passages
+            ]
+        elif vectors:
+            line["vector"] = base64.b64encode(document.passages[0].vector).decode()
         yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 

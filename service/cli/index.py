@@ -50,9 +50,11 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
                 def skip(sentence: str) -> None:
                     tell(f"skipped {source.name}: {sentence}")
 
+                chunk = settings.chunk if options.chunk is None else options.chunk
+                split = encoder.splitter.split if collection.is_chunked(chunk) else None
                 work = Build(
                     collection,
-                    read=functools.partial(to_document, max_text_chars=settings.max_text_chars),
+                    read=functools.partial(to_document, max_text_chars=settings.max_text_chars, split=split),
                     on_bad_line=skip if options.on_bad_line == "skip" else _stop,
                     on_failed=tell,
                     advance=advance,
@@ -155,6 +157,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
             documents_engine(options.engine, encoder, settings),
             fingerprint=stored.fingerprint,
             dim=stored.dim,
+            split=encoder.splitter.split,
             advance=bar.update,
         )
     sys.stderr.write(f"{path}: {done.vectors} of {count} vectors recomputed\n")
@@ -185,7 +188,9 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     path = local_store(settings)
     stored = stored_as(encoder.manifest, settings.space)
-    work = Reembedding(path, fingerprint=stored.fingerprint, dim=stored.dim, on_failed=tell)
+    work = Reembedding(
+        path, fingerprint=stored.fingerprint, dim=stored.dim, split=encoder.splitter.split, on_failed=tell
+    )
     engine = documents_engine(options.engine, encoder, settings)
     with open_store_file(path) as file:
         count = file.count()
@@ -217,6 +222,11 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], help="if the file's name does not tell")
     parser.add_argument(
         "--on-bad-line", choices=["stop", "skip"], default="stop", help="what to do with one (default: stop)"
+    )
+    parser.add_argument(
+        "--chunk",
+        action=argparse.BooleanOptionalAction,
+        help="split long documents into passages (default: as CROSSLET_CHUNK or the store says)",
     )
     _engine_argument(parser)
 

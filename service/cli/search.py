@@ -92,10 +92,18 @@ def _print_matches(matches: Sequence["Match"], *, as_table: bool) -> None:
     if not as_table:
         for match in matches:
             document = match.document
-            print_json({"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata})
+            found = {"id": document.id, "score": match.score, "text": document.text, "metadata": document.metadata}
+            if (part := match.passage) is not None:
+                found["passage"] = {"text": part.text, "start": part.start, "end": part.stop}
+            print_json(found)
     elif matches:
         rows = [
-            (f"{match.score:.3f}", match.document.id, described(match.document.metadata), match.document.text)
+            (
+                f"{match.score:.3f}",
+                match.document.id,
+                described(match.document.metadata),
+                match.document.text if match.passage is None else match.passage.text,
+            )
             for match in matches
         ]
         sys.stdout.write(table(("score", "id", "metadata", "text"), rows, columns=terminal_columns()))

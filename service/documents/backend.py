@@ -2,7 +2,7 @@
 
 `Collection` keeps documents in this process (SQLite and FAISS), `MilvusIndex` on a Milvus server.
 
-N documents, D dims
+P passages, D dims
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from service.documents.protocol import Vectors
 from service.documents.query import Query
 from service.documents.results import EVERYTHING, Match, Shown
 from service.documents.store.store import Document, Page, StoredDocument
+from service.errors import InvalidInput
 
 
 class DocumentIndex(Protocol):
@@ -32,13 +33,20 @@ class DocumentIndex(Protocol):
     def recall(self) -> float | None:
         """Share of the 10 nearest that a search finds; None if it was not measured."""
 
+    @property
+    def chunks(self) -> bool | None:
+        """Whether documents are split into passages where nothing else is said; None: they cannot be."""
+
     def __len__(self) -> int: ...
 
-    def check_room(self, ids: Sequence[str]) -> None:
+    def check_room(self, documents: Sequence[Document]) -> None:
         """Refuse documents that do not fit before they are embedded; `put` checks again."""
 
-    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
-        """Insert or replace documents by id. Return the change's revision. Durable and searchable on return."""
+    def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
+        """Insert or replace documents by id. Return the change's revision. Durable and searchable on return.
+
+        vectors_PD: of the documents' passages, one document's after the other's.
+        """
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents by id. Return how many existed."""
@@ -88,6 +96,19 @@ class DocumentIndex(Protocol):
 
         Raises: InvalidInput: what keeps the documents has no keywords, and a query has words.
         """
+
+    def is_chunked(self, wanted: bool | None) -> bool:
+        """Whether to split new documents into passages. wanted: None: as `chunks` says.
+
+        Raises: InvalidInput: it is wanted, and they cannot be.
+        """
+        chunks = self.chunks
+        if wanted and chunks is None:
+            raise InvalidInput(
+                "long documents are split into passages beside embedded documents only; where Milvus keeps them "
+                "(CROSSLET_INDEX), leave chunk out"
+            )
+        return bool(chunks if wanted is None else wanted)
 
     def close(self) -> None:
         """Close files and connections."""

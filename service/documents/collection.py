@@ -1,7 +1,7 @@
 """Keeps document store and vector index in step: a change is first durable, then searchable.
 
 A thread of its own makes the next index while this one is searched, and puts it in its place.
-N documents, D dims
+P passages, D dims
 """
 
 import logging
@@ -13,10 +13,11 @@ from dataclasses import replace
 from service.documents.backend import DocumentIndex
 from service.documents.filters import to_condition
 from service.documents.keywords.fusion import Ranked, depth
-from service.documents.protocol import Rows, VectorIndex, Vectors
+from service.documents.protocol import Addition, Rows, VectorIndex, Vectors
 from service.documents.query import Query
 from service.documents.ranking import nearest, ranked
 from service.documents.results import EVERYTHING, DocumentReader, FilterTime, Match, Shown
+from service.documents.room import Room
 from service.documents.store.store import Document, DocumentStore, Page, StoredDocument
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.ivf_build import BuildStoppedError
@@ -46,18 +47,17 @@ class Collection(DocumentIndex):
     ) -> None:
         """Load the store's index, or build it.
 
-        Args: max_index_bytes: memory limit for vectors, 0 = no limit.
-              check_memory: raises StorageFull if the process has no room for that many more bytes.
+        Args: max_index_bytes, check_memory: as `Room` has them.
               read_only: another process may be writing the store.
         """
         self._store = store
         self._upkeep = maintenance
-        self._max_index_bytes = max_index_bytes
-        self._check_memory = check_memory
+        self._room = Room(store, max_index_bytes=max_index_bytes, check_memory=check_memory)
         self._writing = threading.Lock()
         self._in_step = ReadWriteLock()  # guards the index and its revision
         self._index: VectorIndex = maintenance.load_exact() if read_only else maintenance.load()
         self._revision = None if read_only else store.revision  # None: another process may advance the store
+        self._documents = store.count()
         self._is_behind = False  # the index failed to apply a change that is on disk
         self._changed = threading.Event()
         self._is_closing = False
@@ -75,7 +75,12 @@ class Collection(DocumentIndex):
         self._store.close()
 
     def __len__(self) -> int:
-        return len(self._index)
+        return self._documents
+
+    @property
+    def chunks(self) -> bool:
+        """Whether documents are split into passages where nothing else is said."""
+        return self._store.chunks
 
     @property
     def backend(self) -> str:
@@ -92,23 +97,23 @@ class Collection(DocumentIndex):
         """Share of the 10 nearest that a search finds, measured when the index was built; 1 where it is exact."""
         return self._index.recall
 
-    def check_room(self, ids: Sequence[str]) -> None:
+    def check_room(self, documents: Sequence[Document]) -> None:
         """Refuse documents that do not fit before they are embedded; `put` checks again.
 
         Raises: StorageFull: `max_index_bytes` or the process's memory is full.
         """
-        self._check_growth(len(set(ids)) - len(self._store.rows_of(ids)))
+        self._room.check(self._index, documents, self._store.rows_of([document.id for document in documents]))
 
-    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
+    def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         """Insert or replace documents by id. Return the change's revision. Durable and searchable on return.
 
         Raises: StorageFull: the disk or `max_index_bytes` is full; nothing was changed.
         """
         with self._writing, self._store.transaction() as transaction:
-            self._check_growth(len(documents) - len(transaction.rows_of([document.id for document in documents])))
-            addition = self._index.prepare(transaction.upsert(documents, vectors_ND), vectors_ND)
+            self._room.check(self._index, documents, transaction.rows_of([document.id for document in documents]))
+            addition = self._index.prepare(transaction.upsert(documents, vectors_PD), vectors_PD)
             transaction.commit()
-            self._follow(transaction.revision, lambda index: index.replace(addition), changed=len(documents))
+            self._follow(transaction, addition)
             return transaction.revision
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -220,26 +225,31 @@ class Collection(DocumentIndex):
         self, query: Query, dense: Ranked | None, top_k: int, reads: DocumentReader, revision: int
     ) -> list[Match]:
         found = None if query.words is None else reads.with_keywords(revision, query.words)
-        return reads.matches(ranked(self._store, dense, found, query.vector_D, top_k))
+        return reads.matches(ranked(self._store, dense, found, query.vector_D, top_k), query)
 
     def _delete(self, transaction: Transaction, rows: Sequence[int]) -> int:
         if rows:
             transaction.delete(rows)
             transaction.commit()
-            self._follow(transaction.revision, lambda index: index.remove(rows), changed=len(rows))
+            self._follow(transaction)
         return len(rows)
 
-    def _follow(self, revision: int, change: Callable[[VectorIndex], None], *, changed: int) -> None:
+    def _follow(self, transaction: Transaction, addition: Addition | None = None) -> None:
         """Apply a durable change to the index. If that fails, the index is reloaded and not saved."""
+        self._documents += transaction.new
+        removed = transaction.removed
         try:
             with self._in_step.exclusive():
-                self._revision = revision
-                change(self._index)
+                self._revision = transaction.revision
+                if removed:
+                    self._index.remove(removed)
+                if addition is not None:
+                    self._index.replace(addition)
         except BaseException:
             self._is_behind = True
             self._changed.set()
             raise
-        self._note(changed)
+        self._note(len(removed) + (0 if addition is None else len(addition.rows)))
 
     def _note(self, changed: int) -> None:
         """Wake the background thread if a new index or snapshot is due."""
@@ -279,7 +289,7 @@ class Collection(DocumentIndex):
             self._is_behind = False
 
     def _replace_index(self) -> None:
-        built = self._upkeep.build(lambda: self._is_closing, self._check_memory)
+        built = self._upkeep.build(lambda: self._is_closing, self._room.check_memory)
         with self._store.read_transaction() as revision:  # most changes, without blocking writers
             self._upkeep.catch_up(built.index, built.revision)
         with self._writing:  # the last changes: writers wait, readers do not
@@ -287,13 +297,3 @@ class Collection(DocumentIndex):
             with self._in_step.exclusive():
                 self._index = built.index
         self._note(0)  # a bulk load may have outgrown it already
-
-    def _check_growth(self, new: int) -> None:
-        if not new:
-            return
-        needed = self._index.size_bytes + new * self._index.row_bytes
-        if self._max_index_bytes and needed > self._max_index_bytes:
-            raise StorageFull(
-                f"the index would take {needed} bytes; the limit is {self._max_index_bytes} (CROSSLET_MAX_INDEX_BYTES)"
-            )
-        self._check_memory(self._index.growth_bytes(new))

@@ -2,21 +2,23 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
+from service.documents.best_passage import Passage, best_passage
 from service.documents.filters import Condition
 from service.documents.keywords.fusion import Hit
 from service.documents.keywords.index import KeywordHits
 from service.documents.protocol import Rows, Vectors
+from service.documents.query import Query
 from service.documents.store.store import DocumentStore, StoredDocument
 from service.errors import InvalidInput
 
-CHUNK_ROWS = 4096  # vectors read at a time: equal texts may tie in very many rows
+CHUNK_ROWS = 1024  # documents whose vectors are read at a time: equal texts may tie in very many rows
 
 T = TypeVar("T")
 
@@ -27,12 +29,14 @@ class Match:
 
     score: the cosine with the query; with keywords as well, `fusion` says what; by keywords alone, `KeywordHits` does.
     dense_rank, keywords_rank: its places in the two orders, from 1; None: not among those looked at.
+    passage: of a document in several, the one that answers best; None: it is in one piece, or that was not asked for.
     """
 
     score: float
     document: StoredDocument
     dense_rank: int | None = None
     keywords_rank: int | None = None
+    passage: Passage | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,8 @@ class Shown:
     """What to return of the `top_k` nearest documents; nothing else is read.
 
     offset: number of best documents to skip.  min_score: documents with a lower cosine are left out.
-    text, metadata: whether to include them.  max_chars: limit on all texts and metadata of a request; None: no limit.
+    text, metadata: whether to include them.  passage: whether to find the best one, which needs the text.
+    max_chars: limit on all texts and metadata of a request; None: no limit.
     filter_s: time limit for evaluating a request's filter, over all tries; None: no limit.
     """
 
@@ -48,6 +53,7 @@ class Shown:
     min_score: float | None = None
     text: bool = True
     metadata: bool = True
+    passage: bool = True
     max_chars: int | None = None
     filter_s: float | None = None
 
@@ -100,15 +106,20 @@ class FilterTime:
             ) from exc
 
 
-def scored(store: DocumentStore, rows: Sequence[int], vector_D: Vectors) -> tuple[list[int], Vectors]:
-    """Return the rows that exist, with exact inner products from their stored vectors."""
-    known: list[int] = []
+def scored(store: DocumentStore, rows: Iterable[int], vector_D: Vectors) -> tuple[Rows, Vectors]:
+    """Return the rows that exist, in ascending order, with the exact inner product of each one's best passage."""
+    known: list[Rows] = [np.empty(0, np.int64)]
     scores: list[Vectors] = [np.empty(0, np.float32)]
-    for start in range(0, len(rows), CHUNK_ROWS):
-        found, vectors_ND = store.vectors_of(rows[start : start + CHUNK_ROWS])
-        known += found
-        scores.append(np.einsum("nd,d->n", vectors_ND, vector_D))  # not `@`: a score must not depend on the other rows
-    return known, np.concatenate(scores)
+    ascending = sorted(rows)
+    for start in range(0, len(ascending), CHUNK_ROWS):
+        row_P, vectors_PD = store.passages.vectors_of_documents(ascending[start : start + CHUNK_ROWS])
+        if not len(row_P):
+            continue
+        found, first_N = np.unique(row_P, return_index=True)
+        known.append(found)
+        products_P = np.einsum("pd,d->p", vectors_PD, vector_D)  # not `@`: a score must not depend on the other rows
+        scores.append(np.maximum.reduceat(products_P, first_N))
+    return np.concatenate(known), np.concatenate(scores)
 
 
 class DocumentReader:
@@ -125,13 +136,17 @@ class DocumentReader:
         self._time = FilterTime(shown.filter_s)
 
     def selected(self, revision: int) -> Rows | None:
-        """Return the rows that match the filter; None without one. revision: of this thread's open snapshot.
+        """Return the passages of the documents that match the filter; None without one.
+
+        revision: of this thread's open snapshot.
 
         Raises: InvalidInput: it takes too long.
         """
         self._look_at(revision)
         if self._selected is None and self._condition is not None:
-            self._selected = self._time.matching(self._store, self._condition)
+            rows = self._time.matching(self._store, self._condition)
+            passages = self._store.passages
+            self._selected = passages.numbers_of(rows.tolist()) if passages.has_own_numbers else rows
         return self._selected
 
     def with_keywords(self, revision: int, query: str) -> KeywordHits:
@@ -143,8 +158,8 @@ class DocumentReader:
         if self._revision != revision:
             self._revision, self._selected, self._documents = revision, None, {}
 
-    def matches(self, best: Sequence[Hit]) -> list[Match]:
-        """What is wanted of what was found, with the documents, in the snapshot of `selected`.
+    def matches(self, best: Sequence[Hit], query: Query) -> list[Match]:
+        """What is wanted of what was found for a query, with the documents, in the snapshot of `selected`.
 
         Rows missing in the store are left out: an index that failed to apply a change may find them.
 
@@ -157,8 +172,23 @@ class DocumentReader:
                 self._chars += chars
                 self._shown.check(self._chars)
                 self._documents[document.row] = document
+        known = [hit for hit in wanted if hit.row in self._documents]
+        passages = self._passages(known, query)
         return [
-            Match(hit.score, self._documents[hit.row], hit.dense_rank, hit.keywords_rank)
-            for hit in wanted
-            if hit.row in self._documents
+            Match(hit.score, self._documents[hit.row], hit.dense_rank, hit.keywords_rank, passages.get(hit.row))
+            for hit in known
         ]
+
+    def _passages(self, found: Sequence[Hit], query: Query) -> dict[int, Passage]:
+        """The best passage of each document that has several."""
+        reader = self._store.passages
+        if not (found and self._shown.text and self._shown.passage and reader.has_own_numbers):
+            return {}
+        passages: dict[int, Passage] = {}
+        for hit in found:
+            spans, vectors_PD = reader.of_document(hit.row)
+            if len(spans) > 1:
+                has_words = query.vector_D is None or hit.keywords_rank is not None
+                asked = query if has_words else replace(query, words=None)
+                passages[hit.row] = best_passage(self._documents[hit.row].text, spans, vectors_PD, asked)
+        return passages

@@ -93,6 +93,21 @@ class Embedder:
         dim = self._runtime.manifest.dim if space is None else space.dim
         if dimensions is not None and dimensions > dim:
             raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
+        return await self.embed_checked(
+            texts, prompt=prompt, place=place, truncate=truncate, skip_failed=skip_failed, space=space
+        )
+
+    async def embed_checked(
+        self,
+        texts: Sequence[TextInput],
+        *,
+        prompt: str,
+        place: Place,
+        truncate: bool = True,
+        skip_failed: bool = False,
+        space: SpaceMap | None = None,
+    ) -> EncodedBatch:
+        """Embed texts that were checked; as `embed`."""
         texts = _prefixed(prompt, texts, place) if prompt else texts
         batch = await self.compute(texts, place=place, truncate=truncate, skip_failed=skip_failed)
         if space is None:

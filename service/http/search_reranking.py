@@ -1,5 +1,7 @@
 """Puts the documents that a search has found in the re-ranker's order. Knows the engine and matches; searches nothing.
 
+The re-ranker reads the best passage of a document that has several.
+
 N pairs
 """
 
@@ -84,7 +86,7 @@ async def reranked(
     assert runtime.reranker is not None  # noqa: S101 - `check_rerank`
     scorer = PairScorer(runtime.reranker)
     pairs = [
-        scorer.whole(query, match.document.text)
+        scorer.whole(query, match.document.text if match.passage is None else match.passage.text)
         for query, matches in zip(queries, found, strict=True)
         for match in matches
     ]

@@ -6,6 +6,7 @@ L tokens, D dims
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from service.model.artifact import (
     verify_files,
 )
 from service.model.embedding_table import embedding_rows
+from service.model.passages import Splitter
 from service.model.prompts import Prompts
 from service.model.session import IDS_NAME, Session
 from service.model.spaces import Spaces
@@ -90,6 +92,11 @@ class Encoder:
             del waiting[-len(chosen) :]
             found |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
         return [found[position] for position in range(len(texts))]
+
+    @cached_property
+    def splitter(self) -> Splitter:
+        """Splits documents into passages."""
+        return Splitter(self._tokenizer, prompt=self.prompts.document)
 
     def windows(self, text: str, *, prompt: str) -> list[tuple[int, ...]]:
         """Overlapping parts of a text that fit, as token ids behind the prompt; one where it fits whole."""

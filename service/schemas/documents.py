@@ -106,6 +106,12 @@ class PutDocumentsRequest(Strict):
     documents: Listed[DocumentIn] = Field(
         description="Each id at most once.", examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]]
     )
+    chunk: bool | None = Field(
+        None,
+        description="Whether a document longer than the model reads is split into passages, each with a vector; false: "
+        "its beginning alone is embedded; default: as CROSSLET_CHUNK says.",
+        examples=[True],
+    )
 
 
 class FailedDocument(BaseModel):
@@ -217,8 +223,10 @@ class SearchRequest(Strict):
     min_score: Number | None = Field(
         None, ge=-1, le=1, description="Leave out documents whose score is lower.", examples=[0.3]
     )
-    include: Listed[Literal["text", "metadata", "ranks"]] = Field(
-        default=["text", "metadata"], description="What to return with each id and score.", examples=[["text"]]
+    include: Listed[Literal["text", "metadata", "ranks", "passage"]] = Field(
+        default=["text", "metadata"],
+        description="What to return with each id and score. With its text a document in passages also has its passage.",
+        examples=[["text"]],
     )
     rerank: bool = Field(
         False,
@@ -244,6 +252,14 @@ class Ranks(BaseModel):
     keywords: int | None = Field(description="By keywords, from 1; null: likewise.", examples=[1])
 
 
+class PassageOut(BaseModel):
+    """The part of a document that answers best."""
+
+    text: str = Field(description="Its text.", examples=[GUITAR[1]])
+    start: int = Field(description="Where it begins in the document, in Unicode code points.", examples=[0])
+    end: int = Field(description="Where it ends: text[start:end].", examples=[len(GUITAR[1])])
+
+
 class SearchResult(BaseModel):
     """One document that was found."""
 
@@ -255,6 +271,11 @@ class SearchResult(BaseModel):
     )
     text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])
     metadata: dict[str, Any] | None = Field(None, description="Its metadata, if included.", examples=[{"lang": "de"}])
+    passage: PassageOut | None = Field(
+        None,
+        description="The best passage of a document in several; of one in a single piece only if `include` names it.",
+        examples=[{"text": GUITAR[1], "start": 0, "end": len(GUITAR[1])}],
+    )
     ranks: Ranks | None = Field(None, description="Its ranks, if included.", examples=[{"dense": 2, "keywords": 1}])
 
 

@@ -35,6 +35,7 @@ class MilvusIndex(DocumentIndex):
     """Documents and their vectors in one Milvus collection; implements `DocumentIndex`."""
 
     backend = "milvus"
+    chunks = None  # a row of Milvus is a whole document
     size_bytes = 0  # the vectors are in Milvus' memory, not in this process
 
     def __init__(self, connection: MilvusConnection) -> None:
@@ -53,10 +54,10 @@ class MilvusIndex(DocumentIndex):
     def __len__(self) -> int:
         return self._milvus.count()
 
-    def check_room(self, ids: Sequence[str]) -> None:
+    def check_room(self, documents: Sequence[Document]) -> None:
         """Do nothing: Milvus refuses the write if it is full."""
 
-    def put(self, documents: Sequence[Document], vectors_ND: Vectors) -> int:
+    def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         """Insert or replace documents by id. Return the change's revision, in microseconds of this machine's clock.
 
         Raises: InvalidInput: a document exceeds Milvus' limits; nothing was changed.
@@ -74,7 +75,7 @@ class MilvusIndex(DocumentIndex):
                 arrival=known[document.id]["arrival"] if document.id in known else revision + position,
                 revision=revision,
             )
-            for position, (document, vector_D) in enumerate(zip(documents, vectors_ND, strict=True))
+            for position, (document, vector_D) in enumerate(zip(documents, vectors_PD, strict=True))
         ]
         self._last_us = revision + len(rows)
         for part in _parts(rows, ROWS_A_CALL):

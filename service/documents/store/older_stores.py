@@ -37,5 +37,5 @@ def _views(*, has_checksums: bool, adds_paths: bool) -> dict[str, str]:
         f"{of_vector} AS vector_checksum FROM main.documents",
         "fields": f"{fields} main.fields" + (f" UNION ALL {fields} paths" if adds_paths else ""),
         "collections": f"SELECT {DEFAULT} AS collection, '{DEFAULT_NAME}' AS name, CAST(value AS INTEGER) AS revision, "  # noqa: S608
-        "(SELECT count(*) FROM main.documents) AS documents FROM main.store WHERE key = 'revision'",
+        "(SELECT count(*) FROM main.documents) AS documents, '{}' AS settings FROM main.store WHERE key = 'revision'",
     }

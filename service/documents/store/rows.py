@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import orjson
 
+from service.documents.store.document import Document
 from service.documents.store.integrity import damaged_document
 from service.documents.store.schema import checksum
-from service.documents.store.transaction import Document
 
 Found = tuple[int, str, str, str, int, int | None]  # a row of `columns`
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredDocument(Document):
     """A document with its row number and the revision of its last change."""
 

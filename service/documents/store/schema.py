@@ -1,8 +1,10 @@
 """The tables of the document store, and the migrations from older versions.
 
-collections  named sets of documents, each with its revision and its count; today there is `default` alone
+collections  named sets of documents, each with its revision, its count and its settings (JSON): `chunk`, whether
+             documents are split into passages where nothing else is said; `has_passages`, whether a passage may have
+             another number than its document's row. Today there is `default` alone
 documents    id, text, metadata (JSON), revision of its last change, checksum
-passages     vectors (little-endian float32), each of a part of a document; today each is of a whole one, with its row
+passages     vectors (little-endian float32), each of a part of a document, in its order; a short one has one passage
 fields       one row a path of the metadata and scalar at its end, so that a filter is an index look-up
 keywords_N   terms of the documents of collection N (`service/documents/keywords`)
 store        schema version, fingerprint of the model that made the vectors, dim, revision, rules of the keywords,
@@ -22,7 +24,7 @@ from service.documents.store.fields import SqlValue, fields_of
 SCHEMA_VERSION = 5
 CHECKSUMS_SINCE = 3
 PATHS_SINCE = 4  # before, `fields` has only the metadata's top-level keys
-KEYWORDS_SINCE = 5
+KEYWORDS_SINCE = PASSAGES_SINCE = 5
 DEFAULT, DEFAULT_NAME = 1, "default"  # the collection that all documents are in
 FIELDS = """
 CREATE TABLE fields (
@@ -121,10 +123,10 @@ def facts(connection: sqlite3.Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT key, value FROM store").fetchall())
 
 
-def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
+def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool = True) -> None:
     """Create the tables of an empty file, or migrate an older version. A store without documents takes any model."""
     if is_blank(connection):
-        create(connection, fingerprint=fingerprint, dim=dim)
+        create(connection, fingerprint=fingerprint, dim=dim, chunks=chunks)
     version = facts(connection).get("schema_version", "")
     if version.isdecimal() and int(version) in MIGRATIONS:
         migrate(connection, int(version))
@@ -141,11 +143,13 @@ def is_blank(connection: sqlite3.Connection) -> bool:
     return not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
 
 
-def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
+def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool = True) -> None:
     """Create the tables of an empty file, in one transaction."""
     said = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
     rows = ", ".join(f"('{key}', '{value}')" for key, value in said.items())
     connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};")  # noqa: S608
+    settings = orjson.dumps({"chunk": chunks}).decode()
+    connection.execute("UPDATE collections SET settings = ? WHERE collection = ?", (settings, DEFAULT))
     KeywordIndex(connection, DEFAULT).create()
     _note_rules(connection)
     connection.execute("COMMIT")

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,20 @@ import numpy as np
 from service.documents.filters import FILTERABLE, Condition
 from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
-from service.documents.protocol import Rows, Vectors
+from service.documents.protocol import Rows
 from service.documents.store.compatibility import usable_version
-from service.documents.store.integrity import damaged_document, undamaged, unless_full
+from service.documents.store.document import Document
+from service.documents.store.integrity import undamaged, unless_full
 from service.documents.store.locking import connect, given_up_at, lock_for_this_process, read_mode
 from service.documents.store.older_stores import view_as_todays
+from service.documents.store.passages import OF_DEFAULT, PassageReader
 from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
 from service.documents.store.rows import Page, StoredDocument, columns, to_document
-from service.documents.store.schema import DEFAULT, bring_up_to_date, checksum, facts
-from service.documents.store.transaction import Document, Transaction, rows_of
+from service.documents.store.schema import DEFAULT, bring_up_to_date, facts
+from service.documents.store.transaction import Transaction, rows_of
 from service.errors import StoreError
 
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
-OF_DEFAULT = f"collection = {DEFAULT}"
 FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
 
@@ -37,10 +39,11 @@ logger = logging.getLogger(__name__)
 class DocumentStore:
     """One SQLite file in WAL mode. One thread writes at a time; any thread may read."""
 
-    def __init__(self, path: Path, *, fingerprint: str, dim: int, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, fingerprint: str, dim: int, read_only: bool = False, chunks: bool = True) -> None:
         """Open the file, or create it.
 
-        read_only: it exists, and another process may be writing it: this thread reads one snapshot.
+        Args: read_only: it exists, and another process may be writing it: this thread reads one snapshot.
+              chunks: what `chunks` says of a store that is created.
 
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
         """
@@ -48,6 +51,7 @@ class DocumentStore:
         self._dim = dim
         self._readers = threading.local()
         self._connections: list[sqlite3.Connection] = []
+        self.passages = PassageReader(path, self._reader, dim=dim)
         self._mode = read_mode(path) if read_only else "rwc"
         self._folded_at = 0
         self._lock = None if read_only else lock_for_this_process(path)
@@ -60,7 +64,7 @@ class DocumentStore:
                 self._writer.execute("PRAGMA journal_mode = WAL")
                 self._writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
                 self._writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
-                bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim)
+                bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
             version = self._check(fingerprint)
             self._has_keywords = facts(self._writer).get("keywords") == RULES
             if read_only:
@@ -144,18 +148,28 @@ class DocumentStore:
         """Return the number of documents."""
         return int(self._all(f"SELECT documents FROM collections WHERE {OF_DEFAULT}")[0][0])  # noqa: S608
 
+    @property
+    def chunks(self) -> bool:
+        """Whether documents are split into passages where nothing else is said; not in stores of before passages."""
+        query = f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {OF_DEFAULT}"  # noqa: S608
+        return bool(self._all(query)[0][0])
+
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
         with undamaged(self._path):
             return rows_of(self._reader(), ids)
 
     def get(self, id_: str) -> StoredDocument | None:
-        """Return one document by its id.
+        """Return one document by its id, with the places of its passages.
 
         Raises, as every method that reads documents: Damaged: a checksum differs.
         """
         found = self._all(f"SELECT {columns()} FROM documents WHERE {OF_DEFAULT} AND id = ?", (id_,))  # noqa: S608
-        return to_document(found[0]) if found else None
+        if not found:
+            return None
+        document = to_document(found[0])
+        spans = self.passages.spans_of([document.row]).get(document.row, [])
+        return replace(document, passages=tuple(spans)) if len(spans) > 1 else document
 
     def ids_of(self, rows: Sequence[int]) -> dict[int, str]:
         """Ids by row number, without reading texts; unknown rows are left out."""
@@ -223,28 +237,6 @@ class DocumentStore:
         with undamaged(self._path), given_up_at(self._reader(), until):
             return keywords.search(query, condition=condition)
 
-    def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
-        """Yield every row with its vector, in batches; or only rows changed after a revision."""
-        which = f"WHERE {OF_DEFAULT} ORDER BY passage"
-        if changed_after:
-            which = f"JOIN documents d USING (row) WHERE d.{OF_DEFAULT} AND d.revision > {int(changed_after)}"
-        with undamaged(self._path):
-            cursor = self._reader().execute(f"SELECT passage, vector, vector_checksum FROM passages {which}")  # noqa: S608
-            while found := cursor.fetchmany(batch):
-                yield self._stacked(found)
-
-    def vectors_of(self, rows: Sequence[int]) -> tuple[list[int], Vectors]:
-        """Return rows and vectors, in ascending order of rows; unknown rows are left out."""
-        which = "WHERE passage IN (SELECT value FROM json_each(?)) ORDER BY passage"
-        query = f"SELECT passage, vector, vector_checksum FROM passages {which}"  # noqa: S608
-        return self._stacked(self._all(query, (json.dumps(list(rows)),)))
-
-    def rows(self) -> Rows:
-        """Every row number, in ascending order."""
-        with undamaged(self._path):
-            found = self._reader().execute(f"SELECT passage FROM passages WHERE {OF_DEFAULT}")  # noqa: S608
-            return np.sort(np.fromiter((row for (row,) in found), np.int64))
-
     @contextmanager
     def read_transaction(self) -> Iterator[int]:
         """Let this thread read one state of the store; yields its revision."""
@@ -263,14 +255,6 @@ class DocumentStore:
     def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
         with undamaged(self._path):
             return self._reader().execute(query, values).fetchall()
-
-    def _stacked(self, found: Sequence[tuple[int, bytes, int | None]]) -> tuple[list[int], Vectors]:
-        for passage, vector, expected in found:
-            if expected is not None and checksum(vector) != expected:
-                query = "SELECT id FROM documents WHERE row = (SELECT row FROM passages WHERE passage = ?)"
-                raise damaged_document(self._all(query, (passage,))[0][0], "vector")
-        vectors_ND = np.frombuffer(b"".join(vector for _, vector, _ in found), "<f4").reshape(-1, self._dim)
-        return [passage for passage, _, _ in found], vectors_ND
 
     def _reader(self) -> sqlite3.Connection:
         """Return this thread's connection. In WAL mode readers do not wait for the writer."""

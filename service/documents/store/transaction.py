@@ -1,14 +1,14 @@
 """One change of the document store: inserts, replaces and deletes documents, then commits."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from itertools import zip_longest
 
 import orjson
 
 from service.documents.keywords.index import KeywordIndex
 from service.documents.protocol import Vectors
+from service.documents.store.document import Document
 from service.documents.store.fields import fields_of
 from service.documents.store.schema import DEFAULT, checksum
 
@@ -21,18 +21,14 @@ INSERT INTO documents (text, metadata, revision, text_checksum, id, collection) 
 """
 INSERT_PASSAGE = """
 INSERT INTO passages (passage, row, collection, start, stop, vector, vector_checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
+RETURNING passage
+"""
+COMMIT = """
+UPDATE collections SET revision = ?, documents = documents + ?,
+settings = CASE WHEN ? THEN json_set(settings, '$.has_passages', json('true')) ELSE settings END WHERE collection = ?
 """
 STORED = "SELECT row, CAST(id AS BLOB), CAST(text AS BLOB), CAST(metadata AS BLOB), text_checksum FROM documents"
 Stored = tuple[int, bytes, bytes, bytes, int]
-
-
-@dataclass(frozen=True)
-class Document:
-    """A document as a client sends it. metadata: any JSON object."""
-
-    id: str
-    text: str
-    metadata: Mapping[str, Any]
 
 
 class Transaction:
@@ -41,16 +37,26 @@ class Transaction:
     def __init__(self, connection: sqlite3.Connection, revision: int) -> None:
         self._connection = connection
         self._keywords = KeywordIndex(connection, DEFAULT)
-        self._new = 0  # documents more than there were
+        self._has_passages = False  # some whose numbers are not their documents' rows
         self._is_refilling = False  # the keywords, for what a text was is not known
         self.revision = revision
+        self.new = 0  # documents more than there were
+        self.removed: list[int] = []  # passages
 
     def upsert(self, documents: Sequence[Document], vectors_ND: Vectors) -> list[int]:
-        """Insert or replace documents. Return their rows, in order; a replaced document keeps its row."""
-        return [
-            self._upsert_one(document, vector_D.astype("<f4").tobytes())
-            for document, vector_D in zip(documents, vectors_ND, strict=True)
-        ]
+        """Insert or replace documents. Return the numbers of their passages, in order, which have the vectors.
+
+        A replaced document keeps its row, and as many of its passages' numbers as it has passages.
+        """
+        numbers: list[int] = []
+        vectors = [vector_D.astype("<f4").tobytes() for vector_D in vectors_ND]
+        wanted = sum(len(document.spans) for document in documents)
+        if wanted != len(vectors):
+            raise ValueError(f"{len(documents)} documents have {wanted} passages, but there are {len(vectors)} vectors")
+        for document in documents:
+            start = len(numbers)
+            numbers += self._upsert_one(document, vectors[start : start + len(document.spans)])
+        return numbers
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
@@ -63,9 +69,10 @@ class Transaction:
             if stored is None:
                 continue
             self._forget(stored)
+            self.removed += self._passages_of(row)
             for table in ("fields", "passages", "documents"):
                 self._connection.execute(f"DELETE FROM {table} WHERE row = ?", (row,))  # noqa: S608 - constants
-            self._new -= 1
+            self.new -= 1
 
     def remake_keywords(self) -> None:
         """Make the keywords anew from the texts."""
@@ -73,40 +80,50 @@ class Transaction:
 
     def commit(self) -> None:
         """Write the change to disk, under its revision."""
-        self._connection.execute(
-            "UPDATE collections SET revision = ?, documents = documents + ? WHERE collection = ?",
-            (self.revision, self._new, DEFAULT),
-        )
+        self._connection.execute(COMMIT, (self.revision, self.new, self._has_passages, DEFAULT))
         if self._is_refilling:
             self._keywords.fill()
         self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
         self._connection.execute("COMMIT")
 
-    def _upsert_one(self, document: Document, vector: bytes) -> int:
+    def _upsert_one(self, document: Document, vectors: Sequence[bytes]) -> list[int]:
         metadata = orjson.dumps(document.metadata).decode()
         values = (document.text, metadata, self.revision, checksum(document.id, document.text, metadata))
         query = f"{STORED} WHERE collection = ? AND id = ?"
         stored = self._connection.execute(query, (DEFAULT, document.id)).fetchone()
         if stored is None:
             (row,) = self._connection.execute(INSERT, (*values, document.id, DEFAULT)).fetchone()
-            self._new += 1
+            self.new += 1
         else:
             row = stored[0]
             self._connection.execute(UPDATE, (*values, row))
             self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
-            self._connection.execute("DELETE FROM passages WHERE row = ?", (row,))
         if stored is None:
             self._keywords.add(row, document.text)
         elif stored[2] != document.text.encode() or _is_damaged(stored):
             self._forget(stored)
             self._keywords.add(row, document.text)
-        passage = (row, row, DEFAULT, 0, len(document.text), vector, checksum(vector))
-        self._connection.execute(INSERT_PASSAGE, passage)
         self._connection.executemany(
             "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
             ((DEFAULT, path, *kind, row) for path, kinds in fields_of(document.metadata).items() for kind in kinds),
         )
-        return int(row)
+        return self._replace_passages(row, document, vectors)
+
+    def _replace_passages(self, row: int, document: Document, vectors: Sequence[bytes]) -> list[int]:
+        """Numbers that rise with the place in the document; those that it has come first: indexes grow with numbers."""
+        there = self._passages_of(row)
+        self._connection.execute("DELETE FROM passages WHERE row = ?", (row,))
+        self.removed += there[len(vectors) :]
+        numbers: list[int] = []
+        for number, span, vector in zip_longest(there[: len(vectors)], document.spans, vectors):
+            values = (number, row, DEFAULT, *span, vector, checksum(vector))
+            numbers += self._connection.execute(INSERT_PASSAGE, values).fetchone()
+        self._has_passages = self._has_passages or numbers != [row]
+        return numbers
+
+    def _passages_of(self, row: int) -> list[int]:
+        query = "SELECT passage FROM passages WHERE row = ? ORDER BY passage"
+        return [passage for (passage,) in self._connection.execute(query, (row,))]
 
     def _forget(self, stored: Stored) -> None:
         """Take a document as it was out of the keywords; of a damaged text nobody knows which it had."""

@@ -34,13 +34,13 @@ def build_inverted(store: DocumentStore, *, should_stop: Callable[[], bool] = la
     Raises: BuildStoppedError.
     """
     started_at = time.monotonic()
-    rows = store.rows()
+    rows = store.passages.numbers()
     generator = np.random.default_rng(0)  # deterministic for the same store
     sample = np.sort(generator.permutation(rows)[: ROWS_A_LIST * lists_for(len(rows))])
     sample_ND = _vectors_of(store, sample)
     index = InvertedIndex.trained(sample_ND, rows=len(rows))
     nearest = _Nearest(_like_searches(sample_ND, generator))
-    for added, vectors_ND in store.vectors(batch=CHUNK_ROWS):
+    for added, vectors_ND in store.passages.vectors(batch=CHUNK_ROWS):
         if should_stop():
             raise BuildStoppedError
         index.replace(index.prepare(added, vectors_ND))
@@ -88,5 +88,5 @@ class _Nearest:
 
 
 def _vectors_of(store: DocumentStore, rows: Rows) -> Vectors:
-    parts = [store.vectors_of(part.tolist())[1] for part in np.array_split(rows, -(-len(rows) // CHUNK_ROWS))]
+    parts = [store.passages.vectors_of(part.tolist())[1] for part in np.array_split(rows, -(-len(rows) // CHUNK_ROWS))]
     return np.concatenate(parts)

@@ -52,7 +52,7 @@ class IndexMaintenance:
 
     def load(self) -> VectorIndex:
         """Load or build the index to start with, at the store's revision; nothing else may be writing the store."""
-        if self._store.count() <= self._exact_rows:
+        if self._store.passages.count() <= self._exact_rows:
             return self._flat()
         return self._load_snapshot() or self.build(lambda: False).index
 
@@ -84,7 +84,7 @@ class IndexMaintenance:
 
         Raises: BuildStoppedError.  StorageFull: there is not enough memory.
         """
-        self._tried_rows = self._store.count()
+        self._tried_rows = self._store.passages.count()
         check_memory(2 * self._tried_rows * (self._dim + 8))
         with self._store.read_transaction() as revision:
             index = build_inverted(self._store, should_stop=should_stop)
@@ -98,14 +98,14 @@ class IndexMaintenance:
 
         Rows that differ because the store was restored from a backup are corrected, too.
         """
-        for rows, vectors_ND in self._store.vectors(changed_after=revision):
+        for rows, vectors_ND in self._store.passages.vectors(changed_after=revision):
             index.replace(index.prepare(rows, vectors_ND))
             self._unsaved += len(rows)
-        held, wanted = index.rows(), self._store.rows()
+        held, wanted = index.rows(), self._store.passages.numbers()
         gone, missing = np.setdiff1d(held, wanted), np.setdiff1d(wanted, held)
         index.remove(gone.tolist())
         if len(missing):
-            index.replace(index.prepare(*self._store.vectors_of(missing.tolist())))
+            index.replace(index.prepare(*self._store.passages.vectors_of(missing.tolist())))
         self._unsaved += len(gone) + len(missing)
 
     def save(self, index: VectorIndex, revision: int) -> None:
@@ -144,6 +144,6 @@ class IndexMaintenance:
 
     def _flat(self) -> FaissIndex:
         index = FaissIndex(self._dim)
-        for rows, vectors_ND in self._store.vectors():
+        for rows, vectors_ND in self._store.passages.vectors():
             index.replace(index.prepare(rows, vectors_ND))
         return index

@@ -7,9 +7,11 @@ import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from service.documents.backend import DocumentIndex
-from service.documents.store.store import Document, StoredDocument
+from service.documents.store.document import Document
+from service.documents.store.store import StoredDocument
 from service.errors import InvalidInput, NotFound
 from service.http.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
+from service.http.document_embedding import embedded, in_passages
 from service.http.json_route import JsonRoute
 from service.http.responses import dump_json, dumped_response, json_response
 from service.http.routes.openapi import BODY_ERRORS, answers, inference
@@ -41,20 +43,14 @@ async def put_documents(
 ) -> Response:
     """Embed and store documents. Idempotent. The answer comes once they are on disk.
 
+    A document that is longer than the model reads is split into passages with a vector each, unless `chunk` is false.
     If the model fails on some texts, the other documents are stored and `failed` names these; their earlier versions
     stay. If it fails on all, the request fails.
     """
     _check_ids_differ(body.documents)
-    await runtime.read(runtime.collection.check_room, [document.id for document in body.documents])
-    texts = [document.text for document in body.documents]
-    place, prompt = (lambda position: f"documents[{position}].text"), embedder.prompts.document
-    space = embedder.document_space
-    batch = await embedder.embed(texts, name="documents", prompt=prompt, place=place, skip_failed=True, space=space)
-    documents = [
-        Document(document.id, document.text, document.metadata)
-        for position, document in enumerate(body.documents)
-        if position not in batch.failed
-    ]
+    documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
+    documents = await in_passages(documents, embedder, runtime, wanted=body.chunk)
+    documents, batch = await embedded(documents, embedder)
     revision = await runtime.write(runtime.collection.put, documents, batch.embeddings)
     answer: dict[str, object] = {"upserted": len(documents), "revision": revision}
     if batch.failed:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from fastapi import APIRouter, Request, Response
 
 from service.documents.backend import DocumentIndex
+from service.documents.best_passage import Passage
 from service.documents.filters import to_condition
 from service.documents.mode import Mode
 from service.documents.query import Query
@@ -47,7 +48,7 @@ async def search(
     shown = Shown(
         offset=body.offset,
         min_score=body.min_score,
-        text="text" in body.include,
+        text=bool({"text", "passage"} & {*body.include}),
         metadata="metadata" in body.include,
         max_chars=MAX_ANSWER_BYTES,
         filter_s=runtime.settings.request_timeout_s,
@@ -62,7 +63,7 @@ async def search(
     found = await while_connected(request, finding)
     texts = [body.query] if body.query is not None else (body.queries or [])
     best = await reranked(body, texts, found, embedder=embedder, runtime=runtime)
-    answer = await asyncio.to_thread(_as_json, best.matches, body, shown, started_at=started_at)
+    answer = await asyncio.to_thread(_as_json, best.matches, body, started_at=started_at)
     return dumped_response(answer, headers=best.headers(batch))
 
 
@@ -99,14 +100,12 @@ def _answer(
     collection: DocumentIndex, body: SearchRequest, queries: list[Query], shown: Shown, *, started_at: float
 ) -> bytes:
     found = collection.search_all(queries, top_k=body.offset + body.top_k, filter_=body.filter, shown=shown)
-    return _as_json(found, body, shown, started_at=started_at)
+    return _as_json(found, body, started_at=started_at)
 
 
-def _as_json(found: Sequence[Sequence[Match]], body: SearchRequest, shown: Shown, *, started_at: float) -> bytes:
-    with_ranks = "ranks" in body.include
-    results = _within_limit(
-        dump_json([_result(match, shown, with_ranks=with_ranks) for match in matches]) for matches in found
-    )
+def _as_json(found: Sequence[Sequence[Match]], body: SearchRequest, *, started_at: float) -> bytes:
+    wanted: set[str] = {*body.include}
+    results = _within_limit(dump_json([_result(match, wanted) for match in matches]) for matches in found)
     lists = results[0] if body.query is not None else b"[%b]" % b",".join(results)
     took_ms = round((time.monotonic() - started_at) * 1000, 2)
     return b'{"results":%b,"took_ms":%b}' % (lists, dump_json(took_ms))
@@ -125,12 +124,17 @@ def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
     return kept
 
 
-def _result(match: Match, shown: Shown, *, with_ranks: bool) -> dict[str, object]:
-    result: dict[str, object] = {"id": match.document.id, "score": match.score}
-    if shown.text:
-        result["text"] = match.document.text
-    if shown.metadata:
-        result["metadata"] = match.document.metadata
-    if with_ranks:
+def _result(match: Match, wanted: set[str]) -> dict[str, object]:
+    document, passage = match.document, match.passage
+    result: dict[str, object] = {"id": document.id, "score": match.score}
+    if "text" in wanted:
+        result["text"] = document.text
+    if "passage" in wanted and passage is None:
+        passage = Passage(document.text, 0, len(document.text))
+    if passage is not None:
+        result["passage"] = {"text": passage.text, "start": passage.start, "end": passage.stop}
+    if "metadata" in wanted:
+        result["metadata"] = document.metadata
+    if "ranks" in wanted:
         result["ranks"] = {"dense": match.dense_rank, "keywords": match.keywords_rank}
     return result

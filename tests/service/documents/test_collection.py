@@ -203,7 +203,7 @@ def test_a_store_of_an_earlier_schema_opens_and_becomes_todays(tmp_path: Path, v
     beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
     assert beside.count() == 2  # read as it is
     assert [document.id for document in beside.page(after_row=0, limit=9, max_chars=999).documents] == ["de/1", "fr/1"]
-    assert sum(len(rows) for rows, _ in beside.vectors()) == 2
+    assert sum(len(rows) for rows, _ in beside.passages.vectors()) == 2
     beside.close()
     collection = open_collection(tmp_path)
     assert ids(collection, unit(0, 0, 0, 1), 5) == ["fr/1", "de/1"]

@@ -1,0 +1,251 @@
+"""Documents in several passages, against brute force; through changes, reopening, and inverted lists."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.bulk.store_file import open_store_file
+from service.bulk.upkeep import verify
+from service.documents.best_passage import best_passage
+from service.documents.collection import Collection
+from service.documents.query import Query
+from service.documents.results import Shown
+from service.documents.store.document import Document, chosen, parts_of, whole
+from service.documents.store.store import DocumentStore
+from service.documents.vectors.maintenance import IndexMaintenance
+from service.documents.vectors.snapshots import SnapshotFolder
+from service.errors import StorageFull
+from tests.service.documents.test_maintenance import INVERTED, wait_for
+
+DIM = 4
+EXACT = 20_000
+Vectors = np.ndarray
+WORDS = ["alpha", "beta", "gamma", "delta"]
+
+
+def opened(folder: Path, *, exact_rows: int = EXACT, **options: Any) -> Collection:
+    store = DocumentStore(folder / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    snapshots = SnapshotFolder(folder, fingerprint="aa")
+    maintenance = IndexMaintenance(store, dim=DIM, snapshots=snapshots, exact_rows=exact_rows)
+    return Collection(store, maintenance, **options)
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Iterator[Collection]:
+    collection = opened(tmp_path)
+    yield collection
+    collection.close()
+
+
+def document(id_: str, count: int, metadata: Mapping[str, Any] | None = None) -> Document:
+    """One of so many passages, each of ten characters."""
+    text = "".join(f"{id_[:4]:4}{number:5} " for number in range(count)).rstrip()
+    spans = tuple((start, min(start + 10, len(text))) for start in range(0, len(text), 10))
+    return Document(id_, text, dict(metadata or {}), spans if count > 1 else ())
+
+
+def put(collection: Collection, vectors: Mapping[str, Sequence[Vectors]], **metadata: Any) -> None:
+    documents = [document(id_, len(rows), metadata) for id_, rows in vectors.items()]
+    collection.put(documents, np.array([row for rows in vectors.values() for row in rows], np.float32))
+
+
+def found(collection: Collection, vector_D: Vectors, top_k: int, **options: Any) -> list[tuple[str, float]]:
+    matches = collection.search(np.asarray(vector_D, np.float32), top_k=top_k, **options)
+    return [(match.document.id, match.score) for match in matches]
+
+
+def best_of(vectors: Mapping[str, Sequence[Vectors]], query_D: Vectors, top_k: int) -> list[tuple[str, float]]:
+    """The oracle: each document has the score of its best passage; ties by id."""
+    scores = {id_: max(float(np.clip(row @ query_D, -1, 1)) for row in rows) for id_, rows in vectors.items()}
+    return sorted(scores.items(), key=lambda hit: (-hit[1], hit[0]))[:top_k]
+
+
+# Small integers: every inner product is exact, and many passages tie.
+ROWS = st.lists(st.integers(-1, 1), min_size=DIM, max_size=DIM).map(lambda row: np.asarray(row, np.float32))
+CHANGES = st.lists(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.lists(ROWS, max_size=5), min_size=1, max_size=4),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(changes=CHANGES, query_D=ROWS, top_k=st.integers(1, 9))
+def test_a_search_is_brute_force_over_each_documents_best_passage_after_any_changes(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[dict[str, list[Vectors]]], query_D: Vectors, top_k: int
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    collection = opened(folder)
+    there: dict[str, list[Vectors]] = {}
+    for change in changes:  # no rows: the document is removed
+        gone = [id_ for id_, rows in change.items() if not rows]
+        collection.delete(gone)
+        there = {id_: rows for id_, rows in there.items() if id_ not in gone}
+        kept = {id_: rows for id_, rows in change.items() if rows}
+        put(collection, kept, few=True)
+        there |= kept
+    try:
+        assert len(collection) == collection.count() == collection.count({"few": True}) == len(there)
+        expected = best_of(there, query_D, top_k)
+        assert found(collection, query_D, top_k) == expected
+        assert found(collection, query_D, top_k, filter_={"few": True}) == expected
+    finally:
+        collection.close()
+    again = opened(folder)
+    try:
+        assert found(again, query_D, top_k) == expected
+    finally:
+        again.close()
+    with open_store_file(folder / "documents.sqlite3") as file:
+        faults = verify(file, advance=lambda checked: None)
+        assert [fault for fault in faults if "norm" not in fault] == []  # these vectors are of any length
+        assert file.passages() == sum(map(len, there.values()))
+
+
+def test_a_document_of_many_near_passages_does_not_hide_the_others(collection: Collection) -> None:
+    near, far = [0.6, 0.8, 0, 0], [0, 0.6, 0.8, 0]
+    put(collection, {"long": [near] * 300, "b": [far], "c": [far, [0, 0, 1, 0]]})
+    assert [id_ for id_, _ in found(collection, np.array([0, 1, 0, 0]), 3)] == ["long", "b", "c"]
+    assert [id_ for id_, _ in found(collection, np.array([0, 1, 0, 0]), 9)] == ["long", "b", "c"]
+
+
+def test_a_filter_and_a_deletion_by_filter_mean_documents(collection: Collection) -> None:
+    put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]], "b": [[0, 0, 1, 0], [0, 0, 0, 1]]}, lang="de")
+    put(collection, {"c": [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]}, lang="en")
+    assert found(collection, np.array([0, 1, 0, 0]), 9, filter_={"lang": "en"}) == [("c", 1.0)]
+    assert collection.count({"lang": "de"}) == 2
+    assert collection.delete_matching({"lang": "de"}) == 2
+    assert found(collection, np.array([1, 0, 0, 0]), 9) == [("c", 0.0)]
+    assert len(collection) == 1
+    assert [one.id for one in collection.page(after_row=0, limit=9, max_chars=999).documents] == ["c"]
+
+
+def test_a_document_made_shorter_leaves_no_passage_behind(tmp_path: Path) -> None:
+    collection = opened(tmp_path)
+    put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]})
+    before = collection.size_bytes
+    put(collection, {"a": [[0, 0, 0, 1]]})
+    assert collection.size_bytes == before / 3
+    assert found(collection, np.array([1, 0, 0, 0]), 1) == [("a", 0.0)]
+    put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]]})
+    assert collection.size_bytes == before * 2 / 3
+    stored = collection.get("a")
+    assert stored is not None
+    assert stored.passages == ((0, 10), (10, 19))
+    collection.close()
+
+
+def test_the_match_has_the_passage_that_is_nearest(collection: Collection) -> None:
+    put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]], "b": [[0, 0, 1, 0]]})
+    first, second = collection.search(np.array([0, 1, 0, 0], np.float32), top_k=2)
+    assert first.passage is not None
+    assert (first.passage.start, first.passage.stop) == (10, 19)
+    assert first.document.text[10:19] == first.passage.text
+    assert second.passage is None  # in one piece
+    unasked = collection.search_all([Query(np.array([0, 1, 0, 0], np.float32))], top_k=1, shown=Shown(passage=False))
+    assert unasked[0][0].passage is None
+
+
+@pytest.mark.parametrize(("words", "place"), [("beta", 1), ("gamma", 2), ("alpha delta", 0), ("none", 0)])
+def test_keywords_find_the_document_and_the_passage_that_has_them(
+    collection: Collection, words: str, place: int
+) -> None:
+    text = "alpha delta beta gamma delta"
+    spans = ((0, 11), (12, 16), (17, 28))
+    collection.put([Document("a", text, {}, spans)], np.eye(3, DIM, dtype=np.float32))
+    (matches,) = collection.search_all([Query(words=words)], top_k=3)
+    if words == "none":
+        assert matches == []
+        return
+    (match,) = matches
+    assert match.passage is not None
+    assert (match.passage.start, match.passage.stop) == spans[place]
+
+
+def test_words_outweigh_a_small_difference_of_cosines() -> None:
+    text = "the motor stops. error E4 means heat."
+    vectors_PD = np.array([[0.6, 0.8], [0.5, np.sqrt(0.75)]], np.float32)
+    query_D = np.array([1, 0], np.float32)
+    spans = ((0, 16), (17, 37))
+    assert best_passage(text, spans, vectors_PD, Query(query_D)).start == 0
+    assert best_passage(text, spans, vectors_PD, Query(query_D, "what is E4?")).start == 17
+
+
+def test_inverted_lists_rank_documents_by_their_best_passage_and_follow_changes(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows_PD = generator.standard_normal((1500, DIM)).astype(np.float32)
+    rows_PD /= np.linalg.norm(rows_PD, axis=1, keepdims=True)
+    there = {f"{number:03}": list(rows_PD[5 * number : 5 * number + 5]) for number in range(300)}
+    collection = opened(tmp_path, exact_rows=400)
+    put(collection, there)
+    wait_for(lambda: collection.backend == INVERTED)
+    changed = {id_: [rows[0]] for id_, rows in list(there.items())[::3]}
+    put(collection, changed)
+    collection.delete(["001", "004"])
+    there = {id_: rows for id_, rows in (there | changed).items() if id_ not in {"001", "004"}}
+    queries = generator.standard_normal((20, DIM)).astype(np.float32)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+
+    def shares(collection: Collection) -> float:
+        """How many of the ten best are found, each with its exact score."""
+        right = 0
+        for query_D in queries:
+            expected = dict(best_of(there, query_D, 10))
+            hits = found(collection, query_D, 10)
+            assert len(hits) == 10
+            assert all(score == pytest.approx(dict(best_of(there, query_D, 300))[id_], abs=1e-6) for id_, score in hits)
+            right += len({id_ for id_, _ in hits} & {*expected})
+        return right / 200
+
+    assert shares(collection) > 0.95
+    collection.close()
+    again = opened(tmp_path, exact_rows=400)
+    assert again.backend == INVERTED
+    assert shares(again) > 0.95
+    assert len(again) == len(there)
+    again.close()
+
+
+def test_what_does_not_fit_is_refused_by_its_passages(tmp_path: Path) -> None:
+    collection = opened(tmp_path, max_index_bytes=3 * (4 * DIM + 8))
+    put(collection, {"a": [[1, 0, 0, 0]] * 2})
+    with pytest.raises(StorageFull):
+        collection.check_room([document("b", 2)])
+    with pytest.raises(StorageFull):
+        put(collection, {"b": [[1, 0, 0, 0]] * 2})
+    put(collection, {"a": [[1, 0, 0, 0]] * 3})  # in place of two
+    assert len(collection) == 1
+    collection.close()
+
+
+def test_vectors_that_do_not_fit_the_passages_change_nothing(collection: Collection) -> None:
+    with pytest.raises(ValueError, match="1 documents have 3 passages, but there are 2 vectors"):
+        collection.put([document("a", 3)], np.eye(2, DIM, dtype=np.float32))
+    assert collection.get("a") is None
+
+
+def test_a_store_of_whole_documents_looks_no_passage_up(tmp_path: Path) -> None:
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    assert store.chunks
+    collection = Collection(store, IndexMaintenance(store, dim=DIM))
+    put(collection, {"a": [[1, 0, 0, 0]], "b": [[0, 1, 0, 0]]})
+    assert not store.passages.has_own_numbers
+    put(collection, {"a": [[1, 0, 0, 0]] * 2})
+    assert store.passages.has_own_numbers
+    collection.close()
+
+
+def test_a_document_fails_with_any_of_its_passages() -> None:
+    documents = [document("a", 2), document("b", 1), document("c", 3)]
+    assert len(parts_of(documents)) == 6
+    rows_PD = np.arange(10, dtype=np.float32).reshape(5, 2)  # all but the second of c
+    kept, vectors_PD, failed = whole(documents, rows_PD, {4: "why"})
+    assert [one.id for one in kept] == ["a", "b"]
+    assert vectors_PD.tolist() == rows_PD[:3].tolist()
+    assert failed == {2: "why"}
+    assert chosen(kept, vectors_PD, [1]).tolist() == rows_PD[2:3].tolist()

@@ -1,0 +1,116 @@
+"""Long documents over HTTP: put, found by a passage, re-ranked by it; and whole, where that is asked for."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import ValidationError
+
+from service.model.encoder import load_encoder
+from service.model.reranker import Reranker
+from service.settings import Settings
+from tests.artifacts import TEXTS
+from tests.service.conftest import Serve
+
+LONG = " ".join(TEXTS * 6)
+QUERY = TEXTS[5]
+
+
+def put(client: TestClient, documents: dict[str, str], **body: Any) -> Any:
+    listed = [{"id": id_, "text": text, "metadata": {"of": id_}} for id_, text in documents.items()]
+    response = client.put("/documents", json={"documents": listed, **body})
+    assert response.status_code == 200, response.text
+    return response
+
+
+def search(client: TestClient, **body: Any) -> Any:
+    response = client.post("/search", json={"query": QUERY, "mode": "dense", **body})
+    assert response.status_code == 200, response.text
+    return response.json()["results"]
+
+
+def test_a_long_document_has_the_score_of_its_best_passage_and_says_where_it_is(
+    client: TestClient, tiny_model: Path
+) -> None:
+    answer = put(client, {"long": LONG, "short": TEXTS[0]})
+    assert answer.json()["upserted"] == 2
+    assert answer.headers["x-truncated"] == "0"
+    encoder = load_encoder(tiny_model)
+    spans = encoder.splitter.split(LONG)
+    assert len(spans) > 2
+    query_D = encoder.encode(QUERY).vector
+    scores = [float(encoder.encode(LONG[start:stop]).vector @ query_D) for start, stop in spans]
+    found = {one["id"]: one for one in search(client)}
+    assert found["long"]["score"] == pytest.approx(max(scores), abs=1e-6)
+    passage = found["long"]["passage"]
+    assert (passage["start"], passage["end"]) == spans[scores.index(max(scores))]
+    assert found["long"]["text"][passage["start"] : passage["end"]] == passage["text"]
+    assert "passage" not in found["short"]
+    assert client.get("/info").json()["index"]["documents"] == 2
+    assert client.post("/documents/count", json={}).json() == {"count": 2}
+
+
+def test_the_passage_alone_can_be_asked_for(client: TestClient) -> None:
+    put(client, {"long": LONG, "short": TEXTS[0]})
+    found = {one["id"]: one for one in search(client, include=["passage"])}
+    assert found["short"] == {
+        "id": "short",
+        "score": found["short"]["score"],
+        "passage": {"text": TEXTS[0], "start": 0, "end": len(TEXTS[0])},
+    }
+    assert len(found["long"]["passage"]["text"]) < len(LONG)
+    assert all("passage" not in one for one in search(client, include=["metadata"]))
+
+
+def test_chunk_false_embeds_the_beginning(client: TestClient, tiny_model: Path) -> None:
+    answer = put(client, {"short": TEXTS[0], "long": LONG}, chunk=False)
+    assert answer.headers["x-truncated"] == "1; indices=1"
+    encoder = load_encoder(tiny_model)
+    (found,) = search(client, filter={"of": "long"})
+    assert found["score"] == pytest.approx(float(encoder.encode(LONG).vector @ encoder.encode(QUERY).vector), abs=1e-6)
+    assert "passage" not in found
+    put(client, {"long": LONG})
+    assert search(client, filter={"of": "long"})[0]["passage"]
+
+
+def test_a_setting_chooses_for_requests_that_do_not_say(serve: Serve) -> None:
+    client = serve(chunk=False)
+    assert put(client, {"long": LONG}).headers["x-truncated"] != "0"
+    assert put(client, {"long": LONG}, chunk=True).headers["x-truncated"] == "0"
+
+
+def test_too_many_passages_are_refused_with_the_setting(serve: Serve) -> None:
+    client = serve(max_passages=4)
+    response = client.put("/documents", json={"documents": [{"id": "a", "text": "x"}, {"id": "long", "text": LONG}]})
+    assert response.status_code == 422
+    assert "passages up to position 1; the limit is 4 (CROSSLET_MAX_PASSAGES)" in response.json()["error"]
+    assert client.post("/documents/count", json={}).json() == {"count": 0}
+
+
+def test_the_reranker_reads_the_best_passage(serve: Serve, tiny_reranker: Path) -> None:
+    client = serve(reranker=tiny_reranker)
+    put(client, {"long": LONG, "short": TEXTS[0]})
+    passages = {one["id"]: one["passage"]["text"] for one in search(client, include=["passage"])}
+    reranker = Reranker.load(tiny_reranker)
+    expected = {id_: reranker.score(reranker.tokenize(QUERY, text)) for id_, text in passages.items()}
+    found = search(client, rerank=True)
+    assert {one["id"]: one["score"] for one in found} == pytest.approx(expected)
+    assert next(one for one in found if one["id"] == "long")["passage"]["text"] == passages["long"]
+
+
+def test_milvus_has_no_passages(serve: Serve, tmp_path: Path) -> None:
+    client = serve(index=f"milvus+lite://{tmp_path}/documents.db")
+    documents = [{"id": "long", "text": LONG}]
+    refused = client.put("/documents", json={"documents": documents, "chunk": True})
+    assert refused.status_code == 422
+    assert "leave chunk out" in refused.json()["error"]
+    assert client.put("/documents", json={"documents": documents}).headers["x-truncated"] == "1; indices=0"
+    with pytest.raises(ValidationError, match="CROSSLET_CHUNK is true"):
+        Settings(index="milvus://host:19530", chunk=True)
+
+
+def test_a_passage_that_fails_fails_its_document(serve: Serve, failing_model: Path) -> None:
+    client = serve(model=failing_model)
+    answer = client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}, {"id": "b", "text": "x"}]})
+    assert answer.status_code in {200, 500}

@@ -1,0 +1,72 @@
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.model.passages import Splitter
+from service.model.sentences import sentences
+from service.model.tokenizer import Tokenizer
+
+MODEL = Path(__file__).parents[3] / "models" / "default"
+LONGEST = 128
+PIECES = [
+    *(
+        "The engine stopped. ",
+        "Warum denn? ",
+        "我不知道。",
+        "これは本です。",
+        "वह घर गया। ",
+        "ไม่มีช่องว่างเลย",
+        "\n\n",
+        "x",
+    ),
+    *("a" * 700, "word " * 150, "漢" * 300, "🙂" * 90, "  ", "ﷺ", "1,5 "),
+]
+TEXT = " ".join(f"Sentence number {number} tells of the {number}th engine." for number in range(120))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(MODEL / "tokenizer.json", max_length=LONGEST)
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_the_model_reads_every_passage_whole_and_together_they_are_the_text(tokenizer: Tokenizer, text: str) -> None:
+    spans = Splitter(tokenizer, prompt="passage: ").split(text)
+    if not spans:
+        assert len(tokenizer.whole(f"passage: {text}")) <= LONGEST + 1  # 1: a space of the prompt's
+        return
+    assert len(spans) > 1
+    assert spans[0][0] == len(text) - len(text.lstrip())
+    assert spans[-1][1] == len(text.rstrip())
+    for (start, stop), (next_start, next_stop) in pairwise(spans):
+        assert start < next_start
+        assert stop < next_stop
+        assert not text[stop:next_start].strip()
+    assert all(len(tokenizer.whole(f"passage: {text[start:stop]}")) <= LONGEST for start, stop in spans)
+
+
+def test_passages_begin_and_end_with_sentences_and_share_some(tokenizer: Tokenizer) -> None:
+    spans = Splitter(tokenizer, prompt="").split(TEXT)
+    starts = {start for start, _ in sentences(TEXT)}
+    stops = {len(TEXT[:stop].rstrip()) for _, stop in sentences(TEXT)}
+    assert {start for start, _ in spans} <= starts
+    assert {stop for _, stop in spans} <= stops
+    assert all(next_start < stop for (_, stop), (next_start, _) in pairwise(spans))
+    tokens = [len(tokenizer.pieces(TEXT[start:stop])) for start, stop in spans]
+    assert min(tokens) > LONGEST / 2  # the last one, too
+
+
+def test_a_long_prompt_leaves_less_room(tokenizer: Tokenizer) -> None:
+    alone, behind = (len(Splitter(tokenizer, prompt=prompt).split(TEXT)) for prompt in ("", "search document " * 20))
+    assert behind > alone
+
+
+def test_a_text_that_fits_is_not_split(tokenizer: Tokenizer) -> None:
+    splitter = Splitter(tokenizer, prompt="")
+    assert splitter.split("One sentence. Another one.") == ()
+    assert splitter.split("") == ()
+    assert splitter.split(" " * 1000) == ()
