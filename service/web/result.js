@@ -15,21 +15,29 @@ export function resultItem(result, { rank, isDoubtful, narrow }) {
     "li",
     { className: isDoubtful ? "result doubtful" : "result", "data-score": String(result.score) },
     el("span", { className: "rank", "aria-hidden": "true" }, String(rank)),
-    el("div", { className: "found" }, ...textOf(result.text ?? ""), el("ul", { className: "chips" }, ...chips)),
+    el("div", { className: "found" }, ...textOf(result), el("ul", { className: "chips" }, ...chips)),
     bar(result.score),
   );
 }
 
-function textOf(text) {
+function textOf({ text = "", passage }) {
   const paragraph = el("p", { className: "text", dir: "auto" }, text);
-  if (text.length <= LONG) return [paragraph];
-  paragraph.textContent = `${text.slice(0, LONG).trimEnd()}…`;
+  if (text.length <= LONG && !passage) return [paragraph];
+  if (passage) paragraph.replaceChildren("… ", el("mark", {}, passage.text), " …");
+  else paragraph.textContent = `${text.slice(0, LONG).trimEnd()}…`;
   const whole = el("button", { type: "button", className: "link" }, t("result.whole"));
   whole.addEventListener("click", () => {
-    paragraph.textContent = text;
+    paragraph.replaceChildren(...(passage ? marked(text, passage) : [text]));
     whole.remove();
   });
   return [paragraph, whole];
+}
+
+/** The text with its passage marked; its offsets count code points, JavaScript's UTF-16 units. */
+function marked(text, { start, end }) {
+  const points = Array.from(text);
+  const part = (from, to) => points.slice(from, to).join("");
+  return [part(0, start), el("mark", {}, part(start, end)), part(end)];
 }
 
 function bar(value) {

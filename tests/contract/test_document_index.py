@@ -126,7 +126,7 @@ def test_keywords_are_found_beside_vectors_or_refused_with_the_way_out(index: Do
 
 
 def test_putting_twice_changes_nothing_but_the_revision_which_grows(index: DocumentIndex) -> None:
-    index.check_room(["a", "b"])
+    index.check_room([Document("a", "x", {}), Document("b", "y", {})])
     first = put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
     second = put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
     assert second > first

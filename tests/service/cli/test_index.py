@@ -61,7 +61,7 @@ def test_a_file_is_loaded_searched_and_loaded_again_without_a_change(capsys: Cap
     assert build(capsys, path) == "12 documents read: 0 new, 0 replaced, 12 unchanged"
     assert json.loads(crosslet(capsys, "index", "stats")[0])["revision"] == revision
     changed = [DOCUMENTS[0] | {"metadata": {"lang": "xx"}}, {"id": "new", "text": "x " * 50}]
-    assert build(capsys, write_jsonl(path, changed + DOCUMENTS[1:])) == (
+    assert build(capsys, write_jsonl(path, changed + DOCUMENTS[1:]), "--no-chunk") == (
         "13 documents read: 1 new, 1 replaced, 11 unchanged; of 1 the model read only the beginning"
     )
 

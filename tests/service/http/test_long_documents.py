@@ -110,7 +110,12 @@ def test_milvus_has_no_passages(serve: Serve, tmp_path: Path) -> None:
         Settings(index="milvus://host:19530", chunk=True)
 
 
-def test_a_passage_that_fails_fails_its_document(serve: Serve, failing_model: Path) -> None:
+def test_a_passage_that_fails_fails_its_document_and_no_other(serve: Serve, failing_model: Path) -> None:
     client = serve(model=failing_model)
-    answer = client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}, {"id": "b", "text": "x"}]})
-    assert answer.status_code in {200, 500}
+    answer = put(client, {"a": LONG, "b": f"{LONG} kaputt.", "c": TEXTS[0]}).json()
+    assert answer["upserted"] == 2
+    assert [one["id"] for one in answer["failed"]] == ["b"]
+    assert {one["id"] for one in search(client)} == {"a", "c"}
+    alone = client.put("/documents", json={"documents": [{"id": "b", "text": f"{LONG} kaputt."}]})
+    assert alone.status_code == 500
+    assert "documents[0].text" in alone.json()["error"]

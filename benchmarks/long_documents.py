@@ -1,0 +1,156 @@
+"""How well long documents are found, whole and in passages: first right, memory and time by their length.
+
+python -m benchmarks.long_documents --data DIR [--words 300 1000 3000] [--step 4]   prints a table, keeps nothing
+
+DIR/passages.LANG.tsv.gz (id, passage) and queries.LANG.tsv.gz (id, passage's id, question): XQuAD, in 9 languages. A
+document is passages of one language, shuffled and joined until it has so many words; zh counts 1.6 characters a word.
+One store has the documents of all languages. Right is a document, of any language, that has the question's passage.
+"""
+
+import argparse
+import gzip
+import random
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from service.documents.collection import Collection
+from service.documents.protocol import Vectors
+from service.documents.query import Query
+from service.documents.results import Match
+from service.documents.store.document import Document, parts_of
+from service.documents.store.store import DocumentStore
+from service.documents.vectors.maintenance import IndexMaintenance
+from service.model.encoder import Encoder, load_encoder
+from service.settings import BUNDLED_MODEL
+
+CHARS_A_WORD = 1.6  # of Chinese
+TOP_K, BATCH = 10, 64
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question. passage: the id of the one that answers it.  text: of that passage, in the question's language."""
+
+    text: str
+    passage: str
+    answer: str
+
+
+def main() -> None:
+    """Load each length twice, whole and in passages, and ask every question of each."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.long_documents", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--words", type=int, nargs="+", default=[300, 1000, 3000])
+    parser.add_argument("--step", type=int, default=4, help="ask every so manieth question (4)")
+    options = parser.parse_args()
+    encoder = load_encoder(BUNDLED_MODEL)
+    passages = {path.name.split(".")[1]: dict(_lines(path)) for path in sorted(options.data.glob("passages.*.tsv.gz"))}
+    questions = list(_questions(options.data, passages))[:: options.step]
+    queries_QD = _embedded(encoder, [encoder.prompts.query + question.text for question in questions])
+    print(f"{len(questions)} questions in {len(passages)} languages, artifact {encoder.manifest.fingerprint[:12]}")
+    print("| words | documents | | vectors | MiB | dense, % first | hybrid, % first | passage, % right | search, ms |")
+    print("|---:|---:|---|---:|---:|---:|---:|---:|---:|")
+    for words in options.words:
+        documents, contents = _documents(passages, words)
+        for is_split in (False, True):
+            print(_row(encoder, documents, contents, questions, queries_QD, words=words, is_split=is_split), flush=True)
+
+
+def _row(
+    encoder: Encoder,
+    documents: list[Document],
+    contents: dict[str, set[str]],
+    questions: list[Question],
+    queries_QD: Vectors,
+    *,
+    words: int,
+    is_split: bool,
+) -> str:
+    split = encoder.splitter.split if is_split else lambda text: ()
+    documents = [Document(one.id, one.text, {}, split(one.text)) for one in documents]
+    vectors_PD = _embedded(encoder, [encoder.prompts.document + part for part in parts_of(documents)])
+    with tempfile.TemporaryDirectory() as folder:
+        store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="long", dim=encoder.manifest.dim)
+        collection = Collection(store, IndexMaintenance(store, dim=encoder.manifest.dim))
+        collection.put(documents, vectors_PD)
+        shares = []
+        for is_hybrid in (False, True):
+            asked = [
+                Query(query_D, question.text if is_hybrid else None)
+                for query_D, question in zip(queries_QD, questions, strict=True)
+            ]
+            started_at = time.thread_time()
+            best = [collection.search_all([query], top_k=TOP_K)[0][0] for query in asked]
+            took_ms = 1000 * (time.thread_time() - started_at) / len(asked)
+            pairs = list(zip(best, questions, strict=True))
+            shares.append(_percent(question.passage in contents[one.document.id] for one, question in pairs))
+        passage = _percent(_is_in(one, question) for one, question in pairs) if is_split else "-"
+        size = collection.size_bytes / MIB
+        collection.close()
+    form = "passages" if is_split else "whole"
+    found = f"{shares[0]} | {shares[1]} | {passage} | {took_ms:.1f}"
+    return f"| {words} | {len(documents)} | {form} | {len(vectors_PD)} | {size:.2f} | {found} |"
+
+
+def _is_in(match: Match, question: Question) -> bool:
+    """Whether the passage that was found overlaps the one that answers."""
+    start = match.document.text.find(question.answer)
+    if start < 0 or match.passage is None:
+        return False
+    return match.passage.start < start + len(question.answer) and start < match.passage.stop
+
+
+def _percent(hits: Iterator[bool]) -> str:
+    return f"{100 * float(np.mean(list(hits))):.1f}"
+
+
+def _documents(passages: dict[str, dict[str, str]], words: int) -> tuple[list[Document], dict[str, set[str]]]:
+    """The documents, and the ids of the passages in each."""
+    documents: list[Document] = []
+    contents: dict[str, set[str]] = defaultdict(set)
+    for language, texts in passages.items():
+        order = sorted(texts)
+        random.Random(language).shuffle(order)
+        chosen: list[str] = []
+        for number, id_ in enumerate(order):
+            chosen.append(id_)
+            size = sum(_words(texts[one], language) for one in chosen)
+            if size >= words or number == len(order) - 1:
+                name = f"{language}/{len(documents)}"
+                documents.append(Document(name, "\n\n".join(texts[one] for one in chosen), {}))
+                contents[name], chosen = set(chosen), []
+    return documents, contents
+
+
+def _words(text: str, language: str) -> float:
+    return len(text) / CHARS_A_WORD if language == "zh" else len(text.split())
+
+
+def _questions(folder: Path, passages: dict[str, dict[str, str]]) -> Iterator[Question]:
+    for language, texts in passages.items():
+        for _, rest in _lines(folder / f"queries.{language}.tsv.gz"):
+            passage, text = rest.split("\t")
+            yield Question(text, passage, texts[passage])
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            id_, _, rest = line.rstrip("\n").partition("\t")
+            yield id_, rest
+
+
+def _embedded(encoder: Encoder, texts: list[str]) -> Vectors:
+    parts = [encoder.encode_all(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH)]
+    return np.stack([one.vector for part in parts for one in part])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""`crosslet index` with documents in passages: loaded, exported, checked, repaired, converted."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.model.encoder import load_encoder
+from service.settings import Settings
+from tests.artifacts import TEXTS, build_artifact
+from tests.service.bulk.files import read_jsonl, write_jsonl
+from tests.service.cli.test_index import Capture, build, crosslet, damage, local
+
+__all__ = ["local"]  # a fixture
+
+LONG = " ".join(TEXTS * 6)
+DOCUMENTS = [{"id": "long", "text": LONG, "metadata": {}}, {"id": "short", "text": TEXTS[0], "metadata": {}}]
+
+
+def passages(capsys: Capture) -> int:
+    found: int = json.loads(crosslet(capsys, "index", "stats")[0])["passages"]
+    return found
+
+
+def test_a_load_splits_long_documents_and_says_what_it_was_told_to_keep_whole(capsys: Capture, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    assert build(capsys, path) == "2 documents read: 2 new, 0 replaced, 0 unchanged"
+    assert passages(capsys) > 3
+    assert build(capsys, path) == "2 documents read: 0 new, 0 replaced, 2 unchanged"
+    assert build(capsys, path, "--no-chunk") == (
+        "2 documents read: 0 new, 1 replaced, 1 unchanged; of 1 the model read only the beginning"
+    )
+    assert passages(capsys) == 2
+    assert build(capsys, path, "--chunk") == "2 documents read: 0 new, 1 replaced, 1 unchanged"
+
+
+def test_a_search_shows_the_passage(capsys: Capture, tmp_path: Path) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    found = read_jsonl(crosslet(capsys, "search", TEXTS[5], "--json")[0])
+    long = next(one for one in found if one["id"] == "long")
+    assert long["text"][long["passage"]["start"] : long["passage"]["end"]] == long["passage"]["text"]
+    assert all("passage" not in one for one in found if one["id"] == "short")
+
+
+def test_an_export_has_the_vectors_of_passages_and_is_what_a_build_takes(
+    capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    assert read_jsonl(crosslet(capsys, "index", "export")[0]) == DOCUMENTS
+    crosslet(capsys, "index", "export", "--vectors", "base64", "--out", tmp_path / "b.jsonl")
+    long, short = read_jsonl((tmp_path / "b.jsonl").read_text(encoding="utf-8"))
+    encoder = load_encoder(tiny_model)
+    for passage in long["passages"]:
+        vector_D = np.frombuffer(base64.b64decode(passage["vector"]), "<f4")
+        assert np.array_equal(vector_D, encoder.encode(LONG[passage["start"] : passage["end"]]).vector)
+    assert "vector" in short
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
+    assert build(capsys, tmp_path / "b.jsonl") == "2 documents read: 2 new, 0 replaced, 0 unchanged"
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE passages SET vector_checksum = 1 WHERE passage = 2", "damaged vector"),
+        ("UPDATE passages SET stop = 1000000 WHERE passage = 2", "leave out some of its text"),
+        ("DELETE FROM passages WHERE passage = 2", "leave out some of its text"),
+    ],
+)
+def test_damaged_passages_are_found_and_made_anew(capsys: Capture, tmp_path: Path, statement: str, said: str) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    before = crosslet(capsys, "index", "export", "--vectors", "base64")[0]
+    damage(statement)
+    assert said in crosslet(capsys, "index", "verify", status=2)[1]
+    assert "1 of 2 vectors made anew" in crosslet(capsys, "index", "repair")[1]
+    assert "2 documents are intact" in crosslet(capsys, "index", "verify")[1]
+    assert crosslet(capsys, "index", "export", "--vectors", "base64")[0] == before
+
+
+def test_another_model_splits_by_its_own_tokens(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    build_artifact(tmp_path / "new", seed=1)
+    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "new"))
+    crosslet(capsys, "index", "re-embed")
+    encoder = load_encoder(tmp_path / "new")
+    assert passages(capsys) == 1 + len(encoder.splitter.split(LONG))
+    assert "2 documents are intact" in crosslet(capsys, "index", "verify")[1]
+    assert build(capsys, tmp_path / "a.jsonl") == "2 documents read: 0 new, 0 replaced, 2 unchanged"
+    assert Settings().documents_path.is_file()
