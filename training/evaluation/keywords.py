@@ -43,7 +43,8 @@ def service_scores(queries: list[str], documents: list[str]) -> NDArray[np.float
         with closing(store):
             with store.transaction() as transaction:
                 named = [Document(str(number), text, {}) for number, text in enumerate(documents)]
-                rows = transaction.upsert(named, np.ones((len(named), 1), np.float32))
+                transaction.upsert(named, np.ones((len(named), 1), np.float32))
+                rows = transaction.rows_of([document.id for document in named])
                 transaction.commit()
             place = {row: number for number, row in enumerate(rows)}
             for score_N, query in zip(score_QN, queries, strict=True):
