@@ -50,7 +50,7 @@ def test_the_version_is_the_changelogs_top_release_or_a_later_one_in_development
         assert Version(VERSION) > Version(newest)
         assert Version(VERSION).is_devrelease
     else:
-        assert VERSION == top
+        assert top == VERSION
 
 
 def test_settings_of_the_shell_do_not_reach_the_tests() -> None:

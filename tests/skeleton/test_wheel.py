@@ -54,7 +54,9 @@ def test_the_wheel_holds_every_file_of_the_page_and_of_the_bundled_model(tmp_pat
 def serving(command: Path, folder: Path) -> Iterator[httpx.Client]:
     """`crosslet serve`, with nothing set but its port."""
     with reserved_port() as port:
-        process = subprocess.Popen([command, "serve"], cwd=folder, env=clean_environment() | {"CROSSLET_PORT": str(port)})
+        process = subprocess.Popen(
+            [command, "serve"], cwd=folder, env=clean_environment() | {"CROSSLET_PORT": str(port)}
+        )
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
                 wait_until_ready(client, process)
@@ -74,7 +76,10 @@ def test_an_installed_wheel_serves_the_bundled_model_from_an_empty_folder(tmp_pa
     assert run(venv / "bin/crosslet", "--version", cwd=empty) == f"crosslet {VERSION}\n"
     assert "torch" not in run(venv / "bin/python", "-m", "pip", "list", cwd=empty)
     with serving(venv / "bin/crosslet", empty) as client:
-        documents = [{"id": "a", "text": "Wie setze ich mein Passwort zurück?"}, {"id": "b", "text": "Die Bank ist zu."}]
+        documents = [
+            {"id": "a", "text": "Wie setze ich mein Passwort zurück?"},
+            {"id": "b", "text": "Die Bank ist zu."},
+        ]
         assert client.put("/documents", json={"documents": documents}).status_code == 200
         answer = client.post("/search", json={"query": "I forgot my password", "top_k": 1}).json()
         assert [result["id"] for result in answer["results"]] == ["a"]
