@@ -16,7 +16,7 @@ PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-i
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export reference image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export reference wheel image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --o
 
 reference: $(DEV)/.installed  ## write docs/reference/settings.md and configuration.md
 	$(DEV)/bin/python scripts/reference.py
+
+wheel: $(SERVICE)/.installed  ## build the wheel with the bundled model, into dist/
+	$(SERVICE)/bin/python -m hatchling build --target wheel --directory dist
 
 image:  ## build the service's container image
 	docker build --file docker/service.Dockerfile --tag crosslet:latest \

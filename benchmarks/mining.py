@@ -1,20 +1,24 @@
-"""Prints precision and recall of `crosslet mine` and `crosslet dedup` on aligned files.
+"""Prints precision and recall of `crosslet mine` and `crosslet dedup` on aligned lines mixed with unrelated ones.
 
-python -m benchmarks.mining --data DIR [--model FOLDER] [--languages deu tur] [--tasks mine dedup] [--lines 1000]
-DIR holds LASER's Tatoeba files, `tatoeba.<xxx>-eng.<xxx>` and `.eng`; about a minute a language; writes no files.
+python -m benchmarks.mining --data DIR [--model FOLDER] [--languages de] [--sets flores] [--tasks mine]
+DIR holds LASER's `tatoeba/tatoeba.<xxx>-eng.<xxx>` and `.eng`, and `flores200/devtest.<xx>.txt.gz`. Minutes; writes no
+files. The last quarter of the English lines and the first quarter of the others are left out, so that a third of
+each side has no translation.
 
-mine   omits the last quarter of the English lines and the first quarter of the others. So a third of each file has no
-       translation in the other. The gold pairs are the translations that remain.
-dedup  joins both files. The gold pairs are translations and lines of equal text; found pairs are those within a group.
+mine   the gold pairs are the translations that remain.
+dedup  joins both sides. The gold pairs are translations and lines of equal text; found pairs are those within a group.
+       A paraphrase in one language counts as wrong.
 """
 
 import argparse
+import gzip
 import itertools
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import mean
 
 from service.bulk.engine import Engine
 from service.bulk.engines import engine_of
@@ -26,78 +30,101 @@ from service.bulk.texts import embed_lines
 from service.model.encoder import load_encoder
 from service.settings import BUNDLED_MODEL, Settings
 
-MARGINS = (1.0, 1.02, 1.04, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3)
+CODES = {
+    **{"ar": "ara", "cs": "ces", "de": "deu", "es": "spa", "fr": "fra", "hi": "hin", "id": "ind", "it": "ita"},
+    **{"ja": "jpn", "ko": "kor", "nl": "nld", "pl": "pol", "pt": "por", "ru": "rus", "tr": "tur", "vi": "vie"},
+    "zh": "cmn",
+}
+MARGINS = (1.0, 1.06, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4)
 COSINES = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
-HEADER = "| language | threshold | found | precision | recall | F1 |\n|---|---:|---:|---:|---:|---:|"
+HEADER = "| lines | threshold | precision | lowest | recall | lowest |\n|---|---:|---:|---:|---:|---:|"
 Pairs = set[tuple[str, str]]
+Score = tuple[float, float]  # precision and recall, in percent
 
 
-def read(path: Path, count: int) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()[:count]
+def tatoeba(folder: Path, language: str, count: int) -> tuple[list[str], list[str]]:
+    stem = folder / "tatoeba" / f"tatoeba.{CODES[language]}-eng"
+    texts, english = (
+        Path(f"{stem}.{side}").read_text(encoding="utf-8").splitlines()[:count] for side in (CODES[language], "eng")
+    )
+    return texts, english
 
 
-def write(folder: Path, name: str, lines: Sequence[str]) -> Path:
-    path = folder / name
+def flores(folder: Path, language: str, count: int) -> tuple[list[str], list[str]]:
+    paths = (folder / "flores200" / f"devtest.{side}.txt.gz" for side in (language, "en"))
+    texts, english = (gzip.decompress(path.read_bytes()).decode().splitlines()[:count] for path in paths)
+    return texts, english
+
+
+def write(folder: str, name: str, lines: Sequence[str]) -> Path:
+    path = Path(folder) / name
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
 
-def report(name: str, threshold: float, found: Pairs, gold: Pairs) -> None:
+def score(found: Pairs, gold: Pairs) -> Score:
     right = len(found & gold)
-    precision, recall = 100 * right / max(1, len(found)), 100 * right / len(gold)
-    f1 = 200 * right / (len(found) + len(gold))
-    print(f"| {name} | {threshold:.2f} | {len(found)} | {precision:.1f} | {recall:.1f} | {f1:.1f} |", flush=True)
+    return 100 * right / max(1, len(found)), 100 * right / len(gold)
 
 
-def mine(name: str, texts: list[str], english: list[str], engine: Engine, dim: int) -> None:
-    settings, quarter = Settings(), len(texts) // 4
+def mine(texts: list[str], english: list[str], engine: Engine, dim: int) -> list[Score]:
+    quarter = len(texts) // 4
     gold = set(zip(texts[quarter:-quarter], english[quarter:-quarter], strict=True))
     with tempfile.TemporaryDirectory() as folder:
-        paths = (write(Path(folder), "a", texts[quarter:]), write(Path(folder), "b", english[:-quarter]))
+        paths = (write(folder, "a", texts[quarter:]), write(folder, "b", english[:-quarter]))
         with Lines(paths[0]) as left, Lines(paths[1]) as right:
-            mined = mine_rows(left, right, engine, k=NEIGHBOURS, dim=dim, settings=settings)
+            mined = mine_rows(left, right, engine, k=NEIGHBOURS, dim=dim, settings=Settings())
             pairs = [(margin, left.text(row), right.text(other)) for margin, row, other in mined]
-    for threshold in MARGINS:
-        report(name, threshold, {(a, b) for margin, a, b in pairs if margin >= threshold}, gold)
+    return [score({(a, b) for margin, a, b in pairs if margin >= threshold}, gold) for threshold in MARGINS]
 
 
-def dedup(name: str, texts: list[str], english: list[str], engine: Engine, dim: int) -> None:
-    lines_of = texts + english
-    gold = set(zip(texts, english, strict=True)) | pairs_of_equals(texts) | pairs_of_equals(english)
-    with tempfile.TemporaryDirectory() as folder, Lines(write(Path(folder), "a", lines_of)) as lines:
+def dedup(texts: list[str], english: list[str], engine: Engine, dim: int) -> list[Score]:
+    quarter = len(texts) // 4
+    lines_of = texts[quarter:] + english[:-quarter]
+    gold = set(zip(texts[quarter:-quarter], english[quarter:-quarter], strict=True)) | pairs_of_equals(lines_of)
+    scores = []
+    with tempfile.TemporaryDirectory() as folder, Lines(write(folder, "a", lines_of)) as lines:
         vectors_ND = embed_lines(lines, engine, dim=dim, max_text_chars=Settings().max_text_chars)
         for threshold in COSINES:
             groups: dict[int, list[str]] = defaultdict(list)
             for row, first in enumerate(leaders(vectors_ND, threshold, advance=lambda rows: None).tolist()):
                 groups[first].append(lines.text(row))
-            found = {pair for group in groups.values() for pair in itertools.combinations(group, 2)}
-            report(name, threshold, found, gold)
+            scores.append(score({pair for group in groups.values() for pair in itertools.combinations(group, 2)}, gold))
+    return scores
 
 
 def pairs_of_equals(texts: list[str]) -> Pairs:
     return {(text, text) for text in texts if texts.count(text) > 1}
 
 
-TASKS = {"mine": mine, "dedup": dedup}
+SETS: dict[str, Callable[[Path, str, int], tuple[list[str], list[str]]]] = {"tatoeba": tatoeba, "flores": flores}
+TASKS = {"mine": (mine, MARGINS), "dedup": (dedup, COSINES)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", type=Path, default=BUNDLED_MODEL)
-    parser.add_argument("--languages", nargs="+", default=["deu", "tur"])
+    parser.add_argument("--languages", nargs="+", choices=CODES, default=list(CODES))
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--lines", type=int, default=1000)
     options = parser.parse_args(arguments)
     encoder = load_encoder(options.model)
     engine, dim = engine_of("threads", encoder, Settings(), prompt=encoder.prompts.default), encoder.manifest.dim
     for name in options.tasks:
-        task = TASKS[name]
+        task, thresholds = TASKS[name]
         print(f"\n{name}\n\n{HEADER}")
-        for language in options.languages:
-            stem = options.data / f"tatoeba.{language}-eng"
-            texts, english = (read(Path(f"{stem}.{side}"), options.lines) for side in (language, "eng"))
-            task(language, texts, english, engine, dim)
+        for of in options.sets:
+            scores = [
+                task(*SETS[of](options.data, language, options.lines), engine, dim) for language in options.languages
+            ]
+            for threshold, at_threshold in zip(thresholds, zip(*scores, strict=True), strict=True):
+                cells = [f"{of} | {threshold:.2f}"]
+                for values in zip(*at_threshold, strict=True):
+                    lowest = min(range(len(values)), key=values.__getitem__)
+                    cells.append(f"{mean(values):.1f} | {values[lowest]:.1f} ({options.languages[lowest]})")
+                print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ RUN python3 -m venv --without-pip /opt/crosslet \
     && /opt/build/bin/pip --python /opt/crosslet/bin/python install --require-hashes --no-deps -r "requirements/${LOCK:-service.txt}"
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
+COPY models/default models/default
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheels . \
     && /opt/build/bin/pip --python /opt/crosslet/bin/python install --no-deps /tmp/wheels/*.whl
 COPY docker/healthcheck.py /opt/crosslet/healthcheck.py
-COPY models/default /opt/models/default
 # Readable for any user, whatever the checkout's umask was.
-RUN chmod -R a+rX /opt/crosslet /opt/models
+RUN chmod -R a+rX /opt/crosslet
 
 FROM docker.io/library/python:3.11-slim
 ARG REVISION=unknown
@@ -30,15 +30,13 @@ RUN groupadd --gid 10001 crosslet \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /data --shell /usr/sbin/nologin crosslet \
     && install --directory --owner=10001 --group=10001 /data
 COPY --from=build /opt/crosslet /opt/crosslet
-COPY --from=build /opt/models /opt/crosslet/models
 ENV PATH="/opt/crosslet/bin:$PATH" \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     ORT_DISABLE_TELEMETRY=1 \
     CROSSLET_HOST=0.0.0.0 \
     CROSSLET_PORT=8080 \
-    CROSSLET_DATA=/data \
-    CROSSLET_MODEL=/opt/crosslet/models/default
+    CROSSLET_DATA=/data
 WORKDIR /data
 VOLUME /data
 EXPOSE 8080

@@ -18,6 +18,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY training training
 COPY export export
+COPY models/default models/default
 RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --editable .
 # Readable for any user, whatever the checkout's umask was.
 RUN chmod -R a+rX /opt/crosslet

@@ -17,7 +17,8 @@ from service.process.address_space import WORKING_BYTES
 PREFIX = "CROSSLET_"
 ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,*?#@]+")
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
-BUNDLED_MODEL = Path(__file__).resolve().parent.parent / "models" / "default"
+HERE = Path(__file__).resolve().parent
+BUNDLED_MODEL = (here if (here := HERE / "models").is_dir() else HERE.parent / "models") / "default"  # wheel, checkout
 
 
 class Settings(BaseSettings):

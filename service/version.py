@@ -1,3 +1,3 @@
-"""The version of the distribution; must equal the one in pyproject.toml."""
+"""The version of the distribution, and the only place that has it: pyproject.toml reads it from here."""
 
-VERSION = "0.1.0"
+VERSION = "0.3.0.dev0"

@@ -14,6 +14,7 @@ import orjson
 from service.cli.arguments import Subcommand, local_store, out_argument
 from service.cli.index_backup import backup, backup_arguments, restore, restore_arguments
 from service.cli.index_import import import_arguments, import_documents
+from service.cli.index_report import report, report_arguments
 from service.cli.start_trial import Use
 from service.errors import InferenceFailed, InvalidInput, StartError, StoreError
 from service.settings import Settings
@@ -249,6 +250,9 @@ INDEX_SUBCOMMANDS = {
     ),
     "index export": Subcommand(export, "write every document as a line of JSON", _export_arguments),
     "index stats": Subcommand(stats, "print what the document store holds"),
+    "index report": Subcommand(
+        report, "measure how well these documents are found, and write a page", report_arguments, Use.DOCUMENTS
+    ),
     "index verify": Subcommand(verify, "check the document store"),
     "index repair": Subcommand(repair, "recompute damaged vectors", _engine_argument, Use.DOCUMENTS),
     "index backup": Subcommand(backup, "back up the documents to one file", backup_arguments),

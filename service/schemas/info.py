@@ -46,6 +46,28 @@ class Limits(BaseModel):
     max_results: int = Field(description="Results in an answer: queries times top_k.", examples=[10_000])
 
 
+class ReportInfo(BaseModel):
+    """What `crosslet index report` last measured on these documents."""
+
+    made_at: str = Field(description="When.", examples=["2026-11-26T12:00:00+00:00"])
+    revision: int = Field(description="Revision of the store at that time.", examples=[12])
+    documents: int = Field(description="Documents in it.", examples=[200])
+    sampled: int = Field(description="Documents that were drawn and asked with.", examples=[200])
+    recall: float = Field(description="Share of the exact ten nearest that a search finds.", examples=[0.99])
+    found: float = Field(
+        description="Share of drawn documents that are among the ten nearest to their own opening.", examples=[0.97]
+    )
+    min_scores: dict[str, float] = Field(
+        description="A score that 1 in 1,000 unrelated documents exceeds, by language of the query; `all`: any.",
+        examples=[{"de": 0.36, "all": 0.43}],
+    )
+    language_bias: float = Field(
+        description="The most that a document's language alone adds to a cosine, on average.", examples=[0.03]
+    )
+    cut: float = Field(description="Share of documents longer than the model reads.", examples=[0.1])
+    hubs: int = Field(description="Documents that are near to too many queries.", examples=[0])
+
+
 class IndexInfo(BaseModel):
     """The document index."""
 
@@ -57,6 +79,7 @@ class IndexInfo(BaseModel):
         "null if not measured.",
         examples=[1.0],
     )
+    report: ReportInfo | None = Field(description="The last `crosslet index report`; null: none.", examples=[None])
 
 
 class InfoResponse(BaseModel):
@@ -103,7 +126,7 @@ class InfoResponse(BaseModel):
     limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
     index: IndexInfo = Field(
         description="Where documents are searched, and how many.",
-        examples=[{"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800, "recall": 1.0}],
+        examples=[{"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800, "recall": 1.0, "report": None}],
     )
     version: str = Field(description="Version of crosslet.", examples=["0.1.0"])
 

@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from packaging.version import Version
 
 from service.version import VERSION
-from tests.skeleton.project import ROOT, pyproject, tracked_files
+from tests.skeleton.project import ROOT, tracked_files
 
 MAX_FILE_BYTES = 32_000_000  # what the folder of the bundled model may have
 MACHINE_PATH = re.compile(rb"(?<![\w./}-])/(?:home|root|Users|work|mnt|opt/wheels|opt/pypi)/[\w.]")
@@ -41,8 +42,15 @@ def test_the_machine_path_pattern_knows_what_it_looks_for() -> None:
     assert not MACHINE_PATH.search(b"https://example.org/home/page and $HOME/work/x and ./work/x")
 
 
-def test_the_version_is_the_same_in_the_package_and_its_metadata() -> None:
-    assert pyproject()["project"]["version"] == VERSION
+def test_the_version_is_the_changelogs_top_release_or_a_later_one_in_development() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    top, *_ = headings = re.findall(r"(?m)^## \[(.+?)\]", changelog)
+    newest = next(heading for heading in headings if heading != "Unreleased")
+    if top == "Unreleased":
+        assert Version(VERSION) > Version(newest)
+        assert Version(VERSION).is_devrelease
+    else:
+        assert top == VERSION
 
 
 def test_settings_of_the_shell_do_not_reach_the_tests() -> None:

@@ -117,7 +117,7 @@ class IndexMaintenance:
             self._save(index, revision)
 
     def _save(self, index: InvertedIndex, revision: int) -> Path | None:
-        if self._snapshots is None:
+        if self._snapshots is None or self._snapshots.read_only:
             return None
         try:
             path = self._snapshots.write(

@@ -43,7 +43,9 @@ class Snapshot:
 class SnapshotFolder:
     """The snapshots beside a document store. One process writes; any may read."""
 
-    def __init__(self, folder: Path, *, fingerprint: str) -> None:
+    def __init__(self, folder: Path, *, fingerprint: str, read_only: bool = False) -> None:
+        """read_only: another process may be writing them."""
+        self.read_only = read_only
         self._folder = folder
         self._fingerprint = fingerprint
 
@@ -97,7 +99,9 @@ class SnapshotFolder:
         return snapshot, self._folder / snapshot.file
 
     def quarantine(self, reason: str, *files: str) -> None:
-        """Rename the newest snapshot, so that it is not tried again."""
+        """Rename the newest snapshot, so that it is not tried again; a reader leaves that to who writes."""
+        if self.read_only:
+            return
         logger.warning("index snapshot quarantined", extra={"reason": reason})
         for name in (POINTER, *files):
             path = self._folder / name

@@ -5,6 +5,8 @@ import asyncio
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from service.documents.milvus.address import EMBEDDED
+from service.documents.report_file import read_summary
 from service.errors import NotReady
 from service.http.auth import BEARER
 from service.http.dependencies import RuntimeDependency
@@ -12,7 +14,9 @@ from service.http.json_route import JsonRoute
 from service.http.responses import json_response
 from service.http.routes.openapi import answers
 from service.model.reranker import Reranker
-from service.schemas.info import InfoResponse, Limits, RerankerInfo, SpaceInfo, StatusResponse
+from service.model.spaces import stored_as
+from service.runtime import Runtime
+from service.schemas.info import InfoResponse, Limits, ReportInfo, RerankerInfo, SpaceInfo, StatusResponse
 from service.version import VERSION
 
 router = APIRouter(tags=["operation"], route_class=JsonRoute)
@@ -67,6 +71,7 @@ async def info(runtime: RuntimeDependency) -> Response:
         "documents": await runtime.read(len, collection),
         "size_bytes": collection.size_bytes,
         "recall": collection.recall,
+        "report": await runtime.read(_report, runtime),
     }
     return json_response(
         {
@@ -93,6 +98,15 @@ async def info(runtime: RuntimeDependency) -> Response:
             "version": VERSION,
         }
     )
+
+
+def _report(runtime: Runtime) -> dict[str, object] | None:
+    """What `crosslet index report` left beside the store."""
+    if runtime.settings.index != EMBEDDED:
+        return None
+    stored = stored_as(runtime.manifest, runtime.settings.space)
+    summary = read_summary(runtime.settings.data, fingerprint=stored.fingerprint)
+    return None if summary is None else {name: getattr(summary, name) for name in ReportInfo.model_fields}
 
 
 def _reranker(reranker: Reranker | None) -> dict[str, object] | None:

@@ -1,0 +1,202 @@
+import html.parser
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.bulk.report.figures import hubs, pairs, tail
+from service.bulk.report.languages import script_of
+from service.bulk.report.nearest import Nearest
+from service.bulk.report.sample import opening
+from service.cli import main as cli
+from service.model.encoder import load_encoder
+from service.settings import Settings
+from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
+from tests.service.bulk.files import write_jsonl
+from tests.service.cli.terminal import on_a_terminal
+from tests.service.conftest import Serve
+
+Capture = pytest.CaptureFixture[str]
+LANGUAGES = ("en", "de", "es")
+CHOICES = [(subject, verb, thing) for subject in range(6) for verb in range(6) for thing in range(3)]
+NUMBERS = {(subject, verb, thing): str(number) for number, (subject, verb, thing) in enumerate(CHOICES)}
+
+
+@pytest.fixture(autouse=True)
+def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CROSSLET_WORKERS", "2")
+    monkeypatch.chdir(tmp_path)
+
+
+def crosslet(capsys: Capture, *arguments: object, status: int = 0) -> tuple[str, str]:
+    assert cli.main([str(argument) for argument in arguments]) == status, capsys.readouterr().err
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def documents(field: str = "lang") -> list[dict[str, object]]:
+    assert len(SUBJECTS) >= 6
+    assert len(VERBS) >= 6
+    assert len(OBJECTS) >= 3
+    return [
+        {"id": f"{language}/{NUMBERS[choice]}", "text": sentence(choice, language), "metadata": {field: language}}
+        for choice in CHOICES
+        for language in LANGUAGES
+    ]
+
+
+def built(capsys: Capture, rows: list[dict[str, object]]) -> None:
+    crosslet(capsys, "index", "build", write_jsonl(Path("documents.jsonl"), rows))
+    assert Settings().documents_path.is_file()
+
+
+class Loaded(html.parser.HTMLParser):
+    """Collects what a browser would load, and checks that elements are closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loaded += [str(value) for name, value in attrs if name in {"src", "href", "xlink:href"}]
+        assert tag not in {"script", "link", "img", "iframe"}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_report_counts_what_was_loaded_and_its_page_asks_no_host(capsys: Capture, tiny_model: Path) -> None:
+    long = [{"id": f"long<{number}>", "text": "guitar " * 40, "metadata": {"lang": "en"}} for number in range(36)]
+    built(capsys, [*documents(), *long])
+    out, err = crosslet(capsys, "index", "report", "--json")
+    summary = json.loads(out)
+    assert "wrote index-report.html" in err
+    assert summary["documents"] == summary["sampled"] == 324 + 36
+    assert summary["recall"] == 1.0
+    encoder = load_encoder(tiny_model)
+    lengths = [encoder.tokenise([str(row["text"])])[0].full_length for row in [*documents(), *long]]
+    cut = sum(length > encoder.manifest.max_length for length in lengths)
+    assert cut >= 36
+    assert summary["cut"] == pytest.approx(cut / 360, abs=1e-4)
+    assert summary["min_scores"].keys() == {"all", *LANGUAGES}
+    page = Path("index-report.html").read_text(encoding="utf-8")
+    parser = Loaded()
+    parser.feed(page)
+    assert parser.open == []
+    assert parser.loaded == []
+    assert not re.search(r"(?i)https?:|url\(|@import", page)
+    assert "long&lt;1&gt;" in page
+    assert "guitar guitar" not in page
+    assert page.count("<svg") == 5
+
+
+def test_shares_and_scores_are_those_of_a_search_by_hand(capsys: Capture, tiny_model: Path) -> None:
+    rows = documents()
+    built(capsys, rows)
+    summary = json.loads(crosslet(capsys, "index", "report")[0])
+    encoder = load_encoder(tiny_model)
+    query_QD = np.stack([encoder.encode(opening(str(row["text"]))).vector for row in rows])
+    document_ND = np.stack([encoder.encode(str(row["text"])).vector for row in rows])
+    scores_QN = query_QD @ document_ND.T
+    own_Q = np.diag(scores_QN)
+    ranks_Q = (scores_QN > own_Q[:, None] + 1e-6).sum(axis=1)
+    assert summary["found"] == pytest.approx((ranks_Q < 10).mean(), abs=0.02)  # ties may fall either way
+    others = scores_QN[~np.eye(len(rows), dtype=bool)]
+    median, upper = np.quantile(others, [0.5, 0.9])
+    assert summary["min_scores"]["all"] == pytest.approx(median + (upper - median) * 3.0902 / 1.2816, abs=2e-3)
+
+
+def test_the_recall_of_inverted_lists_is_measured_against_all_vectors(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CROSSLET_EXACT_DOCUMENTS", "100")
+    built(capsys, documents())
+    before = {path.name: path.read_bytes() for path in (tmp_path / "data").glob("index*")}
+    assert "index.json" in before
+    assert 0.9 < json.loads(crosslet(capsys, "index", "report")[0])["recall"] <= 1
+    page = Path("index-report.html").read_text(encoding="utf-8")
+    assert "faiss-ivf-sq8" in page
+    (tmp_path / "data" / "index.json").write_bytes(b"{}")  # damaged: built anew in memory, and left as it is
+    assert 0.9 < json.loads(crosslet(capsys, "index", "report")[0])["recall"] <= 1
+    assert (tmp_path / "data" / "index.json").read_bytes() == b"{}"
+    assert not list((tmp_path / "data").glob("*.quarantined"))
+
+
+def test_a_document_that_is_near_to_everything_is_a_hub() -> None:
+    generator = np.random.default_rng(0)
+    rows_QK = np.stack([generator.permutation(np.arange(1, 1000))[:10] for _ in range(200)])
+    rows_QK[:20, 3] = 0  # a tenth of the queries
+    found = hubs(Nearest(np.zeros(rows_QK.shape, np.float32), rows_QK), 1000, {row: f"d{row}" for row in range(1000)})
+    assert [(one.id, one.share) for one in found if one.is_hub] == [("d0", 0.1)]
+    assert len(found) == 10
+
+
+def test_the_bias_of_a_language_is_found_and_translations_do_not_move_the_threshold() -> None:
+    generator = np.random.default_rng(0)
+    languages = ["de"] * 100 + ["en"] * 100
+    scores = generator.normal(0.1, 0.1, (200, 200))
+    scores[:, 100:] += 0.05  # English documents score higher, whatever is asked
+    near = Nearest(np.zeros((200, 10), np.float32), generator.integers(100, 200, (200, 10)))
+    found = pairs(scores, languages, languages, near, {row: languages[row] for row in range(200)})
+    assert found.bias == pytest.approx(0.05, abs=0.01)
+    assert found.lift_LL.tolist() == [[0.0, 2.0], [0.0, 2.0]]
+    plain = generator.normal(0.1, 0.1, 20_000)
+    with_translations = np.concatenate([plain, np.full(200, 0.9)])
+    assert tail(plain, 0.001) == pytest.approx(0.1 + 0.309, abs=0.02)
+    assert tail(with_translations, 0.001) == pytest.approx(tail(plain, 0.001), abs=0.02)
+    assert np.quantile(with_translations, 0.999) > 0.8
+
+
+def test_a_field_or_the_script_names_the_language(capsys: Capture) -> None:
+    texts = {
+        "Ein Mann": "Latin",
+        "мужчина": "Cyrillic",
+        "一个人": "Han",
+        "男の人": "Kana",
+        "남자": "Hangul",
+        "رجل": "Arabic",
+    }
+    assert {text: script_of(text) for text in texts} == texts
+    assert script_of("12 !") == "no"
+    built(capsys, documents("language"))
+    scores = json.loads(crosslet(capsys, "index", "report")[0])["min_scores"]
+    assert scores.keys() == {"all", "Latin script"}
+    scores = json.loads(crosslet(capsys, "index", "report", "--language-field", "language")[0])["min_scores"]
+    assert scores.keys() == {"all", *LANGUAGES}
+
+
+def test_info_shows_the_last_report_of_this_model(capsys: Capture, serve: Serve, tmp_path: Path) -> None:
+    built(capsys, documents())
+    data = tmp_path / "data"
+    client = serve(data=data)
+    assert client.get("/info").json()["index"]["report"] is None
+    summary = json.loads(crosslet(capsys, "index", "report")[0])  # beside the service
+    shown = client.get("/info").json()["index"]["report"]
+    assert shown == {name: value for name, value in summary.items() if name != "fingerprint"}
+    (data / "index-report.json").write_text("{}")
+    assert client.get("/info").json()["index"]["report"] is None
+    (data / "index-report.json").write_text(json.dumps(summary | {"fingerprint": "other"}))
+    assert client.get("/info").json()["index"]["report"] is None
+
+
+def test_people_get_lines_and_what_cannot_be_measured_is_one_sentence(capsys: Capture, tmp_path: Path) -> None:
+    error = crosslet(capsys, "index", "report", status=2)[1]
+    assert "there is no document store" in error
+    built(capsys, [{"id": "1", "text": "hi"}, {"id": "2", "text": "A man is playing a guitar."}])
+    error = crosslet(capsys, "index", "report", "--out", tmp_path / "page.html", status=2)[1]
+    assert "a report needs two documents of 8 characters or more" in error
+    assert not list(tmp_path.glob("page*"))
+    built(capsys, documents())
+    screen = on_a_terminal("index", "report", "--sample", "50").screen
+    assert re.search(r"(?m)^documents +326, of which 50 drawn$", screen)
