@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from service.model.sentences import Span, sentences, words
 from service.model.tokenizer import Tokenizer
 
-PASSAGE_TOKENS = 128  # longer ones say less of each of their sentences (docs/guide/search.md)
+PASSAGE_TOKENS = 128  # a longer one says less of each of its sentences
 OVERLAP = 0.25  # of a passage, at most
 
 

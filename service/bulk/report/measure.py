@@ -11,7 +11,7 @@ import numpy as np
 
 from service.bulk.engine import Engine
 from service.bulk.report.figures import Floats, Hub, Pairs, Threshold, hubs, pairs, thresholds
-from service.bulk.report.nearest import Nearest, exact_nearest
+from service.bulk.report.nearest import Nearest, exact_nearest, scores_of
 from service.bulk.report.sample import Sample, draw, languages_of, opening
 from service.documents.protocol import VectorIndex, Vectors
 from service.documents.ranking import nearest
@@ -32,7 +32,7 @@ class Report:
     """All that the page shows. Scores are cosines; shares are in [0, 1].
 
     own_Q: of a query with its own document.  other_Q: with the best other one.  random: with documents drawn by chance.
-    lengths_S: tokens of the sampled documents.  longest: their ids and tokens, longest first.
+    lengths_S: tokens of the sampled documents' longest passages.  longest: their ids and tokens, longest first.
     """
 
     model: str
@@ -75,14 +75,14 @@ def measure(
     own_rows_Q = sample.rows_S[asked]
     near = exact_nearest(store, query_QD, NEAREST + 1, advance=advance)
     others = near.without(own_rows_Q)
-    scores_QS = query_QD @ sample.vectors_SD.T
+    _, scores_QS = scores_of(store, sample.rows_S.tolist(), query_QD)
     own_Q = scores_QS[np.arange(len(asked)), asked]
     scores_QS[np.arange(len(asked)), asked] = np.nan
     rows = np.unique(others.rows_QK[others.rows_QK >= 0]).tolist()
     of_query = [sample.languages[place] for place in asked.tolist()]
     by_language = thresholds(own_Q, scores_QS, of_query)
     compared = pairs(scores_QS, of_query, sample.languages, others, languages_of(store, rows, field=field))
-    often = hubs(others, len(index), store.ids_of(rows))
+    often = hubs(others, store.count(), store.ids_of(rows))
     lengths_S = _lengths(sample, encoder)
     is_cut_S = lengths_S > encoder.manifest.max_length
     longest = [(sample.ids[place], int(lengths_S[place])) for place in np.argsort(-lengths_S, kind="stable")[:NEAREST]]
@@ -103,7 +103,7 @@ def measure(
             fingerprint=fingerprint,
             revision=revision,
             made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            documents=len(index),
+            documents=store.count(),
             sampled=len(sample.ids),
             recall=round(_recall(store, index, query_QD, near), 4),
             found=round(float((near.rows_QK[:, :NEAREST] == own_rows_Q[:, None]).any(axis=1).mean()), 4),
@@ -141,6 +141,10 @@ def _recall(store: DocumentStore, index: VectorIndex, query_QD: Vectors, near: N
 
 
 def _lengths(sample: Sample, encoder: Encoder) -> Floats:
-    """Tokens of each document with its prompt, special tokens included."""
+    """Tokens of each document's longest passage with the prompt, special tokens included."""
     prompt = encoder.prompts.document
-    return np.array([encoder.tokenise([prompt + text])[0].full_length for text in sample.texts], np.float64)
+    passages = (
+        [prompt + text[start:stop] for start, stop in spans]
+        for text, spans in zip(sample.texts, sample.spans, strict=True)
+    )
+    return np.array([max(ids.full_length for ids in encoder.tokenise(texts)) for texts in passages], np.float64)

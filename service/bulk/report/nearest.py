@@ -1,15 +1,17 @@
 """The exact nearest documents of many queries, from one pass over the store.
 
-Q queries, K nearest, N documents of a batch
+Q queries, K nearest, N documents of a batch, P their passages
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from service.documents.protocol import Rows, Vectors
 from service.documents.store.store import DocumentStore
+
+BATCH = 1024
 
 
 @dataclass(frozen=True)
@@ -29,18 +31,27 @@ class Nearest:
         )
 
 
-def exact_nearest(store: DocumentStore, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Nearest:
-    """Compare every query with every vector. Memory: Q x 4,096 scores.
+def scores_of(store: DocumentStore, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
+    """The rows that exist, ascending, and each query's score with each one's best passage (Q, N)."""
+    row_P, vectors_PD = store.passages.vectors_of_documents(rows)
+    rows_N, first_N = np.unique(row_P, return_index=True)
+    return rows_N, np.maximum.reduceat(query_QD @ vectors_PD.T, first_N, axis=1)
 
-    advance: called with the number of further vectors compared.
+
+def exact_nearest(store: DocumentStore, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Nearest:
+    """Compare every query with every passage. Memory: Q scores for each passage of 1,024 documents.
+
+    advance: called with the number of further documents compared.
     """
     scores_QK = np.full((len(query_QD), k), -np.inf, np.float32)
     rows_QK = np.full((len(query_QD), k), -1, np.int64)
-    for rows, vectors_ND in store.vectors():
-        scores_QN = np.concatenate([scores_QK, query_QD @ vectors_ND.T], axis=1)
-        rows_QN = np.concatenate([rows_QK, np.broadcast_to(np.array(rows), (len(query_QD), len(rows)))], axis=1)
+    rows = store.rows()
+    for start in range(0, len(rows), BATCH):
+        rows_N, scores_QN = scores_of(store, rows[start : start + BATCH].tolist(), query_QD)
+        scores_QN = np.concatenate([scores_QK, scores_QN], axis=1)
+        rows_QN = np.concatenate([rows_QK, np.broadcast_to(rows_N, (len(query_QD), len(rows_N)))], axis=1)
         best_QK = np.argpartition(-scores_QN, k - 1, axis=1)[:, :k]
         scores_QK, rows_QK = np.take_along_axis(scores_QN, best_QK, 1), np.take_along_axis(rows_QN, best_QK, 1)
-        advance(len(rows))
+        advance(len(rows_N))
     order_QK = np.argsort(-scores_QK, axis=1, kind="stable")
     return Nearest(np.take_along_axis(scores_QK, order_QK, 1), np.take_along_axis(rows_QK, order_QK, 1))

@@ -1,6 +1,6 @@
 """Draws documents of a store, and makes queries of their openings. Measures nothing.
 
-S sampled documents, D dims
+S sampled documents
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from service.bulk.report.languages import language_of
-from service.documents.protocol import Rows, Vectors
+from service.documents.protocol import Rows
+from service.documents.store.document import Span
 from service.documents.store.store import DocumentStore
 
 BATCH = 512
@@ -19,12 +20,12 @@ LEAST_CHARS = 8  # a shorter text has no opening that says something
 
 @dataclass(frozen=True)
 class Sample:
-    """Some documents. rows_S: ascending.  vectors_SD: unit vectors.  languages: as `language_of` names them."""
+    """Some documents. rows_S: ascending.  spans: of their passages.  languages: as `language_of` names them."""
 
     rows_S: Rows
-    vectors_SD: Vectors
     ids: list[str]
     texts: list[str]
+    spans: list[Sequence[Span]]
     languages: list[str]
 
 
@@ -35,15 +36,15 @@ def draw(store: DocumentStore, *, most: int, field: str) -> Sample:
     """
     rows = store.rows()
     chosen = np.sort(np.random.default_rng(0).permutation(rows)[:most])
-    documents = {document.row: document for part in _batches(chosen.tolist()) for document, _ in store.fetch(part)}
-    found = [store.vectors_of(part) for part in _batches(sorted(documents))]
-    ordered = [documents[row] for rows, _ in found for row in rows]
+    drawn = [document for part in _batches(chosen.tolist()) for document, _ in store.fetch(part)]
+    drawn.sort(key=lambda document: document.row)
+    spans = {row: found for part in _batches(chosen.tolist()) for row, found in store.passages.spans_of(part).items()}
     return Sample(
-        np.array([document.row for document in ordered], np.int64),
-        np.concatenate([vectors_ND for _, vectors_ND in found]),
-        [document.id for document in ordered],
-        [document.text for document in ordered],
-        [language_of(document.metadata, document.text, field=field) for document in ordered],
+        np.array([document.row for document in drawn], np.int64),
+        [document.id for document in drawn],
+        [document.text for document in drawn],
+        [spans[document.row] for document in drawn],
+        [language_of(document.metadata, document.text, field=field) for document in drawn],
     )
 
 

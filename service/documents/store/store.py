@@ -148,6 +148,11 @@ class DocumentStore:
         """Return the number of documents."""
         return int(self._all(f"SELECT documents FROM collections WHERE {OF_DEFAULT}")[0][0])  # noqa: S608
 
+    def rows(self) -> Rows:
+        """Every document's row, in ascending order."""
+        query = f"SELECT row FROM documents WHERE {OF_DEFAULT} ORDER BY row"  # noqa: S608
+        return np.array([row for (row,) in self._all(query)], np.int64)
+
     @property
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said; not in stores of before passages."""

@@ -49,8 +49,8 @@ def documents(field: str = "lang") -> list[dict[str, object]]:
     ]
 
 
-def built(capsys: Capture, rows: list[dict[str, object]]) -> None:
-    crosslet(capsys, "index", "build", write_jsonl(Path("documents.jsonl"), rows))
+def built(capsys: Capture, rows: list[dict[str, object]], *options: str) -> None:
+    crosslet(capsys, "index", "build", *options, write_jsonl(Path("documents.jsonl"), rows))
     assert Settings().documents_path.is_file()
 
 
@@ -78,7 +78,7 @@ class Loaded(html.parser.HTMLParser):
 
 def test_the_report_counts_what_was_loaded_and_its_page_asks_no_host(capsys: Capture, tiny_model: Path) -> None:
     long = [{"id": f"long<{number}>", "text": "guitar " * 40, "metadata": {"lang": "en"}} for number in range(36)]
-    built(capsys, [*documents(), *long])
+    built(capsys, [*documents(), *long], "--no-chunk")
     out, err = crosslet(capsys, "index", "report", "--json")
     summary = json.loads(out)
     assert "wrote index-report.html" in err
@@ -99,6 +99,18 @@ def test_the_report_counts_what_was_loaded_and_its_page_asks_no_host(capsys: Cap
     assert "long&lt;1&gt;" in page
     assert "guitar guitar" not in page
     assert page.count("<svg") == 5
+
+
+def test_of_documents_in_passages_nothing_is_cut_and_the_best_passage_counts(capsys: Capture) -> None:
+    rows = documents()
+    for row in rows[::9]:
+        row["text"] = f"{row['text']}. {'guitar ' * 40}"
+    built(capsys, rows)
+    summary = json.loads(crosslet(capsys, "index", "report", "--json")[0])
+    assert summary["documents"] == summary["sampled"] == 324
+    assert summary["cut"] == 0
+    assert summary["recall"] == 1.0
+    assert summary["found"] > 0.5
 
 
 def test_shares_and_scores_are_those_of_a_search_by_hand(capsys: Capture, tiny_model: Path) -> None:
