@@ -73,7 +73,7 @@ def test_damaged_passages_are_found_and_made_anew(capsys: Capture, tmp_path: Pat
     before = crosslet(capsys, "index", "export", "--vectors", "base64")[0]
     damage(statement)
     assert said in crosslet(capsys, "index", "verify", status=2)[1]
-    assert "1 of 2 vectors made anew" in crosslet(capsys, "index", "repair")[1]
+    assert "1 of 2 vectors recomputed" in crosslet(capsys, "index", "repair")[1]
     assert "2 documents are intact" in crosslet(capsys, "index", "verify")[1]
     assert crosslet(capsys, "index", "export", "--vectors", "base64")[0] == before
 
