@@ -12,7 +12,8 @@ from typing import Protocol
 import orjson
 
 from service.bulk.engine import Embedded, Engine
-from service.bulk.records import Record, is_same
+from service.bulk.records import Record
+from service.documents.comparison import is_same
 from service.documents.protocol import Vectors
 from service.documents.store.document import Document, chosen, parts_of, whole
 from service.documents.store.store import StoredDocument
@@ -52,8 +53,13 @@ class Outcome:
         """Documents of the file that are now in the store."""
         return self.new + self.replaced + self.unchanged
 
+    @property
+    def numbers(self) -> str:
+        """The sentence about documents that are in the store."""
+        return NUMBERS.format(**vars(self), total=self.total)
+
     def __str__(self) -> str:
-        said = NUMBERS.format(**vars(self), total=self.total)
+        said = self.numbers
         said += f", {self.skipped} bad lines skipped" if self.skipped else ""
         said += f", {self.failed} could not be embedded" if self.failed else ""
         return said + (f"; of {self.truncated} the model read only the beginning" if self.truncated else "")

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 
 from service.documents.store.document import Document, Span
 from service.errors import InvalidInput
-from service.schemas.documents import DocumentIn
+from service.schemas.documents import DocumentIn, document_in
 from service.schemas.embed import LONGEST_NAME
 from service.spelling import did_you_mean
 
@@ -39,12 +38,7 @@ def to_document(
     """
     if record.fault is not None:
         raise InvalidInput(record.fault)
-    try:
-        given = DocumentIn.model_validate(_known(record.fields))
-    except ValidationError as exc:
-        first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
-        place = "".join(f"{part}: " for part in first["loc"][:1])
-        raise InvalidInput(place + first["msg"].removeprefix("Value error, ")) from exc
+    given = document_in(_known(record.fields))
     if len(given.text) > max_text_chars:
         raise InvalidInput(
             f"text: has {len(given.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
@@ -63,19 +57,9 @@ def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def is_same(document: Document, stored: Document) -> bool:
-    """Return whether putting the document would change nothing. Compares JSON, since 1 == True in Python."""
-    is_text = document.text == stored.text and document.passages == stored.passages
-    return is_text and _dump(document.metadata) == _dump(stored.metadata)
-
-
 def _as_stored(metadata: dict[str, Any]) -> dict[str, Any]:
     try:
         stored: dict[str, Any] = orjson.loads(orjson.dumps(metadata))  # turns a column's dates into text
     except TypeError as exc:
         raise InvalidInput(f"metadata: cannot be written as JSON ({exc})") from exc
     return stored
-
-
-def _dump(metadata: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(metadata, option=orjson.OPT_SORT_KEYS)

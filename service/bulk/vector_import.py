@@ -15,9 +15,10 @@ import numpy as np
 
 from service.bulk.build import BATCH_DOCUMENTS, Keeps, Outcome, named, sound
 from service.bulk.engine import Engine
-from service.bulk.records import Record, is_same
+from service.bulk.records import Record
 from service.bulk.sources import open_source
 from service.bulk.vector_file import VectorFile, check_plain_file, norms, units
+from service.documents.comparison import is_same
 from service.documents.protocol import Vectors
 from service.documents.store.store import Document
 from service.errors import InferenceFailed, InvalidInput

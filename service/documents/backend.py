@@ -5,14 +5,17 @@
 P passages, D dims
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from service.documents.protocol import Vectors
 from service.documents.query import Query
 from service.documents.results import EVERYTHING, Match, Shown
+from service.documents.store.facets import Facet
 from service.documents.store.store import Document, Page, StoredDocument
 from service.errors import InvalidInput
+
+MetadataChange = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
 class DocumentIndex(Protocol):
@@ -48,6 +51,12 @@ class DocumentIndex(Protocol):
         vectors_PD: of the documents' passages, one document's after the other's.
         """
 
+    def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
+        """Replace a document's metadata by what `change` makes of them. Return the change's revision.
+
+        None: there is no such document. What `change` raises leaves everything as it was.
+        """
+
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents by id. Return how many existed."""
 
@@ -59,6 +68,12 @@ class DocumentIndex(Protocol):
 
     def get(self, id_: str) -> StoredDocument | None:
         """Return one document by its id."""
+
+    def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
+        """Return the documents of the ids, but for missing and damaged ones."""
+
+    def vector(self, id_: str) -> Vectors | None:
+        """Return a document's vector, (D,) of norm 1; of several passages their mean. None: no document has the id."""
 
     def page(
         self,
@@ -76,6 +91,19 @@ class DocumentIndex(Protocol):
 
     def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
         """Count the documents that match a filter; `filter_s` as in `delete_matching`."""
+
+    def facets(
+        self,
+        fields: Sequence[str],
+        *,
+        most_values: int,
+        filter_: Mapping[str, object] | None = None,
+        filter_s: float | None = None,
+    ) -> dict[str, Facet]:
+        """Count the documents that match a filter by each field's values; `filter_s` as in `delete_matching`.
+
+        Raises: InvalidInput: the documents are where they cannot be counted.
+        """
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
         """Return the `top_k` nearest documents that match the filter: by score, ties by id.

@@ -8,9 +8,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
-from service.documents.backend import DocumentIndex
+from service.documents.backend import MetadataChange
 from service.documents.filters import to_condition
 from service.documents.keywords.fusion import Ranked, depth
 from service.documents.protocol import Addition, Rows, VectorIndex, Vectors
@@ -18,8 +17,9 @@ from service.documents.query import Query
 from service.documents.ranking import nearest, ranked
 from service.documents.results import EVERYTHING, DocumentReader, FilterTime, Match, Shown
 from service.documents.room import Room
-from service.documents.store.store import Document, DocumentStore, Page, StoredDocument
+from service.documents.store.store import Document, DocumentStore
 from service.documents.store.transaction import Transaction
+from service.documents.stored_documents import StoredDocuments
 from service.documents.vectors.ivf_build import BuildStoppedError
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.rwlock import ReadWriteLock
@@ -33,7 +33,7 @@ FOLD_S = 30.0  # between folds of the store's log: soon after the last write its
 logger = logging.getLogger(__name__)
 
 
-class Collection(DocumentIndex):
+class Collection(StoredDocuments):
     """The document store and the vector index derived from it. Every method may block; call it off the event loop."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Collection(DocumentIndex):
         Args: max_index_bytes, check_memory: as `Room` has them.
               read_only: another process may be writing the store.
         """
-        self._store = store
+        super().__init__(store)
         self._upkeep = maintenance
         self._room = Room(store, max_index_bytes=max_index_bytes, check_memory=check_memory)
         self._writing = threading.Lock()
@@ -116,6 +116,18 @@ class Collection(DocumentIndex):
             self._follow(transaction, addition)
             return transaction.revision
 
+    def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
+        """Replace a document's metadata, as in `DocumentIndex`. Its vector and keywords stay.
+
+        Raises: StorageFull, Damaged: nothing was changed.
+        """
+        with self._writing, self._store.transaction() as transaction:
+            if not transaction.update_metadata(id_, change):
+                return None
+            transaction.commit()
+            self._follow(transaction)
+            return transaction.revision
+
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents by id. Return how many existed."""
         with self._writing, self._store.transaction() as transaction:
@@ -132,34 +144,6 @@ class Collection(DocumentIndex):
             rows = FilterTime(filter_s).matching(self._store, condition).tolist()
             with self._store.transaction() as transaction:
                 return self._delete(transaction, rows)
-
-    def get(self, id_: str) -> StoredDocument | None:
-        """Return one document by its id."""
-        return self._store.get(id_)
-
-    def page(
-        self,
-        *,
-        after_row: int,
-        limit: int,
-        max_chars: int,
-        filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
-    ) -> Page:
-        """Return the next documents that match the filter, as in `DocumentIndex`; {} matches everything."""
-        if not filter_:
-            return self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
-        condition = to_condition(filter_)
-        with self._store.read_transaction():
-            rows = FilterTime(filter_s).matching(self._store, condition)
-            page = self._store.page(after_row=after_row, limit=limit, max_chars=max_chars, among=rows)
-        return replace(page, total=len(rows))
-
-    def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
-        """Count the documents that match a filter; same limits and errors as `page`."""
-        if not filter_:
-            return len(self)
-        return len(FilterTime(filter_s).matching(self._store, to_condition(filter_)))
 
     def search_all(
         self,
@@ -219,7 +203,11 @@ class Collection(DocumentIndex):
         if query.vector_D is None:
             return None
         wanted = top_k if query.words is None else depth(top_k)
-        return nearest(self._store, self._index, query.vector_D, top_k=wanted, among=among)
+        if query.without is None:
+            return nearest(self._store, self._index, query.vector_D, top_k=wanted, among=among)
+        own = self._store.rows_of([query.without])
+        best = nearest(self._store, self._index, query.vector_D, top_k=wanted + 1, among=among)
+        return [hit for hit in best if hit[1] not in own][:wanted]
 
     def _matches(
         self, query: Query, dense: Ranked | None, top_k: int, reads: DocumentReader, revision: int

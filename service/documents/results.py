@@ -15,9 +15,12 @@ from service.documents.keywords.fusion import Hit
 from service.documents.keywords.index import KeywordHits
 from service.documents.protocol import Rows, Vectors
 from service.documents.query import Query
+from service.documents.store.facets import Facet
+from service.documents.store.rows import means_by_row
 from service.documents.store.store import DocumentStore, StoredDocument
 from service.errors import InvalidInput
 
+CHARS_A_NUMBER = 12  # of a float32 in JSON
 CHUNK_ROWS = 1024  # documents whose vectors are read at a time: equal texts may tie in very many rows
 
 T = TypeVar("T")
@@ -30,6 +33,7 @@ class Match:
     score: the cosine with the query; with keywords as well, `fusion` says what; by keywords alone, `KeywordHits` does.
     dense_rank, keywords_rank: its places in the two orders, from 1; None: not among those looked at.
     passage: of a document in several, the one that answers best; None: it is in one piece, or that was not asked for.
+    vector_D: of norm 1, if wanted.
     """
 
     score: float
@@ -37,6 +41,7 @@ class Match:
     dense_rank: int | None = None
     keywords_rank: int | None = None
     passage: Passage | None = None
+    vector_D: Vectors | None = None
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,8 @@ class Shown:
     """What to return of the `top_k` nearest documents; nothing else is read.
 
     offset: number of best documents to skip.  min_score: documents with a lower cosine are left out.
-    text, metadata: whether to include them.  passage: whether to find the best one, which needs the text.
-    max_chars: limit on all texts and metadata of a request; None: no limit.
+    text, metadata, vector: whether to include them.  passage: whether to find the best one, which needs the text.
+    max_chars: limit on all texts, metadata and vectors of a request; None: no limit.
     filter_s: time limit for evaluating a request's filter, over all tries; None: no limit.
     """
 
@@ -54,6 +59,7 @@ class Shown:
     text: bool = True
     metadata: bool = True
     passage: bool = True
+    vector: bool = False
     max_chars: int | None = None
     filter_s: float | None = None
 
@@ -66,7 +72,7 @@ class Shown:
         if self.max_chars is not None and chars > self.max_chars:
             raise InvalidInput(
                 f"the documents found have more than {self.max_chars} characters together; send fewer queries, a "
-                "smaller top_k, or leave text out of include and ask for it by id"
+                "smaller top_k, or leave text and vector out of include and ask for documents by id"
             )
 
 
@@ -95,6 +101,14 @@ class FilterTime:
         """
         with self._bounded("the keywords and their filter take", "send fewer words, or a narrower filter"):
             return store.with_keywords(query, condition, until=self._until)
+
+    def facet(self, store: DocumentStore, field: str, *, most_values: int, condition: Condition | None) -> Facet:
+        """Count the documents that a filter selects by a field's values.
+
+        Raises: InvalidInput: that takes too long.
+        """
+        with self._bounded("the facets and their filter take", "send fewer facets, or a narrower filter"):
+            return store.facet(field, most_values=most_values, condition=condition, until=self._until)
 
     @contextmanager
     def _bounded(self, what: str, way_out: str) -> Iterator[None]:
@@ -132,6 +146,7 @@ class DocumentReader:
         self._revision: int | None = None
         self._selected: Rows | None = None
         self._documents: dict[int, StoredDocument] = {}
+        self._vectors: dict[int, Vectors] = {}
         self._chars = 0
         self._time = FilterTime(shown.filter_s)
 
@@ -156,7 +171,7 @@ class DocumentReader:
 
     def _look_at(self, revision: int) -> None:
         if self._revision != revision:
-            self._revision, self._selected, self._documents = revision, None, {}
+            self._revision, self._selected, self._documents, self._vectors = revision, None, {}, {}
 
     def matches(self, best: Sequence[Hit], query: Query) -> list[Match]:
         """What is wanted of what was found for a query, with the documents, in the snapshot of `selected`.
@@ -172,10 +187,19 @@ class DocumentReader:
                 self._chars += chars
                 self._shown.check(self._chars)
                 self._documents[document.row] = document
+        if self._shown.vector:
+            self._read_vectors(missing)
         known = [hit for hit in wanted if hit.row in self._documents]
         passages = self._passages(known, query)
         return [
-            Match(hit.score, self._documents[hit.row], hit.dense_rank, hit.keywords_rank, passages.get(hit.row))
+            Match(
+                hit.score,
+                self._documents[hit.row],
+                hit.dense_rank,
+                hit.keywords_rank,
+                passages.get(hit.row),
+                self._vectors.get(hit.row),
+            )
             for hit in known
         ]
 
@@ -192,3 +216,9 @@ class DocumentReader:
                 asked = query if has_words else replace(query, words=None)
                 passages[hit.row] = best_passage(self._documents[hit.row].text, spans, vectors_PD, asked)
         return passages
+
+    def _read_vectors(self, rows: Sequence[int]) -> None:
+        for row, vector_D in means_by_row(*self._store.passages.vectors_of_documents(rows)).items():
+            self._chars += CHARS_A_NUMBER * len(vector_D)
+            self._shown.check(self._chars)
+            self._vectors[row] = vector_D

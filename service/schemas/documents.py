@@ -1,13 +1,14 @@
 """The JSON of documents and searches, described field by field. Limits that are settings are checked by the routes."""
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from service.documents.mode import Mode
 from service.documents.store.fields import inexact
-from service.schemas.embed import GUITAR, InputType, Listed, Number, PromptName, Strict, Whole, whole_example
+from service.errors import InvalidInput
+from service.schemas.embed import GUITAR, Listed, Strict, whole_example
+from service.schemas.facets import FacetFields, Facets, FacetsCut
 
 FILTER_EXAMPLES = [
     {"lang": "de"},
@@ -100,6 +101,27 @@ class DocumentIn(Strict):
     )
 
 
+def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata that can be stored. Raises: InvalidInput: they cannot."""
+    try:
+        return _storable(metadata)
+    except ValueError as exc:
+        raise InvalidInput(f"metadata: {exc}") from exc
+
+
+def document_in(fields: object) -> DocumentIn:
+    """Return the document that a line of a file or body holds.
+
+    Raises: InvalidInput: it is none; the message names the field and the rule, never the value.
+    """
+    try:
+        return DocumentIn.model_validate(fields)
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        place = "".join(f"{part}: " for part in first["loc"][:1])
+        raise InvalidInput(place + first["msg"].removeprefix("Value error, ")) from exc
+
+
 class PutDocumentsRequest(Strict):
     """Documents to insert or replace."""
 
@@ -121,17 +143,58 @@ class FailedDocument(BaseModel):
     error: str = Field(description="Why.", examples=["the model failed on a text of 9 tokens"])
 
 
+class LineError(BaseModel):
+    """A line of a body that was not stored."""
+
+    line: int = Field(description="Its number, from 1.", examples=[3])
+    error: str = Field(description="Why.", examples=["text: Field required"])
+
+
 class PutDocumentsResponse(BaseModel):
-    """Sent once the documents are on disk and searchable."""
+    """Sent once the documents are on disk and searchable. Some fields are only of bodies with a document a line."""
 
     upserted: int = Field(description="Number of documents inserted or replaced.", examples=[1])
-    revision: int = Field(description="The number of this change; later changes have larger ones.", examples=[7])
+    revision: int | None = Field(
+        description="The number of this change; later changes have larger ones. null: nothing was to change.",
+        examples=[7],
+    )
+    truncated: list[str] = Field(
+        default_factory=list,
+        description="Ids of the documents of whose text the model read only the beginning; of lines the first "
+        "`limits.max_line_errors` (/info), x-truncated counts all. Absent if there are none.",
+        examples=[["de/1"]],
+    )
+    lines: int | None = Field(None, description="Lines that are not blank.", examples=[1000])
+    unchanged: int | None = Field(
+        None, description="Documents that were there already as they are; they are not embedded again.", examples=[0]
+    )
+    failed_lines: int | None = Field(None, description="Lines that were not stored.", examples=[0])
+    errors: list[LineError] = Field(
+        default_factory=list,
+        description="The first `limits.max_line_errors` (/info) of them. Absent if there are none.",
+        examples=[[{"line": 3, "error": "text: Field required"}]],
+    )
     failed: list[FailedDocument] = Field(
         default_factory=list,
         description="Documents whose text the model failed on; earlier versions of them stay. Absent if there are "
         "none; if all fail, the request fails.",
         examples=[[{"id": "de/2", "error": "the model failed on a text of 9 tokens"}]],
     )
+
+
+class PatchDocumentRequest(Strict):
+    """What to change of a document."""
+
+    metadata: Metadata = Field(
+        description="Keys to set; null removes one, an object changes the keys in it (RFC 7396). Others stay.",
+        examples=[{"price": 12.5, "old": None}],
+    )
+
+
+class PatchDocumentResponse(BaseModel):
+    """Sent once the change is on disk."""
+
+    revision: int = Field(description="The number of this change; later changes have larger ones.", examples=[8])
 
 
 class DeleteDocumentsRequest(Strict):
@@ -160,15 +223,20 @@ class DeleteDocumentsResponse(BaseModel):
 class CountDocumentsRequest(Strict):
     """Documents to count."""
 
+    model_config = whole_example({"filter": {"lang": "de"}, "facets": ["year"]})
+
     filter: dict[str, Any] | None = Field(
         None, description="Conditions on the metadata; null counts all.", examples=FILTER_EXAMPLES
     )
+    facets: FacetFields
 
 
 class CountDocumentsResponse(BaseModel):
     """The number of documents."""
 
     count: int = Field(description="Number of documents whose metadata match.", examples=[12])
+    facets: Facets = None
+    facets_cut: FacetsCut = None
 
 
 class DocumentOut(BaseModel):
@@ -191,99 +259,3 @@ class DocumentsPage(BaseModel):
         description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
     )
     total: int = Field(description="Number of documents, or of those that match the filter.", examples=[200])
-
-
-class SearchRequest(Strict):
-    """What to look for among the documents."""
-
-    model_config = whole_example({"query": "Gitarre spielen", "top_k": 5})
-
-    query: str | None = Field(
-        None, description="One query, in any language of the model.", examples=["Gitarre spielen"]
-    )
-    queries: Listed[str] | None = Field(None, description="Several queries; or `query`, not both.", examples=[GUITAR])
-    top_k: Whole = Field(10, ge=1, description="How many documents to return for each query.", examples=[5])
-    offset: Whole = Field(
-        0,
-        ge=0,
-        description="Number of best documents to skip, for further pages. Counts towards the limits.",
-        examples=[10],
-    )
-    filter: dict[str, Any] | None = Field(
-        None,
-        description="Conditions on the metadata, applied during the search: top_k are found if enough match.",
-        examples=FILTER_EXAMPLES,
-    )
-    mode: Mode | None = Field(
-        None,
-        description="How to find them: by the query's vector, by its words, or by both; default: as "
-        "CROSSLET_SEARCH_MODE says.",
-        examples=["hybrid"],
-    )
-    min_score: Number | None = Field(
-        None, ge=-1, le=1, description="Leave out documents whose score is lower.", examples=[0.3]
-    )
-    include: Listed[Literal["text", "metadata", "ranks", "passage"]] = Field(
-        default=["text", "metadata"],
-        description="What to return with each id and score. With its text a document in passages also has its passage.",
-        examples=[["text"]],
-    )
-    rerank: bool = Field(
-        False,
-        description="Order the `rerank_k` nearest by the re-ranker, whose scores they then have; refused where none is "
-        "loaded.",
-        examples=[False],
-    )
-    rerank_k: Whole = Field(50, ge=1, description="How many documents the re-ranker reads.", examples=[50])
-    prompt_name: PromptName = None
-    input_type: InputType = None
-
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
-        if (self.query is None) == (self.queries is None):
-            raise ValueError("send either query or queries")
-        return self
-
-
-class Ranks(BaseModel):
-    """Where a document is in the orders that its place was made of."""
-
-    dense: int | None = Field(description="By cosine, from 1; null: not among those looked at.", examples=[2])
-    keywords: int | None = Field(description="By keywords, from 1; null: likewise.", examples=[1])
-
-
-class PassageOut(BaseModel):
-    """The part of a document that answers best."""
-
-    text: str = Field(description="Its text.", examples=[GUITAR[1]])
-    start: int = Field(description="Where it begins in the document, in Unicode code points.", examples=[0])
-    end: int = Field(description="Where it ends: text[start:end].", examples=[len(GUITAR[1])])
-
-
-class SearchResult(BaseModel):
-    """One document that was found."""
-
-    id: str = Field(description="The document's id.", examples=["de/1"])
-    score: float = Field(
-        description="dense: the cosine with the query, in [-1, 1]. keywords: the share of its best BM25, in [0, 1). "
-        "hybrid: the cosine, moved towards 1 by the words.",
-        examples=[0.83],
-    )
-    text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])
-    metadata: dict[str, Any] | None = Field(None, description="Its metadata, if included.", examples=[{"lang": "de"}])
-    passage: PassageOut | None = Field(
-        None,
-        description="The best passage of a document in several; of one in a single piece only if `include` names it.",
-        examples=[{"text": GUITAR[1], "start": 0, "end": len(GUITAR[1])}],
-    )
-    ranks: Ranks | None = Field(None, description="Its ranks, if included.", examples=[{"dense": 2, "keywords": 1}])
-
-
-class SearchResponse(BaseModel):
-    """Documents by descending score, ties by id; re-ranked ones by their cosine."""
-
-    results: list[SearchResult] | list[list[SearchResult]] = Field(
-        description="A list for `query`, a list of lists for `queries`.",
-        examples=[[{"id": "de/1", "score": 0.83, "text": GUITAR[1], "metadata": {"lang": "de"}}]],
-    )
-    took_ms: float = Field(description="Milliseconds from the query's arrival to this answer.", examples=[2.4])

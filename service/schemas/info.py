@@ -44,6 +44,9 @@ class Limits(BaseModel):
     max_body_bytes: int = Field(description="Bytes of a body.", examples=[4_000_000])
     max_top_k: int = Field(description="Largest top_k and largest page.", examples=[1000])
     max_results: int = Field(description="Results in an answer: queries times top_k.", examples=[10_000])
+    max_line_errors: int = Field(description="Errors listed of an upload of lines.", examples=[100])
+    max_facets: int = Field(description="Fields in `facets`.", examples=[20])
+    max_facet_values: int = Field(description="Values counted for a field of `facets`.", examples=[100])
 
 
 class ReportInfo(BaseModel):

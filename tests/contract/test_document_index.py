@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 
 from service.documents.backend import DocumentIndex
 from service.documents.query import Query
+from service.documents.results import Shown
 from service.documents.store.store import Document
 from service.errors import InvalidInput, StoreError
 from service.runtime import load_collection
@@ -281,3 +282,66 @@ def test_a_filtered_search_finds_exactly_the_documents_that_the_filter_means(ind
 
     check()
     assert ids(index, EAST, 100, filter_={}) == [f"{n:02}" for n in range(60)]
+
+
+def test_a_documents_vector_is_the_one_that_was_put(index: DocumentIndex) -> None:
+    put(index, {"a": EAST, "b": unit(1, 2, 3, 4)})
+    vector_D = index.vector("b")
+    assert vector_D is not None
+    np.testing.assert_array_equal(vector_D, unit(1, 2, 3, 4))
+    assert index.vector("nobody") is None
+
+
+def test_a_document_is_left_out_of_what_is_like_it_whatever_ties_with_it(index: DocumentIndex) -> None:
+    put(index, {"a": EAST, "b": EAST, "c": EAST, "d": NORTH})
+    for top_k in (1, 2, 3, 10):
+        (found,) = index.search_all([Query(EAST, without="b")], top_k=top_k)
+        assert [match.document.id for match in found] == ["a", "c", "d"][:top_k]
+    (other,) = index.search_all([Query(EAST, without="nobody")], top_k=3)
+    assert [match.document.id for match in other] == ["a", "b", "c"]
+
+
+def test_vectors_come_with_what_is_found_where_they_are_wanted(index: DocumentIndex) -> None:
+    put(index, {"a": EAST, "b": unit(1, 2, 3, 4)})
+    (found,) = index.search_all([Query(NORTH)], top_k=2, shown=Shown(text=False, vector=True))
+    given = {match.document.id: match.vector_D for match in found}
+    np.testing.assert_array_equal(given["a"], EAST)
+    np.testing.assert_array_equal(given["b"], unit(1, 2, 3, 4))
+    assert [match.vector_D for match in index.search(NORTH, top_k=2)] == [None, None]
+
+
+def test_metadata_change_without_the_text_or_the_vector_and_outlive_a_start(open_index: Open) -> None:
+    index = open_index()
+    first = put(index, {"a": EAST, "b": NORTH}, {"lang": "de", "n": 1})
+    revision = index.update_metadata("a", lambda before: {**before, "n": 2, "x": {"y": [True]}})
+    assert revision is not None
+    assert revision > first
+    assert index.update_metadata("nobody", lambda before: before) is None
+    with pytest.raises(ZeroDivisionError):
+        index.update_metadata("b", lambda before: {"n": 1 / 0})
+    for reopen in (lambda: index, open_index):
+        reopened = reopen()
+        document = reopened.get("a")
+        assert document is not None
+        assert (document.text, document.metadata) == ("text of a", {"lang": "de", "n": 2, "x": {"y": [True]}})
+        assert document.revision == revision
+        assert reopened.count({"n": 1}) == reopened.count({"x.y": True}) == 1
+        (found,) = reopened.search(EAST, top_k=1)
+        assert (found.document.id, found.score) == ("a", pytest.approx(1))
+
+
+def test_several_documents_are_read_at_once_without_those_that_are_missing(index: DocumentIndex) -> None:
+    put(index, {"a": EAST, "b": NORTH})
+    found = index.documents_of(["b", "nobody", "a", "b"])
+    assert {id_: document.text for id_, document in found.items()} == {"a": "text of a", "b": "text of b"}
+
+
+def test_facets_are_counted_or_refused_with_the_way_out(index: DocumentIndex) -> None:
+    put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
+    put(index, {"c": UP}, {"lang": "en"})
+    if index.backend == "milvus":
+        with pytest.raises(InvalidInput, match="leave facets out"):
+            index.facets(["lang"], most_values=2)
+        return
+    assert index.facets(["lang"], most_values=2)["lang"].counts == {"de": 2, "en": 1}
+    assert index.facets(["lang"], most_values=2, filter_={"lang": "en"})["lang"].counts == {"en": 1}

@@ -12,14 +12,15 @@ from typing import TypeVar
 import numpy as np
 import orjson
 
-from service.documents.backend import DocumentIndex
+from service.documents.backend import DocumentIndex, MetadataChange
 from service.documents.filters import has_nested_field
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import to_expression
 from service.documents.milvus.rows import FIELDS, MilvusRow, ids_expression, is_storable_id, to_document, to_row
 from service.documents.protocol import Vectors
 from service.documents.query import Query
-from service.documents.results import EVERYTHING, Match, Shown
+from service.documents.results import CHARS_A_NUMBER, EVERYTHING, Match, Shown
+from service.documents.store.facets import Facet
 from service.documents.store.store import Document, Page, StoredDocument
 from service.errors import InvalidInput
 
@@ -82,6 +83,14 @@ class MilvusIndex(DocumentIndex):
             self._milvus.upsert(part)
         return revision
 
+    def update_metadata(self, id_: str, change: MetadataChange) -> int | None:
+        """Replace a document's metadata. Of two changes at once, by two services, one may be lost."""
+        row = next(self._rows_of([id_], [*FIELDS, "vector"]), None)
+        if row is None:
+            return None
+        before = to_document(row)
+        return self.put([Document(id_, before.text, change(dict(before.metadata)))], _vector_in(row)[None])
+
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents by id. Return how many existed."""
         return self._delete([row["id"] for row in self._rows_of(ids, ["id"])])
@@ -99,6 +108,14 @@ class MilvusIndex(DocumentIndex):
     def get(self, id_: str) -> StoredDocument | None:
         """Return one document by its id."""
         return next((to_document(row) for row in self._rows_of([id_], FIELDS)), None)
+
+    def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
+        """Return the documents of the ids that exist."""
+        return {row["id"]: to_document(row) for row in self._rows_of(ids, FIELDS)}
+
+    def vector(self, id_: str) -> Vectors | None:
+        """Return a document's vector."""
+        return next((_vector_in(row) for row in self._rows_of([id_], ["id", "vector"])), None)
 
     def page(
         self,
@@ -132,6 +149,20 @@ class MilvusIndex(DocumentIndex):
         """Count the documents that match a filter."""
         return self._milvus.count(self._expression(filter_) if filter_ else "")
 
+    def facets(
+        self,
+        fields: Sequence[str],
+        *,
+        most_values: int,
+        filter_: Mapping[str, object] | None = None,
+        filter_s: float | None = None,
+    ) -> dict[str, Facet]:
+        """Raises: InvalidInput: always, for Milvus keeps digests of values."""
+        raise InvalidInput(
+            "facets are counted beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), leave facets "
+            "out, or send POST /documents/count with a filter for each value"
+        )
+
     def search_all(
         self,
         queries: Sequence[Query],
@@ -151,33 +182,43 @@ class MilvusIndex(DocumentIndex):
                 f"top_k is {top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
             )
         expression = self._expression(filter_) if filter_ else ""  # {} selects everything
-        asked = min(top_k + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
+        spare = any(query.without is not None for query in queries)
+        asked = min(top_k + spare + 1, MAX_ROWS)  # one more: shows whether the last one ties with the next
         # A strong read waits for Milvus' clock: read texts in the same call if the answer stays small.
-        wanted = [name for name in FIELDS if getattr(shown, name, True)]
+        wanted = [name for name in (*FIELDS, "vector") if getattr(shown, name, True)]
         fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
         found_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
         best_B = [
-            shown.cut(self._best(hits, vector_D, top_k, expression), lambda hit: hit[0])
-            for hits, vector_D in zip(found_B, vectors_BD, strict=True)
+            shown.cut(_other(self._best(hits, query, top_k + spare, expression), query)[:top_k], lambda hit: hit[0])
+            for hits, query in zip(found_B, queries, strict=True)
         ]
         rows = {row["id"]: row for best in best_B for _, row in best}
         heads = [id_ for id_, row in rows.items() if "arrival" not in row]
         documents: dict[str, StoredDocument] = {}
+        vectors: dict[str, Vectors] = {}
         chars = 0
         for row in chain((row for row in rows.values() if "arrival" in row), self._rows_of(heads, wanted)):
             document = documents[row["id"]] = to_document(row)
             chars += _chars_of(document)
+            if shown.vector:
+                vectors[row["id"]] = _vector_in(row)
+                chars += CHARS_A_NUMBER * vectors_BD.shape[1]
             shown.check(chars)
         return [
-            [Match(score, documents[row["id"]]) for score, row in best if row["id"] in documents] for best in best_B
+            [
+                Match(score, documents[row["id"]], vector_D=vectors.get(row["id"]))
+                for score, row in best
+                if row["id"] in documents
+            ]
+            for best in best_B
         ]
 
-    def _best(self, hits: ScoredRows, vector_D: Vectors, top_k: int, expression: str) -> ScoredRows:
+    def _best(self, hits: ScoredRows, query: Query, top_k: int, expression: str) -> ScoredRows:
         """Return the first `top_k` by score and id; ask again while further rows may tie with the last one."""
         asked = top_k + 1
         while len(hits) >= asked and hits[-1][0] == hits[top_k - 1][0] and asked < MAX_ROWS:
             asked = min(2 * asked, MAX_ROWS)
-            (hits,) = self._milvus.search(vector_D[None], fields=["id"], limit=asked, expression=expression)
+            (hits,) = self._milvus.search(_vectors_of([query]), fields=["id"], limit=asked, expression=expression)
         best = sorted(hits, key=lambda hit: (-hit[0], hit[1]["id"]))[:top_k]
         return [(min(max(score, -1.0), 1.0), row) for score, row in best]  # rounding may leave a cosine just above 1
 
@@ -241,6 +282,15 @@ def _vectors_of(queries: Sequence[Query]) -> Vectors:
             'out, or send "dense"'
         )
     return np.asarray(vectors, np.float32)
+
+
+def _other(best: ScoredRows, query: Query) -> ScoredRows:
+    """What a query found, but for the document that it leaves out."""
+    return [hit for hit in best if hit[1]["id"] != query.without]
+
+
+def _vector_in(row: MilvusRow) -> Vectors:
+    return np.asarray(row["vector"], np.float32)
 
 
 def _chars_of(document: StoredDocument) -> int:

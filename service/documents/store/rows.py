@@ -1,12 +1,20 @@
-"""Converts the store's rows to documents, checking their checksums."""
+"""Converts the store's rows to documents, checking their checksums.
 
+P passages, D dims
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import orjson
 
+from service.documents.protocol import Rows, Vectors
 from service.documents.store.document import Document
 from service.documents.store.integrity import damaged_document
 from service.documents.store.schema import checksum
+
+TINY = float(np.finfo(np.float32).tiny)
 
 Found = tuple[int, str, str, str, int, int | None]  # a row of `columns`
 
@@ -47,3 +55,17 @@ def to_document(found: Found) -> StoredDocument:
     if expected is not None and checksum(id_, text, metadata) != expected:
         raise damaged_document(id_, "text or metadata")
     return StoredDocument(id=id_, text=text, metadata=orjson.loads(metadata), row=row, revision=revision)
+
+
+def means_by_row(row_P: Rows, vectors_PD: Vectors) -> dict[int, Vectors]:
+    """Return one vector of norm 1 a row: the mean of its passages'; a lone one stays as it is, to the bit."""
+    of_row: dict[int, list[Vectors]] = {}
+    for row, vector_D in zip(row_P.tolist(), vectors_PD, strict=True):
+        of_row.setdefault(row, []).append(vector_D)
+    return {row: vectors[0] if len(vectors) == 1 else _mean(vectors) for row, vectors in of_row.items()}
+
+
+def _mean(vectors: Sequence[Vectors]) -> Vectors:
+    mean_D = np.stack(vectors).mean(axis=0, dtype=np.float64)
+    unit_D: Vectors = (mean_D / max(float(np.linalg.norm(mean_D)), TINY)).astype(np.float32)
+    return unit_D

@@ -19,6 +19,7 @@ from service.documents.keywords.terms import RULES
 from service.documents.protocol import Rows
 from service.documents.store.compatibility import usable_version
 from service.documents.store.document import Document
+from service.documents.store.facets import Facet, facet
 from service.documents.store.integrity import undamaged, unless_full
 from service.documents.store.locking import connect, given_up_at, lock_for_this_process, read_mode
 from service.documents.store.older_stores import view_as_todays
@@ -228,6 +229,16 @@ class DocumentStore:
         with undamaged(self._path), given_up_at(self._reader(), until):
             found = self._reader().execute(query, (DEFAULT, *condition.values))
             return np.fromiter((row for (row,) in found), np.int64)
+
+    def facet(
+        self, field: str, *, most_values: int, condition: Condition | None = None, until: float = math.inf
+    ) -> Facet:
+        """Count the documents that a filter selects by a field's values, as `facets.facet` says.
+
+        Raises: TimeoutError: as `matching`.
+        """
+        with undamaged(self._path), given_up_at(self._reader(), until):
+            return facet(self._reader(), field, collection=DEFAULT, most_values=most_values, condition=condition)
 
     def with_keywords(self, query: str, condition: Condition | None = None, *, until: float = math.inf) -> KeywordHits:
         """The documents that have a term of a query and that the filter selects, as `KeywordIndex.search` says.

@@ -1,8 +1,9 @@
 """One change of the document store: inserts, replaces and deletes documents, then commits."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
+from typing import Any
 
 import orjson
 
@@ -10,6 +11,7 @@ from service.documents.keywords.index import KeywordIndex
 from service.documents.protocol import Vectors
 from service.documents.store.document import Document
 from service.documents.store.fields import fields_of
+from service.documents.store.integrity import damaged_document
 from service.documents.store.schema import DEFAULT, checksum
 
 # Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
@@ -58,6 +60,28 @@ class Transaction:
             numbers += self._upsert_one(document, vectors[start : start + len(document.spans)])
         return numbers
 
+    def update_metadata(self, id_: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> bool:
+        """Replace a document's metadata by what `change` makes of them. Return whether there is such a document.
+
+        Raises: Damaged: its checksum differs.  What `change` does.
+        """
+        query = f"{STORED} WHERE collection = ? AND id = ?"
+        stored = self._connection.execute(query, (DEFAULT, id_)).fetchone()
+        if stored is None:
+            return False
+        if _is_damaged(stored):
+            raise damaged_document(id_, "text or metadata")
+        row, _, text, before, _ = stored
+        metadata = change(orjson.loads(before))
+        dumped = orjson.dumps(metadata).decode()
+        values = (dumped, self.revision, checksum(id_, text, dumped), row)
+        self._connection.execute(
+            "UPDATE documents SET metadata = ?, revision = ?, text_checksum = ? WHERE row = ?", values
+        )
+        self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
+        self._add_fields(row, metadata)
+        return True
+
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
         return rows_of(self._connection, ids)
@@ -103,11 +127,14 @@ class Transaction:
         elif stored[2] != document.text.encode() or _is_damaged(stored):
             self._forget(stored)
             self._keywords.add(row, document.text)
+        self._add_fields(row, document.metadata)
+        return self._replace_passages(row, document, vectors)
+
+    def _add_fields(self, row: int, metadata: Mapping[str, Any]) -> None:
         self._connection.executemany(
             "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
-            ((DEFAULT, path, *kind, row) for path, kinds in fields_of(document.metadata).items() for kind in kinds),
+            ((DEFAULT, path, *kind, row) for path, kinds in fields_of(metadata).items() for kind in kinds),
         )
-        return self._replace_passages(row, document, vectors)
 
     def _replace_passages(self, row: int, document: Document, vectors: Sequence[bytes]) -> list[int]:
         """Numbers that rise with the place in the document; those that it has come first: indexes grow with numbers."""

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.bulk import lines
-from service.bulk.records import Record, is_same, to_document
+from service.bulk.records import Record, to_document
 from service.bulk.sources import READERS, format_of, open_source
+from service.documents.comparison import is_same
 from service.documents.store.store import Document
 from service.errors import InvalidInput, StartError
 from tests.service.bulk.files import DOCUMENTS, records_of, write_jsonl
