@@ -119,6 +119,15 @@ class Settings(BaseSettings):
     max_results: int = Field(
         default=10_000, ge=1, description="Maximum number of results in one answer: queries x top_k; above: 422."
     )
+    max_line_errors: int = Field(
+        default=100,
+        ge=1,
+        description="Errors, and ids of truncated texts, listed in the answer to an upload of lines; all are counted.",
+    )
+    max_facets: int = Field(default=20, ge=1, description="Maximum number of fields in `facets`; above: 422.")
+    max_facet_values: int = Field(
+        default=100, ge=1, description="Values counted for a field of `facets`: the most frequent ones."
+    )
     exact_documents: int = Field(
         default=20_000,
         ge=1,

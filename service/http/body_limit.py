@@ -2,6 +2,7 @@
 
 Chunked bodies count too, and all requests share one budget. A compressed body counts by its decompressed size. A
 complete body counts by its estimated parsed size, several times its bytes. Bodies with too many values are refused.
+A body with a document a line is passed on while it arrives, and only its share of the budget is bounded.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
+from service.http.body_stream import BodyStream, is_ndjson
 from service.http.decompression import Decoder, decoder_of
 from service.http.headers import header
 from service.http.json_size import MAX_VALUES, parsed_bytes, values_of
@@ -52,11 +54,15 @@ class BodyLimit:
         self._body_timeout_s = body_timeout_s
         self._check_memory = check_memory
         self._inflight_bytes = 0
+        self._streamed_bytes = 0  # of them, of uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body, pass the request on, and count the body until the answer is sent."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if is_ndjson(scope):
+            await self._stream(scope, receive, send)
             return
         held = _Held()
 
@@ -82,6 +88,28 @@ class BodyLimit:
         finally:
             self._let_go(held, down_to=0)
             held.chunks.clear()
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a body of any length on while it arrives; charge it two largest bodies: a line, and what is stored."""
+        held, share_bytes = _Held(), min(2 * self._max_body_bytes, self._max_inflight_bytes // 2)
+        try:
+            if self._streamed_bytes + share_bytes > max(share_bytes, self._max_inflight_bytes // 2):
+                raise Overloaded(
+                    f"uploads would take {self._streamed_bytes + share_bytes} bytes of memory; the limit is "
+                    f"{self._max_inflight_bytes // 2}, half of CROSSLET_MAX_INFLIGHT_BYTES",
+                    retry_after_s=RETRY_AFTER_S,
+                )
+            self._check_memory(share_bytes, 0)
+            self._hold(share_bytes, held)
+            self._streamed_bytes += share_bytes
+            decoder = decoder_of(header(scope, b"content-encoding"))
+            stream = BodyStream(receive, decoder, max_piece_bytes=self._max_body_bytes, timeout_s=self._body_timeout_s)
+            await self._app(scope, stream, send)
+        except (TooLarge, Overloaded, UnknownEncoding) as exc:  # what the stream raises, the application answers
+            await error_response(scope["path"], exc)(scope, receive, send)
+        finally:
+            self._streamed_bytes -= held.size_bytes
+            self._let_go(held, down_to=0)
 
     async def _read(self, scope: Scope, receive: Receive, held: _Held) -> None:
         decoder = decoder_of(header(scope, b"content-encoding"))

@@ -16,7 +16,7 @@ from service.errors import InvalidInput
 from service.http.dependencies import Embedder, cost_headers
 from service.http.ranking import ranked_by_header
 from service.runtime import Runtime
-from service.schemas.documents import SearchRequest
+from service.schemas.search import SearchRequest
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """PUT, GET and DELETE /documents; listing, counting and deleting by filter."""
 
+from functools import partial
 from typing import Annotated
 from urllib.parse import unquote_to_bytes
 
@@ -11,11 +12,16 @@ from service.documents.store.document import Document
 from service.documents.store.store import StoredDocument
 from service.errors import InvalidInput, NotFound
 from service.http.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
-from service.http.document_embedding import embedded, in_passages
+from service.http.document_embedding import in_passages
+from service.http.document_writing import write_documents
+from service.http.facets import check_facets, facets_of
 from service.http.json_route import JsonRoute
+from service.http.lines_route import LinesRoute, put_lines
+from service.http.merge_patch import patched
 from service.http.responses import dump_json, dumped_response, json_response
 from service.http.routes.openapi import BODY_ERRORS, answers, inference
 from service.json_parsing import loads
+from service.runtime import Runtime
 from service.schemas.documents import (
     CountDocumentsRequest,
     CountDocumentsResponse,
@@ -24,19 +30,29 @@ from service.schemas.documents import (
     DocumentIn,
     DocumentOut,
     DocumentsPage,
+    PatchDocumentRequest,
+    PatchDocumentResponse,
     PutDocumentsRequest,
     PutDocumentsResponse,
 )
 
 router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
+# First: the route of lists takes any content-type.
+router.add_api_route("", put_lines, methods=["PUT"], include_in_schema=False, route_class_override=LinesRoute)
 
 DocumentIdInPath = Annotated[str, Path(description="The document's id; it may hold slashes.", examples=["de/1"])]
 LARGEST_ROW = 2**63 - 1
+LINE = '{"id": "de/1", "text": "Ein Mann spielt Gitarre.", "metadata": {"lang": "de"}}\n'
+LINES_CONTENT = {"application/x-ndjson": {"schema": {"type": "string"}, "example": LINE}}
 MAX_PAGE_CHARS = 4_000_000  # of texts and metadata; as much as the default limit on a body
 
 
 @router.put(
-    "", response_model=PutDocumentsResponse, responses=inference(403, 507), summary="Insert or replace documents"
+    "",
+    response_model=PutDocumentsResponse,
+    responses=inference(403, 507),
+    summary="Insert or replace documents",
+    openapi_extra={"requestBody": {"content": LINES_CONTENT}},
 )
 async def put_documents(
     body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
@@ -44,20 +60,24 @@ async def put_documents(
     """Embed and store documents. Idempotent. The answer comes once they are on disk.
 
     A document that is longer than the model reads is split into passages with a vector each, unless `chunk` is false.
+
+    As application/x-ndjson the body may be of any length, with a document a line: they are stored while it arrives,
+    and those that are there already are not embedded again.
+
     If the model fails on some texts, the other documents are stored and `failed` names these; their earlier versions
     stay. If it fails on all, the request fails.
     """
     _check_ids_differ(body.documents)
     documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
     documents = await in_passages(documents, embedder, runtime, wanted=body.chunk)
-    documents, batch = await embedded(documents, embedder)
-    revision = await runtime.write(runtime.collection.put, documents, batch.embeddings)
-    answer: dict[str, object] = {"upserted": len(documents), "revision": revision}
-    if batch.failed:
-        answer["failed"] = [
-            {"id": body.documents[position].id, "error": str(error)} for position, error in batch.failed.items()
-        ]
-    return json_response(answer, headers=cost_headers(batch))
+    written = await write_documents(documents, embedder=embedder, runtime=runtime)
+    answer: dict[str, object] = {"upserted": written.stored, "revision": written.revision}
+    if written.truncated:
+        answer["truncated"] = written.truncated
+    if written.failed:
+        failed = written.failed.items()
+        answer["failed"] = [{"id": documents[position].id, "error": error} for position, error in failed]
+    return json_response(answer, headers=cost_headers(written.batch))
 
 
 @router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")
@@ -88,9 +108,9 @@ async def list_documents(
     summary="Count documents",
 )
 async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
-    """The number of documents, or of those that match a filter."""
-    count, limit_s = runtime.collection.count, runtime.settings.request_timeout_s
-    return json_response({"count": await runtime.read(count, body.filter, filter_s=limit_s)})
+    """The number of documents, or of those that match a filter; with `facets`, by the values of fields as well."""
+    check_facets(body.facets, runtime)
+    return json_response(await runtime.read(_counted, runtime, body))
 
 
 @router.post(
@@ -124,6 +144,23 @@ async def get_document(request: Request, document_id: DocumentIdInPath, runtime:
     return json_response(_shown(document))
 
 
+@router.patch(
+    "/{document_id:path}",
+    response_model=PatchDocumentResponse,
+    responses=answers(*BODY_ERRORS, 403, 404, 503, 507),
+    summary="Change a document's metadata",
+)
+async def patch_document(
+    request: Request, document_id: DocumentIdInPath, body: PatchDocumentRequest, runtime: RuntimeDependency
+) -> Response:
+    """Change some of a document's metadata. Its text stays, and nothing is embedded."""
+    change = partial(patched, patch=body.metadata, max_bytes=runtime.settings.max_body_bytes)
+    revision = await runtime.write(runtime.collection.update_metadata, _id_in(request), change)
+    if revision is None:
+        raise NotFound("no document has this id")
+    return json_response({"revision": revision})
+
+
 @router.delete(
     "/{document_id:path}",
     response_model=DeleteDocumentsResponse,
@@ -148,6 +185,11 @@ def _page(
     documents = [_shown(one) for one in page.documents]
     total = len(collection) if page.total is None else page.total
     return dump_json({"documents": documents, "next_cursor": next_cursor, "total": total})
+
+
+def _counted(runtime: Runtime, body: CountDocumentsRequest) -> dict[str, object]:
+    count = runtime.collection.count(body.filter, filter_s=runtime.settings.request_timeout_s)
+    return {"count": count, **facets_of(runtime, body.facets, body.filter)}
 
 
 def _shown(document: StoredDocument) -> dict[str, object]:

@@ -12,7 +12,7 @@ from service.errors import NotFound
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
 from service.http.routes.docs import to_docs
-from service.schemas.documents import SearchRequest
+from service.schemas.search import SearchRequest
 
 FILES = Path(__file__).resolve().parents[2] / "web"
 PATH = "/page"  # of its files

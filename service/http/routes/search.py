@@ -1,33 +1,25 @@
 """POST /search: the documents that answer a query. Knows the route; the collection searches."""
 
-import asyncio
 import time
 from collections.abc import Iterable, Sequence
 
 from fastapi import APIRouter, Request, Response
 
-from service.documents.backend import DocumentIndex
 from service.documents.best_passage import Passage
 from service.documents.filters import to_condition
-from service.documents.mode import Mode
 from service.documents.query import Query
 from service.documents.results import Match, Shown
-from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput
-from service.http.dependencies import (
-    Embedder,
-    EmbedderDependency,
-    RuntimeDependency,
-    cost_headers,
-    one_or_listed,
-    while_connected,
-)
+from service.http.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, while_connected
+from service.http.facets import check_facets, facets_of
 from service.http.json_route import JsonRoute
 from service.http.responses import dump_json, dumped_response
 from service.http.routes.openapi import inference
+from service.http.search_queries import queries_of
 from service.http.search_reranking import candidates, check_rerank, reranked
+from service.http.thresholds import min_score_of
 from service.runtime import Runtime
-from service.schemas.documents import SearchRequest, SearchResponse
+from service.schemas.search import SearchRequest, SearchResponse
 
 MAX_ANSWER_BYTES = 8_000_000
 
@@ -40,21 +32,24 @@ async def search(
 ) -> Response:
     """The top_k best documents: nearest to the query, in any language, with its words, or both, as `mode` says.
 
+    In place of a query, `vector` is one of the model, and `like` a document's id, which is not found itself.
+
     How surely the nearest are found is `recall` in `GET /info`.
     """
     started_at = time.monotonic()
     _check(body, runtime)
-    queries, batch = await _asked(body, embedder, mode=body.mode or runtime.settings.default_mode)
     shown = Shown(
         offset=body.offset,
-        min_score=body.min_score,
+        min_score=min_score_of(body, runtime),
         text=bool({"text", "passage"} & {*body.include}),
         metadata="metadata" in body.include,
+        vector="vector" in body.include,
         max_chars=MAX_ANSWER_BYTES,
         filter_s=runtime.settings.request_timeout_s,
     )
+    queries, batch = await queries_of(body, embedder, runtime)
     if not body.rerank:
-        looking_up = runtime.read(_answer, runtime.collection, body, queries, shown, started_at=started_at)
+        looking_up = runtime.read(_answer, runtime, body, queries, shown, started_at=started_at)
         answer = await while_connected(request, looking_up)
         return dumped_response(answer, headers={} if batch is None else cost_headers(batch))
     finding = runtime.read(
@@ -63,31 +58,19 @@ async def search(
     found = await while_connected(request, finding)
     texts = [body.query] if body.query is not None else (body.queries or [])
     best = await reranked(body, texts, found, embedder=embedder, runtime=runtime)
-    answer = await asyncio.to_thread(_as_json, best.matches, body, started_at=started_at)
+    answer = await runtime.read(_as_json, best.matches, runtime, body, shown, started_at=started_at)
     return dumped_response(answer, headers=best.headers(batch))
 
 
-async def _asked(body: SearchRequest, embedder: Embedder, *, mode: Mode) -> tuple[list[Query], EncodedBatch | None]:
-    """The queries, and what it took to embed them; None: nothing was embedded."""
-    texts, name = ([body.query], "query") if body.query is not None else (body.queries or [], "queries")
-    place, prompts = one_or_listed(name, body.query), embedder.prompts
-    prompt = prompts.chosen(body.prompt_name, body.input_type, otherwise=prompts.query)
-    if mode == "keywords":
-        embedder.check(texts, name=name, place=place)
-        return [Query(words=text) for text in texts], None
-    batch = await embedder.embed(texts, name=name, prompt=prompt, place=place, space=embedder.document_space)
-    vectors = zip(texts, batch.embeddings, strict=True)
-    return [Query(vector_D, text if mode == "hybrid" else None) for text, vector_D in vectors], batch
-
-
 def _check(body: SearchRequest, runtime: Runtime) -> None:
+    check_facets(body.facets, runtime)
     if body.rerank:
         check_rerank(body, runtime)
     limit, wanted = runtime.settings.max_top_k, body.offset + body.top_k
     named = f"top_k is {body.top_k}" if not body.offset else f"offset and top_k together are {wanted}"
     if wanted > limit:
         raise InvalidInput(f"{named}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
-    queries, most = len(body.queries or [body.query]), runtime.settings.max_results
+    queries, most = len(body.queries or [None]), runtime.settings.max_results
     if queries * wanted > most:
         raise InvalidInput(
             f"{named}: {queries} queries ask for {queries * wanted} results; the limit is {most} (CROSSLET_MAX_RESULTS)"
@@ -96,19 +79,22 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
         to_condition(body.filter)  # a malformed filter is refused before the query costs anything
 
 
-def _answer(
-    collection: DocumentIndex, body: SearchRequest, queries: list[Query], shown: Shown, *, started_at: float
+def _answer(runtime: Runtime, body: SearchRequest, queries: list[Query], shown: Shown, *, started_at: float) -> bytes:
+    top_k = body.offset + body.top_k
+    found = runtime.collection.search_all(queries, top_k=top_k, filter_=body.filter, shown=shown)
+    return _as_json(found, runtime, body, shown, started_at=started_at)
+
+
+def _as_json(
+    found: Sequence[Sequence[Match]], runtime: Runtime, body: SearchRequest, shown: Shown, *, started_at: float
 ) -> bytes:
-    found = collection.search_all(queries, top_k=body.offset + body.top_k, filter_=body.filter, shown=shown)
-    return _as_json(found, body, started_at=started_at)
-
-
-def _as_json(found: Sequence[Sequence[Match]], body: SearchRequest, *, started_at: float) -> bytes:
     wanted: set[str] = {*body.include}
     results = _within_limit(dump_json([_result(match, wanted) for match in matches]) for matches in found)
-    lists = results[0] if body.query is not None else b"[%b]" % b",".join(results)
-    took_ms = round((time.monotonic() - started_at) * 1000, 2)
-    return b'{"results":%b,"took_ms":%b}' % (lists, dump_json(took_ms))
+    lists = results[0] if body.queries is None else b"[%b]" % b",".join(results)
+    facets = facets_of(runtime, body.facets, body.filter)
+    others = facets | ({"min_score": shown.min_score} if body.min_score == "auto" else {})
+    others["took_ms"] = round((time.monotonic() - started_at) * 1000, 2)
+    return b'{"results":%b,%b' % (lists, dump_json(others)[1:])
 
 
 def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
@@ -119,7 +105,7 @@ def _within_limit(answers: Iterable[bytes]) -> list[bytes]:
         if sum(map(len, kept)) > MAX_ANSWER_BYTES:
             raise InvalidInput(
                 f"the answer would have more than {MAX_ANSWER_BYTES} bytes; send fewer queries, a smaller top_k, or "
-                "leave text out of include and ask for it by id"
+                "leave text and vector out of include and ask for documents by id"
             )
     return kept
 
@@ -137,4 +123,6 @@ def _result(match: Match, wanted: set[str]) -> dict[str, object]:
         result["metadata"] = document.metadata
     if "ranks" in wanted:
         result["ranks"] = {"dense": match.dense_rank, "keywords": match.keywords_rank}
+    if match.vector_D is not None:
+        result["vector"] = match.vector_D
     return result

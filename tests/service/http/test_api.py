@@ -23,10 +23,10 @@ from service.schemas.documents import (
     DeleteDocumentsRequest,
     PutDocumentsRequest,
     PutDocumentsResponse,
-    SearchRequest,
 )
 from service.schemas.embed import EmbedRequest, SimilarityRequest
 from service.schemas.openai import OpenAIEmbeddingsRequest
+from service.schemas.search import SearchRequest
 from tests.artifacts import DIM, MAX_LENGTH, TEXTS, write_manifest
 from tests.service.conftest import Serve
 
@@ -605,21 +605,27 @@ def test_invalid_documents_are_422_and_none_is_kept(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"query": "a", "queries": ["a"]}, ["either query or queries"]),
-        ({}, ["either query or queries"]),
+        ({"query": "a", "queries": ["a"]}, ["either query or queries", "one of the four"]),
+        ({}, ["either query or queries", "one of the four"]),
+        ({"query": "a", "like": "a"}, ["one of the four"]),
+        ({"vector": [1.0], "like": "a"}, ["one of the four"]),
+        ({"vector": []}, ["vector has 0 numbers", "`dim`"]),
+        ({"vector": ["1"]}, ["vector[0]"]),
+        ({"vector": [1.0], "mode": "hybrid"}, ["mode is hybrid", "leave mode out"]),
+        ({"like": "a", "rerank": True}, ["rerank", "send a query"]),
         ({"queries": []}, ["queries is empty"]),
         ({"query": ""}, ["query is empty"]),
         ({"queries": ["a", ""]}, ["queries[1] is empty"]),
         ({"query": "a", "top_k": 0}, ["top_k"]),
         ({"query": "a", "top_k": 1001}, ["1001", "1000", "CROSSLET_MAX_TOP_K"]),
         ({"query": "a", "rerank": True}, ["no re-ranker (CROSSLET_RERANKER)"]),
-        ({"query": "a", "include": ["vector"]}, ["include[0]"]),
+        ({"query": "a", "include": ["vectors"]}, ["include[0]"]),
         ({"query": "a", "filter": {"a": {"gt": None}}}, ["filter"]),
         ({"query": "a", "filter": nested(100)}, ["filter"]),
         ({"query": "a", "x" * 100_000: 3}, ["a field is unknown"]),
         (
             {"query": "a", "top-k": 3},
-            ["a field is unknown; known are query, queries, top_k", "did you mean top_k?"],
+            ["a field is unknown; known are query, queries, vector, like, top_k", "did you mean top_k?"],
         ),
     ],
 )

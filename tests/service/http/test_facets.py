@@ -1,0 +1,95 @@
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from service.documents.store.document import Document
+from service.documents.store.facets import MAX_VALUE_BYTES
+from tests.artifacts import DIM
+from tests.service.conftest import Serve
+
+METADATA: list[dict[str, Any]] = [
+    {"lang": "de", "tags": ["a", "b"], "year": 2020, "new": True, "source": {"site": "x"}},
+    {"lang": "de", "tags": ["b", "b"], "year": 2020.0, "new": False, "source": [{"site": "x"}, {"site": "y"}]},
+    {"lang": "en", "tags": [], "year": 2020.5, "new": True},
+    {"lang": None, "year": "2020", "tags": "b"},
+    {"lang": "x" * (MAX_VALUE_BYTES + 1)},
+]
+
+
+def filled(client: TestClient) -> TestClient:
+    documents = [{"id": str(n), "text": f"hallo {n}", "metadata": one} for n, one in enumerate(METADATA)]
+    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    return client
+
+
+def counted(client: TestClient, **body: Any) -> dict[str, Any]:
+    response = client.post("/documents/count", json=body)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def test_every_value_of_a_field_is_counted_once_a_document_the_most_frequent_first(client: TestClient) -> None:
+    answer = counted(filled(client), facets=["lang", "tags", "year", "new", "source.site", "nothing"])
+    assert answer["count"] == len(METADATA)
+    assert answer["facets"] == {
+        "lang": {"de": 2, "en": 1},  # neither null nor a text too long for a category
+        "tags": {"b": 3, "a": 1},
+        "year": {"2020": 3, "2020.5": 1},  # 2020 and 2020.0 are one number; "2020" is spelled like it
+        "new": {"true": 2, "false": 1},
+        "source.site": {"x": 2, "y": 1},
+        "nothing": {},
+    }
+    assert [list(values) for values in answer["facets"].values()][1] == ["b", "a"]
+    assert "facets_cut" not in answer
+    assert counted(client) == {"count": len(METADATA)}
+
+
+def test_only_documents_that_match_the_filter_are_counted(client: TestClient) -> None:
+    filled(client)
+    for filter_ in ({"lang": "de"}, {"not": {"lang": "de"}}, {"year": {"gte": 2020}}, {"or": [{"new": True}]}):
+        answer = counted(client, filter=filter_, facets=["lang", "new"])
+        page = client.get("/documents", params={"filter": str(filter_).replace("'", '"').replace("True", "true")})
+        documents = [one["metadata"] for one in page.json()["documents"]]
+        assert answer["count"] == len(documents)
+        langs = Counter(one["lang"] for one in documents if one.get("lang") in {"de", "en"})
+        assert answer["facets"]["lang"] == dict(langs)
+        assert sum(answer["facets"]["new"].values()) == sum("new" in one for one in documents)
+
+
+def test_a_search_counts_all_documents_of_its_filter_not_only_those_it_found(client: TestClient) -> None:
+    filled(client)
+    body = {"query": "hallo 0", "top_k": 1, "filter": {"year": {"gte": 2020}}, "facets": ["lang"]}
+    answer = client.post("/search", json=body).json()
+    assert len(answer["results"]) == 1
+    assert answer["facets"] == {"lang": {"de": 2, "en": 1}}
+    assert set(answer) == {"results", "facets", "took_ms"}
+
+
+def test_more_values_than_the_limit_leave_the_most_frequent_and_say_so(serve: Serve) -> None:
+    client = filled(serve(max_facet_values=1, max_facets=2))
+    answer = counted(client, facets=["lang", "source.site"])
+    assert answer["facets"] == {"lang": {"de": 2}, "source.site": {"x": 2}}
+    assert answer["facets_cut"] == ["lang", "source.site"]
+    assert client.get("/info").json()["limits"]["max_facet_values"] == 1
+
+
+@pytest.mark.parametrize(("path", "body"), [("/search", {"query": "a"}), ("/documents/count", {})])
+def test_more_fields_than_the_limit_are_refused_with_both_numbers(serve: Serve, path: str, body: Any) -> None:
+    response = serve(max_facets=2).post(path, json={**body, "facets": ["a", "b", "c"]})
+    assert response.status_code == 422
+    assert "facets has 3 fields; the limit is 2 (CROSSLET_MAX_FACETS)" in response.json()["error"]
+
+
+def test_counting_is_given_up_as_a_slow_filter_is(serve: Serve) -> None:
+    client = serve(request_timeout_s=0.001)
+    collection = client.app.state.runtime.collection  # type: ignore[attr-defined]
+    vectors_ND = np.eye(1, DIM, dtype=np.float32)
+    documents = [Document(str(n), "hallo", {"x": list(range(500))}) for n in range(200)]
+    collection.put(documents, vectors_ND.repeat(len(documents), axis=0))
+    response = client.post("/documents/count", json={"facets": ["x"]})
+    assert response.status_code == 422
+    assert "longer than 0.001 s (CROSSLET_REQUEST_TIMEOUT_S)" in response.json()["error"]
