@@ -1,7 +1,7 @@
 """Reads documents from JSONL, CSV and Parquet one at a time, from files of any size.
 
 jsonl    {"id": .., "text": .., "metadata": {..}} a line, as PUT /documents takes and `index export` writes them
-csv      a header with columns id and text; every other column becomes a string in the metadata, unless empty
+csv      a header with columns id and text; the others become metadata, unless empty: strings, or as `--types` says
 parquet  the same columns; the others keep their type, dates become text, nulls are left out
 """
 
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from service.bulk.column_types import ColumnTypes, typed
 from service.bulk.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, check_not_utf16, is_utf8, numbered_lines
 from service.bulk.records import Record
 from service.errors import InvalidInput, StartError
@@ -55,15 +56,17 @@ def format_of(path: Path, given: str | None) -> str:
 
 
 @contextmanager
-def open_source(path: Path, format_: str) -> Iterator[Source]:
-    """Open a file, or standard input for `-`.
+def open_source(path: Path, format_: str, types: ColumnTypes | None = None) -> Iterator[Source]:
+    """Open a file, or standard input for `-`. types: of the columns of a CSV file.
 
-    Raises: StartError: it cannot be read.  InvalidInput: it lacks the columns of documents.
+    Raises: StartError: it cannot be read.  InvalidInput: it lacks the columns of documents, or its own have types.
     """
+    if types is not None and format_ != "csv":
+        raise InvalidInput(f"--types is for csv; {format_} has types of its own")
     if str(path) == "-":
         if format_ == "parquet":
             raise InvalidInput("parquet cannot be read from standard input: its index is at the end of the file")
-        yield Source("standard input", READERS[format_](sys.stdin.buffer), None, "B")
+        yield Source("standard input", _records(sys.stdin.buffer, format_, types), None, "B")
         return
     try:
         file = path.open("rb")
@@ -74,7 +77,7 @@ def open_source(path: Path, format_: str) -> Iterator[Source]:
             yield _parquet(path, file)
         else:
             size_bytes = path.stat().st_size if path.is_file() else None  # a pipe has no size
-            yield Source(str(path), READERS[format_](file), size_bytes, "B")
+            yield Source(str(path), _records(file, format_, types), size_bytes, "B")
 
 
 def _jsonl(file: BinaryIO) -> Iterator[Record]:
@@ -98,7 +101,11 @@ def _jsonl(file: BinaryIO) -> Iterator[Record]:
             yield Record(line, read, {}, "is not a JSON object")
 
 
-def _csv(file: BinaryIO) -> Iterator[Record]:
+def _records(file: BinaryIO, format_: str, types: ColumnTypes | None) -> Iterator[Record]:
+    return READERS[format_](file) if types is None else typed(_csv(file, types), types)
+
+
+def _csv(file: BinaryIO, types: ColumnTypes | None = None) -> Iterator[Record]:
     csv.field_size_limit(MAX_LINE_BYTES)
     counted = _Counted(file)
     # surrogateescape: a line that is not UTF-8 must not stop the reading.
@@ -109,6 +116,8 @@ def _csv(file: BinaryIO) -> Iterator[Record]:
     if isinstance(header, str):
         raise InvalidInput(f"line 1 {header}")
     _check_columns(header)
+    if types is not None:
+        types.check(header)
     for cells in _rows(reader):
         if isinstance(cells, str):
             yield Record(reader.line_num, counted.read_bytes, {}, cells)

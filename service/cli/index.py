@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.cli.arguments import Subcommand, local_store, out_argument
+from service.cli.bad_lines import named, on_bad_line
+from service.cli.column_types import types_argument, types_of
 from service.cli.index_backup import backup, backup_arguments, restore, restore_arguments
 from service.cli.index_import import import_arguments, import_documents
 from service.cli.index_report import report, report_arguments
+from service.cli.index_remote import build_through_service
 from service.cli.start_trial import Use
-from service.errors import InferenceFailed, InvalidInput, StartError, StoreError
+from service.errors import InferenceFailed, StartError, StoreError
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,11 +27,14 @@ if TYPE_CHECKING:
 
 
 def build(options: argparse.Namespace, settings: Settings) -> None:
-    """Load a file of documents into the store, skipping those already there.
+    """Load a file of documents into the store, or through a running service, skipping those already there.
 
     Raises: StartError: the model, the store or the file is refused, or the user interrupts.  InvalidInput: a bad line.
         InferenceFailed: the model failed on some documents, named on standard error; the others are loaded.
     """
+    if options.url is not None:
+        build_through_service(options, settings)
+        return
     from service.bulk.build import Build
     from service.bulk.engines import documents_engine
     from service.bulk.progress import progress, tell
@@ -39,24 +45,21 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
 
     format_ = format_of(options.file, options.format)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    with open_source(options.file, format_) as source:
+    with open_source(options.file, format_, types_of(options)) as source:
         collection = load_collection(settings, encoder.manifest)
         try:
-            with progress("build", total=source.size, unit=source.unit) as bar, _named(source.name):
+            with progress("build", total=source.size, unit=source.unit) as bar, named(source.name):
 
                 def advance(read: int, outcome: "Outcome") -> None:
                     bar.set_postfix_str(f"{outcome.total} documents", refresh=False)
                     bar.update(read - bar.n)
-
-                def skip(sentence: str) -> None:
-                    tell(f"skipped {source.name}: {sentence}")
 
                 chunk = settings.chunk if options.chunk is None else options.chunk
                 split = encoder.splitter.split if collection.is_chunked(chunk) else None
                 work = Build(
                     collection,
                     read=functools.partial(to_document, max_text_chars=settings.max_text_chars, split=split),
-                    on_bad_line=skip if options.on_bad_line == "skip" else _stop,
+                    on_bad_line=on_bad_line(options.on_bad_line, source.name),
                     on_failed=tell,
                     advance=advance,
                 )
@@ -229,6 +232,12 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="split long documents into passages (default: as CROSSLET_CHUNK or the store says)",
     )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="load through the running service there, like http://localhost:8080, with a key of CROSSLET_API_KEYS",
+    )
+    types_argument(parser)
     _engine_argument(parser)
 
 
@@ -259,19 +268,6 @@ INDEX_SUBCOMMANDS = {
     "index restore": Subcommand(restore, "replace the documents by a backup", restore_arguments),
     "index compact": Subcommand(compact, "free the disk space of deleted documents"),
 }
-
-
-def _stop(sentence: str) -> None:
-    raise InvalidInput(f"{sentence} (skip bad lines with --on-bad-line skip)")
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Put the file's name before errors about a line."""
-    try:
-        yield
-    except InvalidInput as exc:
-        raise InvalidInput(f"{name}: {exc}") from exc
 
 
 @contextmanager

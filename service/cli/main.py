@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     subcommand = SUBCOMMANDS[options.command]
     settings = settings_of(options)
-    if subcommand.use is not None:
+    if subcommand.use is not None and getattr(options, "url", None) is None:  # a service has loaded it
         load = partial(try_start, settings, subcommand.use)
         check_start(load, room_bytes=settings.working_bytes if subcommand.use is Use.SERVE else WORKING_BYTES)
     subcommand.run(options, settings)

@@ -1,0 +1,91 @@
+"""Sends documents to a running service, a line each. Knows HTTP and its refusals; reads no files."""
+
+import http.client
+import time
+from collections.abc import Sequence
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import orjson
+
+from service.documents.store.document import Document
+from service.errors import InvalidInput, StartError
+from service.json_parsing import loads
+
+TIMEOUT_S = 600.0  # of one answer: a busy service may take long over a batch
+PATIENCE_S = 60.0  # for a service that is full, starts again, or cannot be reached for a while
+AGAIN = frozenset({429, 502, 503, 504})
+
+
+class ServiceClient:
+    """One connection to a service; made anew where it was closed. Repeating a request changes nothing."""
+
+    def __init__(self, url: str, *, key: str | None = None, patience_s: float = PATIENCE_S) -> None:
+        """url: as in http://host:8080, with the path prefix of a proxy if there is one.  key: one that may write.
+
+        Raises: InvalidInput: it is no such address, or holds a password.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as exc:
+            raise InvalidInput(f"{url} is not an address; write it like http://host:8080") from exc
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise InvalidInput(f"{url} is not an address; write it like http://host:8080")
+        if parts.username is not None:
+            raise InvalidInput("the address holds a user or a password; set CROSSLET_API_KEYS instead")
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname, port, timeout=TIMEOUT_S)
+        self._path = f"{parts.path.rstrip('/')}/documents"
+        self._url = url
+        self._patience_s = patience_s
+        self._was_reached = False
+        self._headers = {"content-type": "application/x-ndjson"}
+        if key is not None:
+            self._headers["authorization"] = f"Bearer {key}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def put(self, documents: Sequence[Document]) -> dict[str, Any]:
+        """Store documents. Return the service's answer; what it refuses is in it, by line.
+
+        Raises: StartError: the service cannot be reached, or refuses them all for a reason that is not theirs.
+        """
+        lines = ({"id": one.id, "text": one.text, "metadata": one.metadata} for one in documents)
+        body = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                status, retry_after_s, answer = self._asked(body)
+            except (OSError, http.client.HTTPException) as exc:
+                self._connection.close()
+                if not self._was_reached or time.monotonic() > until:
+                    raise StartError(f"{self._url} cannot be reached ({exc})") from exc
+                time.sleep(1)
+                continue
+            if status not in AGAIN or time.monotonic() + retry_after_s > until:
+                return self._checked(status, answer)
+            time.sleep(retry_after_s)
+
+    def _asked(self, body: bytes) -> tuple[int, float, bytes]:
+        self._connection.request("PUT", self._path, body, self._headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        self._was_reached = True
+        given = response.getheader("retry-after", "1")
+        return response.status, float(given) if given.isdigit() else 1.0, answer
+
+    def _checked(self, status: int, content: bytes) -> dict[str, Any]:
+        try:
+            answer = loads(content)
+        except orjson.JSONDecodeError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise StartError(f"{self._url} answered {status} without JSON; is it a crosslet service?")
+        if status == 200 and isinstance(answer.get("lines"), int):
+            return answer
+        raise StartError(f"{self._url} answered {status}: {answer.get('error', 'it does not take lines of documents')}")

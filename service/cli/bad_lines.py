@@ -1,0 +1,33 @@
+"""What commands that read a file of documents do with a line that is none."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from service.errors import InvalidInput
+
+
+def on_bad_line(policy: str, name: str) -> Callable[[str], None]:
+    """Return what to call with a line and the reason.
+
+    policy: stop, which raises InvalidInput, or skip, which tells it.  name: of the file.
+    """
+    return (lambda sentence: _skip(name, sentence)) if policy == "skip" else _stop
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Put the file's name before errors about a line."""
+    try:
+        yield
+    except InvalidInput as exc:
+        raise InvalidInput(f"{name}: {exc}") from exc
+
+
+def _stop(sentence: str) -> None:
+    raise InvalidInput(f"{sentence} (skip bad lines with --on-bad-line skip)")
+
+
+def _skip(name: str, sentence: str) -> None:
+    from service.bulk.progress import tell
+
+    tell(f"skipped {name}: {sentence}")

@@ -1,0 +1,166 @@
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.bulk.service_client import ServiceClient
+from service.cli import main as cli
+from service.documents.store.document import Document
+from service.errors import InvalidInput, StartError
+from tests.contract.live import live_service
+from tests.ports import reserved_port
+from tests.service.bulk.files import DOCUMENTS, write_jsonl
+
+Capture = pytest.CaptureFixture[str]
+KEY = "a-key-that-may-write"
+
+
+@pytest.fixture(scope="module")
+def service(failing_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    data = tmp_path_factory.mktemp("served")
+    with live_service(failing_model, data, api_keys=KEY, workers=2, chunk="false") as client:
+        client.headers["authorization"] = f"Bearer {KEY}"
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def client_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a model nor a store: the service has both."""
+    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "nothing"))
+    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("CROSSLET_API_KEYS", KEY)
+
+
+def build(capsys: Capture, path: Path, url: object, *options: str, status: int = 0) -> list[str]:
+    arguments = ["index", "build", str(path), "--url", str(url), *options]
+    assert cli.main(arguments) == status, capsys.readouterr().err
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_file_is_loaded_through_a_service_and_only_what_changed_again(
+    service: httpx.Client, capsys: Capture, tmp_path: Path
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    assert build(capsys, path, service.base_url)[-1] == "12 documents read: 12 new or replaced, 0 unchanged"
+    for one in DOCUMENTS[:3]:
+        answer = service.get(f"/documents/{one['id']}").json()
+        assert {key: answer[key] for key in one} == one
+    path = tmp_path / "b.csv"
+    path.write_text('id,text,price\nnew,hallo,2.5\nlong,"' + "guitar " * 50 + '",\n', encoding="utf-8")
+    last = build(capsys, path, service.base_url, "--types", "price=float")[-1]
+    assert last == "2 documents read: 2 new or replaced, 0 unchanged; of 1 the model read only the beginning"
+    assert service.get("/documents/new").json()["metadata"] == {"price": 2.5}
+    path = write_jsonl(tmp_path / "c.jsonl", [*DOCUMENTS, {"id": "new", "text": "guten morgen"}])
+    assert build(capsys, path, service.base_url)[-1] == "13 documents read: 1 new or replaced, 12 unchanged"
+
+
+def test_bad_lines_and_what_the_service_refuses_are_named_by_their_lines(
+    service: httpx.Client, capsys: Capture, tmp_path: Path
+) -> None:
+    rows = ["", {"id": "x", "text": "hallo"}, "{", {"id": "y", "text": "kaputt"}]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    error = build(capsys, path, service.base_url, status=2)
+    assert f"crosslet: {path}: line 3: is not valid JSON (skip bad lines with --on-bad-line skip)" in error
+    error = build(capsys, path, service.base_url, "--on-bad-line", "skip", status=2)
+    assert any(line.startswith("crosslet: line 4: ") and "no finite vector" in line for line in error)
+    assert "1 documents read: 1 new or replaced, 0 unchanged, 1 bad lines skipped, 1 could not be embedded" in error
+    assert error[-1] == "crosslet: 1 documents were not stored; earlier versions of them stay"
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("localhost:8080", "write it like http://host:8080"),
+        ("ftp://localhost", "write it like"),
+        ("http://me:secret@localhost", "CROSSLET_API_KEYS"),
+        ("http://localhost:x", "write it like"),
+    ],
+)
+def test_what_is_no_address_is_refused(url: str, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words) as refusal:
+        ServiceClient(url)
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_wrong_key_and_a_service_that_is_not_there_are_one_sentence(
+    service: httpx.Client, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    monkeypatch.setenv("CROSSLET_API_KEYS", "another")
+    error = build(capsys, path, service.base_url, status=2)[-1]
+    assert "answered 401: send a known key" in error
+    with reserved_port() as port:
+        assert "cannot be reached" in build(capsys, path, f"http://127.0.0.1:{port}", status=2)[-1]
+    assert (
+        "--engine ray and --url exclude each other"
+        in build(capsys, path, service.base_url, "--engine", "ray", status=2)[-1]
+    )
+
+
+class FullAtFirst(BaseHTTPRequestHandler):
+    """A server that is full once, and closes its connections."""
+
+    requests: list[str] = []  # noqa: RUF012 - of the class: one server
+
+    def do_PUT(self) -> None:
+        self.requests.append(self.path)
+        body = self.rfile.read(int(self.headers["content-length"]))
+        is_full = len(self.requests) == 1
+        answer = {"error": "full"} if is_full else {"upserted": 1, "unchanged": 0, "lines": 1, "failed_lines": 0}
+        assert json.loads(body)["id"] == "a"
+        content = json.dumps(answer).encode()
+        self.send_response(429 if is_full else 200)
+        self.send_header("retry-after", "1")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_full_service_is_waited_for_and_asked_again_but_not_for_ever() -> None:
+    server = HTTPServer(("127.0.0.1", 0), FullAtFirst)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}/prefix/"
+    try:
+        with pytest.raises(StartError, match="answered 429: full"):
+            ServiceClient(url, patience_s=0).put([Document("a", "hallo", {})])
+        FullAtFirst.requests.clear()
+        started_at = time.monotonic()
+        assert ServiceClient(url).put([Document("a", "hallo", {})])["upserted"] == 1
+        assert time.monotonic() - started_at >= 1
+        assert FullAtFirst.requests == ["/prefix/documents"] * 2
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_real_server_stores_lines_while_the_body_arrives(service: httpx.Client) -> None:
+    seen: list[int] = []
+
+    def count() -> int:
+        answer = httpx.post(
+            service.base_url.join("/documents/count"), json={"filter": {"slow": True}}, headers=service.headers
+        )
+        return int(answer.json()["count"])
+
+    def arriving() -> Iterator[bytes]:
+        for number in range(100):
+            yield json.dumps({"id": f"s{number}", "text": "hallo", "metadata": {"slow": True}}).encode() + b"\n"
+        deadline = time.monotonic() + 60
+        while not seen or (seen[-1] < 64 and time.monotonic() < deadline):
+            seen.append(count())
+            time.sleep(0.05)
+        yield b'{"id": "last", "text": "hallo"}'
+
+    answer = service.put("/documents", content=arriving(), headers={"content-type": "application/x-ndjson"})
+    assert answer.json()["upserted"] == 101
+    assert seen[-1] == 64
