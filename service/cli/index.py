@@ -16,8 +16,8 @@ from service.cli.bad_lines import named, on_bad_line
 from service.cli.column_types import types_argument, types_of
 from service.cli.index_backup import backup, backup_arguments, restore, restore_arguments
 from service.cli.index_import import import_arguments, import_documents
-from service.cli.index_report import report, report_arguments
 from service.cli.index_remote import build_through_service
+from service.cli.index_report import report, report_arguments
 from service.cli.start_trial import Use
 from service.errors import InferenceFailed, StartError, StoreError
 from service.settings import Settings
