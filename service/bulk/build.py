@@ -177,7 +177,7 @@ class Build:
     def _write(self, embedded: Embedded) -> None:
         batch = self._pending[0]
         documents, vectors_PD, failed = whole(batch.documents, embedded.vectors_ND, embedded.failed)
-        for position, error in sorted(failed.items()):
+        for position, error in failed.items():
             self._on_failed(f"{named(batch.documents[position].id)}: {error}")
         stored = [sound(self._store, document.id) for document in documents]
         changed = [

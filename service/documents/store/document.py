@@ -66,6 +66,8 @@ def whole(
     if not failed:
         return list(documents), vectors_PD, {}
     owners = owners_of(documents)
-    errors = {int(owners[position]): failed[position] for position in sorted(failed, reverse=True)}
+    errors: dict[int, E] = {}
+    for position in sorted(failed):
+        errors.setdefault(int(owners[position]), failed[position])
     kept = [document for position, document in enumerate(documents) if position not in errors]
     return kept, vectors_PD[~np.isin(np.delete(owners, list(failed)), list(errors))], errors
