@@ -78,6 +78,7 @@ def model_card(manifest: Manifest, *, model_bytes: int) -> str:
         f"# {manifest.name}\n\n{_summary(manifest, model_bytes)}",
         f"## Use\n\n{_use(manifest)}",
         *([f"## Alignment\n\n{_alignment(manifest)}"] if "alignment" in manifest.evaluation else []),
+        *([f"## Adaptation\n\n{_adaptation(manifest)}"] if "adaptation" in manifest.evaluation else []),
         f"## Evaluation\n\n{_evaluation(manifest)}",
         f"## Training data\n\n{_data(manifest)}",
         f"## Training\n\n{_training(manifest.training)}",
@@ -151,7 +152,8 @@ def _evaluation(manifest: Manifest) -> str:
     evaluation, is_reranker = manifest.evaluation, manifest.kind == "cross-encoder"
     unit = "pair" if is_reranker else "text"
     legend, command = (reranker.SCORES, reranker.EVALUATE) if is_reranker else (SCORES, EVALUATE)
-    before = {name: values for name, values in evaluation.items() if name not in {"export", "served", "alignment"}}
+    apart = {"export", "served", "alignment", "adaptation"}
+    before = {name: values for name, values in evaluation.items() if name not in apart}
     served = evaluation.get("served", {})
     blocks = ["Scores of the model before its head."] if before and "alignment" in evaluation else []
     if served:
@@ -173,9 +175,26 @@ def _alignment(manifest: Manifest) -> str:
         f"A head aligned {facts['languages']} on {facts['pairs']:,} pairs ({facts['method']}); it is in the graph. "
         f"Vectors of the model before it{before} are not comparable."
     )
-    blocks = [lead, f"Translations found, x 100, on {facts['test_pairs']:,} held-out pairs:", table(facts["scores"])]
-    blocks += ["P@1 x 100 of a small probe, between a language and each other one:", table(facts["probe"])]
-    return "\n\n".join(blocks)
+    return "\n\n".join([lead, *_gains(facts)])
+
+
+def _adaptation(manifest: Manifest) -> str:
+    """What further training gained and lost (`crosslet adapt`)."""
+    facts = manifest.evaluation["adaptation"]
+    lead = (
+        f"Trained further for {facts['languages']} on {facts['pairs']:,} pairs ({facts['method']}). Vectors of the "
+        f"model before (fingerprint `{facts['before'][:12]}`) are not comparable."
+    )
+    return "\n\n".join([lead, *_gains(facts)])
+
+
+def _gains(facts: Mapping[str, Any]) -> list[str]:
+    return [
+        f"Translations found, x 100, on {facts['test_pairs']:,} held-out pairs:",
+        table(facts["scores"]),
+        "P@1 x 100 of a small probe, between a language and each other one:",
+        table(facts["probe"]),
+    ]
 
 
 def _metrics(scores: Mapping[str, Any], level: str) -> list[str]:

@@ -15,34 +15,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import onnx
-import tokenizers  # type: ignore[import-untyped]
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
-from torch import nn
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from torch import Tensor, nn
+from transformers import BertModel
 
 from export.__main__ import say, status_of
-from export.errors import BadRequest, Refused
-from export.restore.weights import READABLE, Weights, read_weights
-from service.model.artifact import (
-    MODEL_FILE,
-    TOKENIZER_FILE,
-    ParityPack,
-    load_manifest,
-    load_parity,
-    verify_files,
-)
+from export.errors import BadRequest
+from export.restore.source import UNREADABLE, Source, open_source, unreadable
+from export.restore.weights import Weights
 from training.models.loading import load_body
 
-SPECIAL_TOKENS = {  # as written by BERT, and by SentencePiece models
-    "pad_token": ("[PAD]", "<pad>"),
-    "unk_token": ("[UNK]", "<unk>"),
-    "cls_token": ("[CLS]", "<s>"),
-    "sep_token": ("[SEP]", "</s>"),
-    "mask_token": ("[MASK]", "<mask>"),
-}
+WORDS = "embeddings.word_embeddings.weight"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,23 +50,14 @@ def restore(artifact: Path, out: Path) -> None:
     """
     if out.exists():
         raise BadRequest(f"{out} exists; choose another --out")
-    manifest = load_manifest(artifact)
-    if manifest.kind != "bi-encoder" or manifest.padding != "skipped":
-        raise BadRequest(f"{artifact} is a {manifest.kind}, padding {manifest.padding}; {READABLE}")
-    verify_files(artifact, manifest)
-    parity = load_parity(artifact, manifest)
-    tokenizer = _tokenizer(artifact / TOKENIZER_FILE, max_length=manifest.max_length)
+    source = open_source(artifact)
+    manifest, tokenizer = source.manifest, source.tokenizer
     try:
-        weights = read_weights(onnx.load(artifact / MODEL_FILE))
-        body, head = _body(weights, pad_id=int(tokenizer.pad_token_id)), _head(weights)
-        lowest = _lowest_cosine(body, head, parity)
-    except (KeyError, IndexError, StopIteration, ValueError, RuntimeError) as exc:  # a graph of another kind
-        raise BadRequest(f"the graph of {artifact} cannot be read ({type(exc).__name__}); {READABLE}") from exc
-    say(f"lowest cosine to the artifact's vectors {lowest:.4f} over {len(parity.texts)} texts")
-    if lowest < parity.min_cosine:
-        raise Refused(
-            f"{artifact}: the lowest cosine of a restored vector is {lowest:.4f}; the limit is {parity.min_cosine}"
-        )
+        body, head = _body(source), _head(source.weights)
+        lowest = source.check(lambda ids: _embed(body, head, ids))
+    except UNREADABLE as exc:
+        raise unreadable(artifact, exc) from exc
+    say(f"lowest cosine to the artifact's vectors {lowest:.4f} over {len(source.parity.texts)} texts")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
         stage = Path(scratch) / "new"
@@ -101,22 +77,12 @@ def restore(artifact: Path, out: Path) -> None:
         stage.rename(out)
 
 
-def _body(weights: Weights, *, pad_id: int) -> BertModel:
-    """A BERT body with these weights; the unused pooler of pre-training is zero."""
-    state = weights.state
-    words_VH = state["embeddings.word_embeddings.weight"]
-    config = BertConfig(
-        vocab_size=len(words_VH),
-        hidden_size=words_VH.shape[1],
-        num_hidden_layers=sum(name.endswith("intermediate.dense.weight") for name in state),
-        num_attention_heads=weights.heads,
-        intermediate_size=len(state["encoder.layer.0.intermediate.dense.weight"]),
-        max_position_embeddings=len(state["embeddings.position_embeddings.weight"]),
-        type_vocab_size=len(state["embeddings.token_type_embeddings.weight"]),
-        layer_norm_eps=weights.epsilon,
-        pad_token_id=pad_id,
-    )
-    body = BertModel(config)
+def _body(source: Source) -> BertModel:
+    """A BERT body with these weights, words at full width; the unused pooler of pre-training is zero."""
+    state, projection_BH = dict(source.weights.state), source.weights.projection_BH
+    if projection_BH is not None:
+        state[WORDS] = state[WORDS] @ projection_BH
+    body = BertModel(source.config())
     pooler = {name: np.zeros(value.shape, np.float32) for name, value in body.state_dict().items() if "pooler" in name}
     body.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in (state | pooler).items()})
     return body.eval()
@@ -131,25 +97,10 @@ def _head(weights: Weights) -> Dense | None:
     return dense
 
 
-def _tokenizer(path: Path, *, max_length: int) -> PreTrainedTokenizerFast:
-    tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    vocabulary = tokenizer.get_vocab()
-    found = {role: next((name for name in names if name in vocabulary), None) for role, names in SPECIAL_TOKENS.items()}
-    if found["pad_token"] is None:
-        raise BadRequest(f"{path.parent}: {path.name} has no padding token ({', '.join(SPECIAL_TOKENS['pad_token'])})")
-    special = {role: name for role, name in found.items() if name is not None}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **special)
-
-
-@torch.no_grad()
-def _lowest_cosine(body: BertModel, head: Dense | None, parity: ParityPack) -> float:
-    cosines = []
-    for ids, vector in zip(parity.input_ids, parity.embeddings, strict=True):
-        embedding_1D = body(input_ids=torch.tensor([ids])).last_hidden_state.mean(dim=1)
-        embedding_1D = embedding_1D if head is None else head.linear(embedding_1D)
-        embedding_1D = embedding_1D[:, : len(vector)]  # truncate_dim
-        cosines.append(torch.cosine_similarity(embedding_1D, torch.tensor([vector])).item())
-    return min(cosines)
+def _embed(body: BertModel, head: Dense | None, ids: Sequence[int]) -> Tensor:
+    """The vector of one text, not normalised: (1, D)."""
+    embedding_1H: Tensor = body(input_ids=torch.tensor([list(ids)])).last_hidden_state.mean(dim=1)
+    return embedding_1H if head is None else head.linear(embedding_1H)
 
 
 if __name__ == "__main__":

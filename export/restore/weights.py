@@ -1,6 +1,6 @@
 """Reads the weights back from an ONNX graph made by `export.unpadded`.
 
-Shapes: K inputs of a matrix, N its outputs.
+Shapes: K inputs of a matrix, N its outputs; V vocabulary, B width of the word table, H hidden.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onnx import NodeProto, numpy_helper
 
 from export.errors import BadRequest
 from export.quantization.copies import COPY
-from export.quantization.tables import restore_table
+from export.quantization.tables import TableBits, restore_table
 
 Array = npt.NDArray[np.generic]
 Floats = npt.NDArray[np.float32]
@@ -43,13 +43,17 @@ NORMS = ["output", "attention.output"]  # of even norms, of odd norms
 class Weights:
     """The weights of a graph.
 
-    state: named as in `BertModel`, with recurrences unrolled into layers.
-    heads: attention heads of each layer.  epsilon: of each LayerNorm.  head: the layer after the pooling, or None.
+    state: named as in `BertModel`, with recurrences unrolled into layers; the word table as it is stored, (V, B).
+    projection_BH: maps words to the hidden size; None: B is H.
+    heads: attention heads of each layer.  epsilon: of each LayerNorm.
+    word_bits: as the word table is stored; None: fp32.  head: the layer after the pooling, or None.
     """
 
     state: dict[str, Floats]
+    projection_BH: Floats | None
     heads: int
     epsilon: float
+    word_bits: TableBits | None
     head: tuple[Floats, Floats] | None
 
 
@@ -62,6 +66,8 @@ def read_weights(model: onnx.ModelProto) -> Weights:
     operators = Counter(node.op_type for node in model.graph.node)
     if operators["DynamicQuantizeLinear"] or operators["MatMulNBits"]:
         raise BadRequest(f"its int8 steps are dynamic; {READABLE}")
+    if any(name.startswith("head.") for name in array):
+        raise BadRequest(f"it has a head of `crosslet align`; take the model it was made from; {READABLE}")
     products = [node for node in model.graph.node if _is_product(node, array)]
     norms = [node for node in model.graph.node if node.op_type == "LayerNormalization"]
     if operators["CumSum"] != 1 or len(products) // 4 * 2 + 1 != len(norms):
@@ -72,7 +78,8 @@ def read_weights(model: onnx.ModelProto) -> Weights:
     if OTHER_ACTIVATIONS & operators.keys() or gelus != len(products) // 4:
         raise BadRequest(f"its activations are not one GELU a layer; {READABLE}")
     layers = products[len(products) % 4 :]  # after the bottleneck's projection
-    state = _tables(array, projection=next(iter(products[: -len(layers)]), None))
+    projection_BH = _weight(products[0], array) if len(products) % 4 else None
+    state = _tables(array)
     for number, node in enumerate(layers):
         prefix, part = f"encoder.layer.{number // 4}", PRODUCTS[number % 4]
         weight_NK, bias_N = _weight(node, array).T, _bias(node, model, array)
@@ -90,24 +97,35 @@ def read_weights(model: onnx.ModelProto) -> Weights:
     if len(tail) > 2:
         raise BadRequest(f"it has several layers after its pooling; {READABLE}")
     epsilon = next(attribute.f for attribute in norms[0].attribute if attribute.name == "epsilon")
-    return Weights(state, heads=_heads(layers[0], model, array), epsilon=epsilon, head=head)
+    return Weights(
+        state,
+        projection_BH,
+        heads=_heads(layers[0], model, array),
+        epsilon=epsilon,
+        word_bits=_word_bits(array),
+        head=head,
+    )
 
 
 def _is_product(node: NodeProto, array: Mapping[str, Array]) -> bool:
     return node.op_type == "MatMulIntegerToFloat" or (node.op_type == "MatMul" and node.input[1] in array)
 
 
-def _tables(array: Mapping[str, Array], projection: NodeProto | None) -> dict[str, Floats]:
-    """The embedding tables; word embeddings at full width."""
+def _tables(array: Mapping[str, Array]) -> dict[str, Floats]:
+    """The embedding tables."""
     state = {}
     stored = {re.sub(r"_(row_int8|block_codes)$", "", name) for name in array}
     for name in stored:
         if match := re.fullmatch(r"(?:body\.)+(embeddings\.\w+_embeddings)(?:\.table)?\.weight", name):
             state[f"{match[1]}.weight"] = restore_table(name, array)
-    if projection is not None:
-        words = "embeddings.word_embeddings.weight"
-        state[words] = state[words] @ _weight(projection, array)
     return state
+
+
+def _word_bits(array: Mapping[str, Array]) -> TableBits | None:
+    words = [name for name in array if "word_embeddings" in name]
+    if any(name.endswith("_block_codes") for name in words):
+        return 4
+    return 8 if any(name.endswith("_row_int8") for name in words) else None
 
 
 def _weight(product: NodeProto, array: Mapping[str, Array]) -> Floats:

@@ -11,14 +11,14 @@ from typing import NoReturn
 import torch
 from tqdm import tqdm
 
+from training.alignment.arguments import add_arguments, read_files
 from training.alignment.candidates import METHODS
 from training.alignment.head import STRUCTURES
 from training.alignment.job import Outcome, Task, align
 from training.alignment.losses import DISTANCES
 from training.alignment.negatives import STRATEGIES
 from training.alignment.output import remove_model, write_model
-from training.alignment.pairs import read_pairs
-from training.alignment.probe import MAX_LOSS, probe_sentences
+from training.alignment.probe import MAX_LOSS
 from training.alignment.report import write_report
 from training.alignment.study import run_study
 from training.alignment.trainer import Epoch, Progress, Settings
@@ -27,7 +27,6 @@ from training.evaluation.encoders import load_model
 
 MODEL = "model"  # in --out
 REFUSED = 1
-LEAST_TEST = 10  # pairs of --test
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,10 +56,7 @@ def run(options: argparse.Namespace) -> int:
     out: Path = options.out / MODEL
     if out.exists() and not options.overwrite:
         raise AlignmentError(f"{out} exists; --overwrite replaces it")
-    pairs = read_pairs(
-        options.pairs, languages=options.languages, min_score=options.min_score, barred=probe_sentences()
-    )
-    test = options.test and read_pairs(options.test, languages=pairs.languages, least=LEAST_TEST)
+    pairs, test = read_files(options)
     model = load_model(options.model, trust_remote_code=options.trust_remote_code)
     task = Task(model, pairs, test, options.data, options.method, _settings(options))
     outcome = align(task, _bar(task.settings.epochs))
@@ -129,25 +125,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="crosslet align", description="Align a language pair; docs/guide/align.md has more."
     )
     add, default = parser.add_argument, Settings()
-    add(
-        "model",
-        metavar="MODEL",
-        nargs="?",
-        help="folder of an artifact or a checkpoint, or a sentence-transformers model",
-    )
-    add("--pairs", type=Path, metavar="FILE", help="zh-vi.tsv: left<TAB>right, or what `mine` writes")
-    add("--out", type=Path, required=True, metavar="DIR", help="folder for the report and the model")
+    add_arguments(parser, pairs_required=False)
     add("--study", type=Path, metavar="SPEC.yaml", help="the paper's tables; its files are under --data")
-    add("--test", type=Path, metavar="FILE", help="pairs to measure with; default: part of --pairs is held out")
-    add("--languages", type=_pair, metavar="zh,vi", help="of the two columns; default: the file's name says them")
-    add("--min-score", type=float, metavar="X", help="of pairs that `crosslet mine` found")
-    add("--licence", default="not stated", help="of the pairs, for the card; default: %(default)s")
-    add(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="folder with stsb/dev or eval/stsb/dev: similarity must not fall either",
-    )
     add("--method", choices=METHODS, default="best", help="default: the best on dev that harms no language")
     add("--structure", choices=STRUCTURES, default=default.structure, help="of the siamese head; default: %(default)s")
     add("--no-bias", action="store_true", help="of its layers")
@@ -158,18 +137,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--learning-rate", type=float, default=default.learning_rate, help="default: %(default)s; the paper: 5e-6")
     add("--batch", type=int, default=default.batch, help="pairs; default: %(default)s")
     add("--epochs", type=int, default=default.epochs, help="default: %(default)s; the paper: 70")
-    add("--seed", type=int, default=default.seed, help="default: %(default)s")
-    add("--force", action="store_true", help=f"write the model though a language loses more than {MAX_LOSS} points")
-    add("--overwrite", action="store_true", help="replace the model of an earlier run in --out")
     add("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
     return parser
-
-
-def _pair(text: str) -> tuple[str, str]:
-    names = tuple(name.strip() for name in text.split(","))
-    if len(names) != 2 or not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r} is not two languages, e.g. zh,vi")
-    return names[0], names[1]
 
 
 if __name__ == "__main__":

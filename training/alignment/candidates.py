@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from training.alignment.trainer import Pairs, Progress, Settings, train_head
 from training.evaluation.bitext import score_bitext
 from training.evaluation.vectors import unit_rows
 
+T = TypeVar("T")
 Method = Literal["best", "siamese", "midpoint", "whitening"]
 METHODS: tuple[Method, ...] = get_args(Method)
 STRENGTHS = (1.0, 0.5, 0.25)  # of the siamese head: how far from the identity it is moved
@@ -70,7 +71,7 @@ def make_candidates(
     return sorted(found, key=lambda candidate: -candidate.dev_p1)
 
 
-def choose(candidates: Sequence[Candidate], harmless: Callable[[Candidate], bool]) -> tuple[Candidate, bool]:
+def choose(candidates: Sequence[T], harmless: Callable[[T], bool]) -> tuple[T, bool]:
     """The first candidate that harms no language, else the first of all; and whether it is harmless."""
     for candidate in candidates:
         if harmless(candidate):

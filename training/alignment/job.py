@@ -5,7 +5,7 @@ Shapes: N pairs, D dims.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,18 +13,17 @@ from training.alignment.candidates import Candidate, Method, choose, make_candid
 from training.alignment.closed_form import procrustes, ridge
 from training.alignment.layers import Vectors
 from training.alignment.normalise import Means
-from training.alignment.pairs import Pair, PairFile, check_disjoint, split_pairs
+from training.alignment.pairs import Pair, PairFile
 from training.alignment.probe import Scores, embed_probe, losses_of, probe_scores
+from training.alignment.split import Split, split_file
 from training.alignment.trainer import Epoch, Pairs, Settings
 from training.alignment.vectors import Known
 from training.errors import AlignmentError
 from training.evaluation.bitext import score_bitext
 from training.evaluation.encoders import Model
 from training.evaluation.sts import evaluate_sts, find_sts, languages_of
-from training.evaluation.vectors import unit_rows
+from training.evaluation.vectors import Encode, unit_rows
 
-DEV_SHARE, MOST_DEV = 0.1, 500
-TEST_SHARE, MOST_TEST = 0.15, 500
 Sides = tuple[Vectors, Vectors]
 
 
@@ -38,15 +37,6 @@ class Task:
     data: Path | None = None
     method: Method = "best"
     settings: Settings = field(default_factory=Settings)
-
-
-@dataclass(frozen=True)
-class Split:
-    """Pairs to train on, to choose with, and to measure with: no sentence is in two of them."""
-
-    train: list[Pair]
-    dev: list[Pair]
-    test: list[Pair]
 
 
 @dataclass(frozen=True)
@@ -70,28 +60,12 @@ class Outcome:
     after: Sides
 
 
-def split_task(task: Task) -> Split:
-    """Raises: AlignmentError: the test has sentences of the pairs, or too little is left to train on."""
-    seed = task.settings.seed
-    if task.test is not None:
-        check_disjoint(task.pairs, task.test)
-        rest, test = task.pairs.pairs, task.test.pairs
-    else:
-        rest, test = split_pairs(task.pairs.pairs, TEST_SHARE, most=MOST_TEST, seed=seed)
-    train, dev = split_pairs(rest, DEV_SHARE, most=MOST_DEV, seed=seed)
-    if not (train and dev and test):
-        raise AlignmentError(
-            f"{task.pairs.path} cannot be split: nearly all of its pairs share sentences; give --test and other pairs"
-        )
-    return Split(train, dev, test)
-
-
 def align(task: Task, progress: Callable[[Epoch], None] = lambda epoch: None) -> Outcome:
     """Encode once, train, choose the best head that harms no language, measure.
 
-    Raises: AlignmentError: see `split_task`.
+    Raises: AlignmentError: see `split_file`.
     """
-    split = split_task(task)
+    split = split_file(task.pairs, task.test, seed=task.settings.seed)
     known = Known(task.model.encode)
     known.learn([text for part in (split.train, split.dev, split.test) for pair in part for text in pair])
     train, dev, test = (pairs_of(part, known) for part in (split.train, split.dev, split.test))
@@ -103,13 +77,15 @@ def align(task: Task, progress: Callable[[Epoch], None] = lambda epoch: None) ->
 
     candidates = make_candidates(train, dev, task.settings, task.method, seen)
     probe = embed_probe(known, task.model.languages)
-    probe_before, sts_before = probe_scores(probe), sts_scores(known, task, unit_rows)
+
+    def sts(head: Callable[[Vectors], Vectors]) -> Scores:
+        return sts_scores(lambda texts: head(known(texts)), task.data, task.model.languages)
+
+    probe_before, sts_before = probe_scores(probe), sts(unit_rows)
 
     def lost(head: Candidate) -> Scores:
         """Of the probe first: it costs less than STS."""
-        return losses_of(probe_before, probe_scores(probe, head)) or losses_of(
-            sts_before, sts_scores(known, task, head)
-        )
+        return losses_of(probe_before, probe_scores(probe, head)) or losses_of(sts_before, sts(head))
 
     chosen, _ = choose(candidates, lambda head: not lost(head))
     sides = test.source_ND, test.target_ND
@@ -120,7 +96,7 @@ def align(task: Task, progress: Callable[[Epoch], None] = lambda epoch: None) ->
         epochs=epochs,
         scores=scores_of_test(chosen, train, test),
         probe=(probe_before, probe_scores(probe, chosen)),
-        sts=(sts_before, sts_scores(known, task, chosen)),
+        sts=(sts_before, sts(chosen)),
         lost=lost(chosen),
         before=(unit_rows(sides[0]), unit_rows(sides[1])),
         after=(chosen(sides[0]), chosen(sides[1])),
@@ -151,16 +127,18 @@ def scores_of_test(chosen: Candidate, train: Pairs, test: Pairs) -> dict[str, Sc
     return {name: score_bitext(*sides) for name, sides in rows.items()}
 
 
-def sts_scores(known: Known, task: Task, head: Callable[[Vectors], Vectors]) -> Scores:
-    """Spearman x 100 of the sets under `data` in the model's languages; {} without data."""
-    if task.data is None:
+def sts_scores(encode: Encode, data: Path | None, languages: Sequence[str] | None) -> Scores:
+    """Spearman x 100 of the sets under `data` in these languages; {} without data.
+
+    Raises: AlignmentError: `data` has no such sets.
+    """
+    if data is None:
         return {}
-    folder = next((path for path in (task.data / "eval/stsb/dev", task.data / "stsb/dev") if path.is_dir()), None)
+    folder = next((path for path in (data / "eval/stsb/dev", data / "stsb/dev") if path.is_dir()), None)
     if folder is None:
-        raise AlignmentError(f"{task.data} has no stsb/dev and no eval/stsb/dev to measure similarity on (--data)")
-    languages = task.model.languages
+        raise AlignmentError(f"{data} has no stsb/dev and no eval/stsb/dev to measure similarity on (--data)")
     pairs = [pair for pair in find_sts(folder) if languages is None or set(languages_of(pair)) <= set(languages)]
-    return evaluate_sts(lambda texts: head(known(texts)), folder, pairs, rows=300)
+    return evaluate_sts(encode, folder, pairs, rows=300)
 
 
 def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Scores:

@@ -68,7 +68,7 @@ def read_pairs(
     distinct = list(dict.fromkeys(pairs))
     allowed = [pair for pair in distinct if barred is None or not (pair[0] in barred or pair[1] in barred)]
     unlike = [pair for pair in allowed if _key(pair[0]) != _key(pair[1])]
-    dropped |= {"repeated": len(pairs) - len(distinct), "in the probe": len(distinct) - len(allowed)}
+    dropped |= {"repeated": len(pairs) - len(distinct), "in an evaluation set": len(distinct) - len(allowed)}
     dropped["the same on both sides"] = len(allowed) - len(unlike)
     if len(allowed) - len(unlike) > MAX_IDENTICAL * len(allowed):
         raise AlignmentError(

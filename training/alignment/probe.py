@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from training.alignment.layers import Vectors
-from training.corpora.cleaning.leakage import EvaluationSentences
 from training.evaluation.lines import read_lines
 from training.evaluation.vectors import Encode, unit_rows
 
@@ -28,11 +27,6 @@ def read_probe() -> Mapping[str, tuple[str, ...]]:
     """Language -> its sentences, in one order."""
     names, *rows = (line.split("\t") for line in read_lines(PROBE))
     return {name: tuple(row[column] for row in rows) for column, name in enumerate(names)}
-
-
-def probe_sentences() -> EvaluationSentences:
-    """All of its sentences: what no head may be trained on."""
-    return EvaluationSentences(text for sentences in read_probe().values() for text in sentences)
 
 
 def embed_probe(encode: Encode, languages: Sequence[str] | None) -> dict[str, Vectors]:

@@ -11,9 +11,11 @@ from training.ablation.document import Block, FigureBlock, Heading, Paragraph, T
 from training.ablation.plots import Panel, draw_map
 from training.ablation.sentences import SentenceMap, mean_cosines
 from training.alignment.job import Outcome, Sides, Task, changes
+from training.alignment.pairs import PairFile
 from training.alignment.probe import MAX_LOSS, Scores, read_probe
 
 PLOTTED = 100  # sentences a side
+STS_NOTE = "Spearman, 300 rows of each dev set."
 SCORES = ("p1_forward", "p5_forward", "p1_backward", "p5_backward")
 
 
@@ -31,9 +33,8 @@ def blocks(task: Task, outcome: Outcome, *, model: str) -> Iterator[Block]:
         f"{len(split.train):,} to train on, {len(split.dev):,} to choose with, {len(split.test):,} to measure with. "
         f"Chosen: {outcome.chosen.name}. Every figure is x 100."
     )
-    if task.pairs.dropped:
-        yield Paragraph("Left out: " + ", ".join(f"{count:,} {why}" for why, count in task.pairs.dropped.items()) + ".")
-    yield _verdict(outcome)
+    yield from left_out(task.pairs)
+    yield verdict(outcome.lost)
     yield Heading("Translations found")
     header = ["", *(f"P@{k} {way}" for way in (f"{left} to {right}", f"{right} to {left}") for k in (1, 5))]
     rows = [[name, *(f"{scores[key]:.1f}" for key in SCORES)] for name, scores in outcome.scores.items()]
@@ -43,21 +44,22 @@ def blocks(task: Task, outcome: Outcome, *, model: str) -> Iterator[Block]:
     )
     yield Table(header, rows, note)
     yield Heading("Both languages on a plane")
-    yield FigureBlock(
-        [
-            plot("before", outcome.before, task.pairs.languages),
-            plot("after", outcome.after, task.pairs.languages),
-        ],
-        f"The first two principal components of {min(PLOTTED, len(split.test))} test pairs; a line joins translations.",
-    )
+    yield planes(outcome.before, outcome.after, task.pairs.languages)
     yield Heading("Heads that were tried")
     tried = [[one.name, f"{one.dev_p1:.1f}", "chosen" * (one is outcome.chosen)] for one in outcome.candidates]
     yield Table(["head", "P@1 on dev", ""], tried)
     if outcome.epochs:
         best = max(outcome.epochs, key=lambda epoch: (epoch.p1, -epoch.number))
         yield Paragraph(f"Siamese head: {len(outcome.epochs)} epochs, best on dev {best.p1:.1f} after {best.number}.")
-    yield from _changes("Every language", outcome.probe, _probe_note())
-    yield from _changes("Similarity (STS)", outcome.sts, "Spearman, 300 rows of each dev set.")
+    yield from changes_table("Every language", outcome.probe, probe_note())
+    yield from changes_table("Similarity (STS)", outcome.sts, STS_NOTE)
+
+
+def planes(before: Sides, after: Sides, languages: tuple[str, str]) -> FigureBlock:
+    """Both languages before and after, side by side."""
+    count = min(PLOTTED, len(before[0]))
+    caption = f"The first two principal components of {count} test pairs; a line joins translations."
+    return FigureBlock([plot("before", before, languages), plot("after", after, languages)], caption)
 
 
 def plot(name: str, sides: Sides, languages: tuple[str, str]) -> Panel:
@@ -72,14 +74,22 @@ def plot(name: str, sides: Sides, languages: tuple[str, str]) -> Panel:
     return draw_map(name, SentenceMap(list(languages), points, same, others), title=title)
 
 
-def _verdict(outcome: Outcome) -> Paragraph:
-    if not outcome.lost:
+def verdict(lost: Scores) -> Paragraph:
+    """Whether a language is harmed."""
+    if not lost:
         return Paragraph(f"No language loses more than {MAX_LOSS} points.")
-    lost = ", ".join(f"{name} {points:.2f}" for name, points in outcome.lost.items())
-    return Paragraph(f"Points lost beyond {MAX_LOSS}: {lost}. No head that was tried loses less everywhere.")
+    listed = ", ".join(f"{name} {points:.2f}" for name, points in lost.items())
+    return Paragraph(f"Points lost beyond {MAX_LOSS}: {listed}. Nothing that was tried loses less everywhere.")
 
 
-def _probe_note() -> str:
+def left_out(pairs: PairFile) -> Iterator[Block]:
+    """How many lines of a file were left out, and why."""
+    if pairs.dropped:
+        yield Paragraph("Left out: " + ", ".join(f"{count:,} {why}" for why, count in pairs.dropped.items()) + ".")
+
+
+def probe_note() -> str:
+    """What the probe measures."""
     count = len(next(iter(read_probe().values())))
     return (
         f"P@1 between a language and each other one, both ways, on {count} sentences that ship with the command, as "
@@ -87,7 +97,8 @@ def _probe_note() -> str:
     )
 
 
-def _changes(title: str, scores: tuple[Scores, Scores], note: str) -> Iterator[Block]:
+def changes_table(title: str, scores: tuple[Scores, Scores], note: str) -> Iterator[Block]:
+    """A table of scores before and after; nothing without scores."""
     before, after = scores
     if not before:
         return

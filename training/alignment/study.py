@@ -16,7 +16,7 @@ from training.ablation.document import Block, Heading, Paragraph, Table, write_d
 from training.alignment.candidates import Method, make_candidates
 from training.alignment.closed_form import procrustes, ridge
 from training.alignment.head import STRUCTURES
-from training.alignment.job import DEV_SHARE, MOST_DEV, pairs_of
+from training.alignment.job import pairs_of
 from training.alignment.layer_vectors import layer_vectors
 from training.alignment.layers import Vectors
 from training.alignment.losses import DISTANCES, Distance
@@ -24,6 +24,7 @@ from training.alignment.negatives import STRATEGIES
 from training.alignment.normalise import Means
 from training.alignment.pairs import Pair, check_disjoint, read_pairs, split_pairs
 from training.alignment.paper import FINDINGS, PAPER_ROWS
+from training.alignment.split import DEV_SHARE, MOST_DEV
 from training.alignment.study_spec import Files, StudySpec, TableName, read_spec
 from training.alignment.trainer import PAPER, Pairs, Settings, train_head
 from training.alignment.vectors import Known

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
-from training.models.loading import load_body, load_sentence_transformer
+from training.errors import LoadError
 from training.models.encoder import CrossletEncoder, mean_pool
+from training.models.loading import load_body, load_sentence_transformer
 
 
 class CrossletTransformer(Transformer):
@@ -77,13 +78,32 @@ def save_sentence_encoder(
 def load_sentence_encoder(folder: Path, *, attention: str = "sdpa") -> SentenceEncoder:
     """Load a crosslet checkpoint as a trainable module.
 
-    Raises: ValueError: the folder's first module is not a crosslet encoder.  LoadError: it lacks a weight.
+    Raises: ValueError: the folder's first module is not a crosslet encoder.
+            LoadError: it lacks a weight, or has modules behind its encoder that a `SentenceEncoder` has no place for.
     """
     options = {"attn_implementation": attention}
     loaded = load_sentence_transformer(str(folder), device="cpu", model_kwargs=options)
     encoder = loaded[0].auto_model
     if not isinstance(encoder, CrossletEncoder):
         raise ValueError(f"{folder} holds a {type(encoder).__name__}, not a crosslet checkpoint")
-    head: nn.Linear | None = next((module.linear for module in loaded if isinstance(module, Dense)), None)
-    normalized = any(isinstance(module, Normalize) for module in loaded)
+    head, normalized = _behind_encoder(list(loaded)[1:])
     return SentenceEncoder(encoder.to(torch.float32), head, normalized=normalized)
+
+
+def _behind_encoder(modules: list[nn.Module]) -> tuple[nn.Linear | None, bool]:
+    """The head, and whether embeddings get unit length."""
+    head: nn.Linear | None = None
+    match modules:
+        case [Pooling(pooling_mode="mean"), Dense(activation_function=nn.Identity()) as dense, *rest]:
+            head = dense.linear
+        case [Pooling(pooling_mode="mean"), *rest]:
+            pass
+        case rest:
+            pass
+    if rest and not (len(rest) == 1 and isinstance(rest[0], Normalize)):
+        names = ", ".join(type(module).__name__ for module in modules)
+        raise LoadError(
+            f"it has {names} behind its encoder; mean pooling, one Dense without activation and Normalize can be "
+            "trained further (a model of `crosslet align`: take the one it was made from)"
+        )
+    return head, bool(rest)

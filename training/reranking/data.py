@@ -40,7 +40,7 @@ class RerankData:
         """All that must not be trained on: the measured sets of the configuration and the whole of eval/."""
         sources = [*self.config.measure.sets, *self.config.measure.unseen, *self.config.validation.sources]
         evaluation = self.folder / "eval"
-        others = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else None
+        others = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else EvaluationSentences.shipped()
         return MeasuredText.of((self.read(source) for source in sources), others)
 
     def read(self, source: SourceConfig) -> Collection:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS
 from training.alignment.pairs import MIN_PAIRS, check_disjoint, read_pairs, split_pairs
-from training.alignment.probe import probe_sentences
+from training.corpora.cleaning.leakage import EvaluationSentences
 from training.errors import AlignmentError
 
 PAIRS = [
@@ -75,11 +75,12 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, rows: list[tuple[str, ...]],
     assert "\n" not in str(error.value)
 
 
-def test_sentences_of_the_probe_are_not_trained_on(tmp_path: Path) -> None:
+def test_sentences_of_the_evaluation_sets_that_ship_are_not_trained_on(tmp_path: Path) -> None:
     known = ("Something new.", "die suppe ist für die kinder zu salzig")
-    read = read_pairs(write(tmp_path / "en-de.tsv", [*PAIRS, known]), barred=probe_sentences())
+    barred = EvaluationSentences.shipped()
+    read = read_pairs(write(tmp_path / "en-de.tsv", [*PAIRS, known]), barred=barred)
     assert read.pairs == PAIRS
-    assert read.dropped == Counter({"in the probe": 1})
+    assert read.dropped == Counter({"in an evaluation set": 1})
 
 
 def test_a_wrong_encoding_is_named_with_its_line(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.files import write
-from training.corpora.cleaning.leakage import EvaluationSentences, check_no_leakage, matching_words
+from training.corpora.cleaning.leakage import SHIPPED, EvaluationSentences, check_no_leakage, matching_words
 from training.errors import LeakageError
 
 LONG = "The quick brown fox jumps over the lazy dog"
@@ -62,6 +62,16 @@ def test_every_layout_of_the_evaluation_sets_is_read(tmp_path: Path) -> None:
     evaluation = EvaluationSentences.from_folder(tmp_path)
     assert all(text in evaluation for text in ["A cat sits.", "un gato", "who was first?", "MOON", "luna", "mond"])
     assert "not a sentence of any set" not in evaluation
+
+
+def test_the_sets_that_ship_with_this_project_are_barred_too(tmp_path: Path) -> None:
+    write(tmp_path / "b.tsv", "A cat sits\tUn gato")
+    query = json.loads((SHIPPED[1] / "search" / "queries.jsonl").read_text(encoding="utf-8").splitlines()[0])["text"]
+    probe = SHIPPED[0].read_text(encoding="utf-8").splitlines()[1].split("\t")
+    for evaluation in (EvaluationSentences.from_folder(tmp_path), EvaluationSentences.shipped()):
+        assert query.upper() in evaluation
+        assert all(sentence in evaluation for sentence in probe)
+    assert "A cat sits" not in EvaluationSentences.shipped()
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.json.gz", "sub.csv/a.XML"])

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from torch import nn
 from transformers import AutoTokenizer, BertForMaskedLM
 
 from export.checkpoint import read_checkpoint
@@ -161,7 +162,10 @@ def test_trusted_code_does_not_excuse_missing_weights(folder: Path) -> None:
 
 def as_class_of_ours(folder: Path) -> None:
     """With `--`, the part before is a repository that the class is fetched from."""
-    change(folder / "modules.json", lambda modules: modules[1].update(type=f"training.models.sentence_encoder.{REPO}--custom.Pool"))
+    change(
+        folder / "modules.json",
+        lambda modules: modules[1].update(type=f"training.models.sentence_encoder.{REPO}--custom.Pool"),
+    )
 
 
 def as_no_module(folder: Path) -> None:
@@ -321,6 +325,28 @@ def test_a_checkpoint_of_ours_is_checked_like_any_other(tmp_path: Path) -> None:
     named = r"lacks 1 tensors of the body, the first body\.embeddings\.word_embeddings\.table\.weight"
     with pytest.raises(LoadError, match=named):
         load_sentence_encoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("modules", "names"),
+    [
+        (
+            [Dense(128, 24, activation_function=nn.Identity()), Dense(24, 12, activation_function=nn.Identity())],
+            "Dense, Dense",
+        ),
+        ([Dense(128, 24)], "Pooling, Dense"),
+        ([Normalize(), Dense(128, 128, activation_function=nn.Identity()), Normalize()], "Normalize, Dense, Normalize"),
+    ],
+    ids=["two heads", "a head with tanh", "a head of `crosslet align`"],
+)
+def test_a_checkpoint_of_ours_with_more_behind_its_encoder_is_refused(
+    tmp_path: Path, modules: list[nn.Module], names: str
+) -> None:
+    save_student(tmp_path / "student")
+    whole = list(SentenceTransformer(str(tmp_path / "student"), device="cpu"))[:2] + modules
+    SentenceTransformer(modules=whole, device="cpu").save(str(tmp_path / "more"), create_model_card=False)
+    with pytest.raises(LoadError, match=f"it has .*{names} behind its encoder; mean pooling, one Dense"):
+        load_sentence_encoder(tmp_path / "more")
 
 
 def test_a_token_without_an_embedding_is_refused_of_teachers_and_bases(folder: Path) -> None:

@@ -14,6 +14,8 @@ from training.system.files import files_under
 from training.system.text_files import text_lines
 
 NEAR_WORDS = 6  # an equal bag of at least this many words counts as a reordered sentence
+PACKAGE = Path(__file__).parents[2]
+SHIPPED = (PACKAGE / "alignment" / "probe.tsv", PACKAGE / "evaluation" / "bundled")  # evaluation sets of ours
 UNREAD = {".csv", ".json", ".xml"}  # text formats that are not read line by line
 _MARKS = re.compile(r"[^\w\s]|_")  # all but letters, digits and white space
 
@@ -29,6 +31,9 @@ class EvaluationSentences:
     def __init__(self, sentences: Iterable[str]) -> None:
         self._exact: set[str] = set()
         self._bags: set[str] = set()
+        self._add(sentences)
+
+    def _add(self, sentences: Iterable[str]) -> None:
         for words in map(matching_words, sentences):
             key = "".join(words)
             if key and not key.isdigit():  # a score, or a number
@@ -58,12 +63,20 @@ class EvaluationSentences:
     def from_folder(cls, folder: Path) -> EvaluationSentences:
         """All tab-separated fields or JSON strings of the text files under `folder`, plain or .gz, except Markdown.
 
+        Those of the sets that ship with this project are added.
+
         Raises: LeakageError: there is no sentence, or a file is not UTF-8 or has an unknown layout.
         """
-        found = cls(_fields(path for path in files_under(folder) if path.suffix != ".md"))
+        found = cls(_fields(_texts_of(folder)))
         if not len(found):
             raise LeakageError(f"{folder} holds no evaluation sentence, so leakage cannot be ruled out")
+        found._add(_shipped())
         return found
+
+    @classmethod
+    def shipped(cls) -> EvaluationSentences:
+        """The sentences of the evaluation sets that ship with this project."""
+        return cls(_shipped())
 
 
 def check_no_leakage(texts: Iterable[str], evaluation: EvaluationSentences) -> int:
@@ -77,6 +90,14 @@ def check_no_leakage(texts: Iterable[str], evaluation: EvaluationSentences) -> i
         if text in evaluation:
             raise LeakageError(f"training text {checked} is an evaluation sentence")
     return checked
+
+
+def _shipped() -> Iterator[str]:
+    return _fields(file for path in SHIPPED for file in (_texts_of(path) if path.is_dir() else [path]))
+
+
+def _texts_of(folder: Path) -> list[Path]:
+    return [path for path in files_under(folder) if path.suffix != ".md"]
 
 
 def _bag(words: list[str]) -> str:

@@ -1,0 +1,115 @@
+"""Opens an artifact that can be restored: its contract, its tokenizer and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import tokenizers  # type: ignore[import-untyped]
+import torch
+from torch import Tensor
+from transformers import BertConfig, PreTrainedTokenizerFast
+
+from export.errors import BadRequest, Refused
+from export.restore.weights import READABLE, Weights, read_weights
+from service.model.artifact import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    Manifest,
+    ParityPack,
+    load_manifest,
+    load_parity,
+    verify_files,
+)
+
+SPECIAL_TOKENS = {  # as written by BERT, and by SentencePiece models
+    "pad_token": ("[PAD]", "<pad>"),
+    "unk_token": ("[UNK]", "<unk>"),
+    "cls_token": ("[CLS]", "<s>"),
+    "sep_token": ("[SEP]", "</s>"),
+    "mask_token": ("[MASK]", "<mask>"),
+}
+UNREADABLE = (KeyError, IndexError, StopIteration, ValueError, RuntimeError)  # a graph of another kind
+Embed = Callable[[Sequence[int]], Tensor]  # token ids of a text -> (1, D)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An artifact as it is restored from."""
+
+    folder: Path
+    manifest: Manifest
+    parity: ParityPack
+    tokenizer: PreTrainedTokenizerFast
+    weights: Weights
+
+    def config(self) -> BertConfig:
+        """The shape of its body, with recurrences unrolled."""
+        state = self.weights.state
+        return BertConfig(
+            vocab_size=len(state["embeddings.word_embeddings.weight"]),
+            hidden_size=state["embeddings.position_embeddings.weight"].shape[1],
+            num_hidden_layers=sum(name.endswith("intermediate.dense.weight") for name in state),
+            num_attention_heads=self.weights.heads,
+            intermediate_size=len(state["encoder.layer.0.intermediate.dense.weight"]),
+            max_position_embeddings=len(state["embeddings.position_embeddings.weight"]),
+            type_vocab_size=len(state["embeddings.token_type_embeddings.weight"]),
+            layer_norm_eps=self.weights.epsilon,
+            pad_token_id=int(self.tokenizer.pad_token_id),
+        )
+
+    def check(self, embed: Embed) -> float:
+        """The lowest cosine of a restored model's vectors to those of the parity pack.
+
+        Raises: Refused: it is under the pack's minimum.
+        """
+        lowest = min(self._cosines(embed))
+        if lowest < self.parity.min_cosine:
+            raise Refused(
+                f"{self.folder}: the lowest cosine of a restored vector is {lowest:.4f}; the limit is "
+                f"{self.parity.min_cosine}"
+            )
+        return lowest
+
+    @torch.no_grad()
+    def _cosines(self, embed: Embed) -> list[float]:
+        found = []
+        for ids, vector in zip(self.parity.input_ids, self.parity.embeddings, strict=True):
+            embedding_1D = embed(ids)[:, : len(vector)]  # truncate_dim
+            found.append(torch.cosine_similarity(embedding_1D, torch.tensor([vector])).item())
+        return found
+
+
+def open_source(folder: Path) -> Source:
+    """Read and verify an artifact.
+
+    Raises: ArtifactError: it is damaged.  BadRequest: artifacts of its kind cannot be restored.
+    """
+    manifest = load_manifest(folder)
+    if manifest.kind != "bi-encoder" or manifest.padding != "skipped":
+        raise BadRequest(f"{folder} is a {manifest.kind}, padding {manifest.padding}; {READABLE}")
+    verify_files(folder, manifest)
+    parity = load_parity(folder, manifest)
+    tokenizer = _tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
+    try:
+        weights = read_weights(onnx.load(folder / MODEL_FILE))
+    except UNREADABLE as exc:
+        raise unreadable(folder, exc) from exc
+    return Source(folder, manifest, parity, tokenizer, weights)
+
+
+def unreadable(folder: Path, exc: Exception) -> BadRequest:
+    """What to raise where a graph is of another kind than its nodes promised."""
+    return BadRequest(f"the graph of {folder} cannot be read ({type(exc).__name__}); {READABLE}")
+
+
+def _tokenizer(path: Path, *, max_length: int) -> PreTrainedTokenizerFast:
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    vocabulary = tokenizer.get_vocab()
+    found = {role: next((name for name in names if name in vocabulary), None) for role, names in SPECIAL_TOKENS.items()}
+    if found["pad_token"] is None:
+        raise BadRequest(f"{path.parent}: {path.name} has no padding token ({', '.join(SPECIAL_TOKENS['pad_token'])})")
+    special = {role: name for role, name in found.items() if name is not None}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **special)

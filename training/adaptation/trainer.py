@@ -1,0 +1,104 @@
+"""Trains a model on a lesson, and moves its weights part of the way. Knows weights; knows no file of the user's."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from training.adaptation.lesson import Lesson, Passes
+from training.config.stage import ContrastiveConfig
+from training.errors import AlignmentError, DivergedError
+from training.models.encoder import BottleneckEmbedding
+from training.models.rounding import train_with_rounded_words
+from training.models.sentence_encoder import SentenceEncoder
+from training.optimisation.batches import BatchStream
+from training.optimisation.loop import train
+from training.stages.contrastive import contrastive_objective
+from training.stages.pairs import PairEncoder
+
+Unfrozen = Literal["words", "all"]
+UNFROZEN: tuple[Unfrozen, ...] = get_args(Unfrozen)
+RATES: Mapping[Unfrozen, float] = {"words": 3e-3, "all": 2e-4}  # of the word table, of all else
+WORDS_FASTER = 5  # times the rate of all else: a row is rarely used, and rounded to 4 bits
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is trained.
+
+    Stage 4 with the diagonal as labels: a thousand pairs have few sentences that are alike, which soft labels need.
+    rate: None: that of `RATES`.  round_words: train with a word table that is rounded as it will be stored.
+    """
+
+    unfreeze: Unfrozen = "all"
+    epochs: int = 4
+    rate: float | None = None
+    batch: int = 32
+    max_length: int = 64  # tokens of a text
+    seed: int = 0
+    round_words: bool = False
+
+    def stage(self) -> ContrastiveConfig:
+        """As stage 4 has it."""
+        rate = self.rate or RATES[self.unfreeze]
+        return ContrastiveConfig(
+            epochs=self.epochs,
+            batch_size=self.batch,
+            learning_rate=rate,
+            embedding_learning_rate=rate if self.unfreeze == "words" else WORDS_FASTER * rate,
+            max_length=self.max_length,
+            sparse_embeddings=True,
+            objective="ce_hard",
+            mcl_weight=0.2,
+        )
+
+
+def train_lesson(model: SentenceEncoder, lesson: Lesson, settings: Settings, device: torch.device) -> None:
+    """Train in place, with progress; what is not unfrozen stays.
+
+    Raises: AlignmentError: the loss is not a finite number.
+    """
+    freeze(model, settings.unfreeze)
+    if settings.round_words:
+        train_with_rounded_words(model.encoder)
+    config, pairs = settings.stage(), PairEncoder(lesson.corpus, lesson.tokens, settings.max_length, device)
+    plan = Passes(lesson, settings.epochs, settings.seed)
+    batches = BatchStream(
+        plan, pairs.pair_lengths, settings.batch, seed=settings.seed, epoch_pairs=len(plan) // settings.epochs
+    )
+    objective = contrastive_objective(model, lesson.labels, pairs, config)
+    with tempfile.TemporaryDirectory(prefix="crosslet-adapt-") as scratch:
+        try:
+            train(objective, batches, config, Path(scratch), name="adapt", checkpoint_minutes=math.inf, device=device)
+        except DivergedError as exc:
+            raise AlignmentError(f"training diverged at rate {config.learning_rate}; lower --learning-rate") from exc
+
+
+def freeze(model: SentenceEncoder, unfreeze: Unfrozen) -> None:
+    """Leave trainable the word table alone, or everything."""
+    model.requires_grad_(unfreeze == "all")
+    if unfreeze == "words":
+        words = model.encoder.get_input_embeddings()
+        (words.table if isinstance(words, BottleneckEmbedding) else words).requires_grad_(True)
+
+
+def copy_state(model: SentenceEncoder) -> State:
+    """A copy of the weights."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def mover(model: SentenceEncoder, before: State, after: State) -> Callable[[float], None]:
+    """A function that sets the weights part of the way from before to after (Wortsman et al. 2022, WiSE-FT)."""
+
+    def move(strength: float) -> None:
+        model.load_state_dict({name: torch.lerp(old, after[name], strength) for name, old in before.items()})
+
+    return move
