@@ -31,6 +31,7 @@ OBJECTS = [
     ("a new house", "ein neues Haus", "una casa nueva"), ("the key", "den Schlüssel", "la llave"),
     ("a white horse", "ein weißes Pferd", "un caballo blanco"), ("the table", "den Tisch", "la mesa"),
 ]  # fmt: skip
+TIMES = [("every day", "jeden Tag"), ("on Monday", "am Montag"), ("again", "wieder"), ("today", "heute")]
 LANGUAGES = {"en": 0, "de": 1, "es": 2}
 Choice = tuple[int, int, int]
 
@@ -39,6 +40,19 @@ def sentence(choice: Choice, language: str) -> str:
     column = LANGUAGES[language]
     subject, verb, thing = choice
     return f"{SUBJECTS[subject][column]} {VERBS[verb][column]} {OBJECTS[thing][column]}."
+
+
+def write_pairs(path: Path, *, pairs: int = 2000) -> Path:
+    """`english<TAB>german`, a pair a line, no sentence twice."""
+    choices = list(product(SUBJECTS, VERBS, OBJECTS, TIMES))
+    order = np.random.default_rng(0).permutation(len(choices))[:pairs]
+    write(path, (_timed(*choices[index]) for index in order))
+    return path
+
+
+def _timed(subject: tuple[str, ...], verb: tuple[str, ...], thing: tuple[str, ...], time: tuple[str, ...]) -> str:
+    english = f"{subject[0]} {verb[0]} {thing[0]} {time[0]}."
+    return f"{english}\t{subject[1]} {verb[1]} {time[1]} {thing[1]}."
 
 
 def write_data_folder(root: Path, *, pairs_per_language: int = 1000, evaluation: int = 148) -> Path:

@@ -1,4 +1,4 @@
-"""`python -m training --config FILE --data DIR --out DIR`: the whole batch job; run again to resume."""
+"""`python -m training`, with `--pairs FILE` or `--config FILE --data DIR`: the whole batch job; run again to resume."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import sys
 from pathlib import Path
 
 from training.config.parsing import read_yaml
-from training.config.run import load_config
+from training.config.run import RunConfig, load_config
 from training.corpora.sources.fetch import ensure_sources
-from training.errors import PeerError, TrainingError
+from training.errors import ConfigError, PeerError, TrainingError
 from training.optimisation.processes import is_main_process, join_processes, on_main_process
-from training.pipeline.preflight import check_evaluation, check_machine
+from training.pipeline.ending import ending
+from training.pipeline.held_out import hold_out
+from training.pipeline.own_pairs import STARTER, read_own_pairs, with_own_pairs, write_data
+from training.pipeline.preflight import check_evaluation, check_machine, without_missing_dev
 from training.pipeline.run import Run
 from training.pipeline.runner import run_alone, run_steps
 from training.pipeline.steps import steps_of
@@ -23,6 +26,7 @@ from training.reranking.job import run_rerank_job
 from training.system.hardware import describe_hardware
 
 logger = logging.getLogger(__name__)
+DATA = Path("data")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,16 +35,25 @@ def main(arguments: list[str] | None = None) -> int:
         prog="training/run.sh", description="Distil a small cross-lingual sentence encoder."
     )
     parser.add_argument(
-        "--config", type=Path, required=True, help="YAML configuration, e.g. training/configs/default.yaml"
+        "--pairs", type=Path, metavar="FILE", help="english<TAB>translation, a pair a line: all the text"
     )
     parser.add_argument(
-        "--data", type=Path, default=Path("data"), help="folder with parallel/<source>/en-<lang>.* and eval/ (data)"
+        "--languages", type=_languages, metavar="en,de", help="of the columns of --pairs; default: what they look like"
     )
+    parser.add_argument(
+        "--config", type=Path, help=f"YAML configuration; with --pairs the default is training/configs/{STARTER.name}"
+    )
+    parser.add_argument("--data", type=Path, help="folder with parallel/<source>/en-<lang>.* and eval/ (data)")
     parser.add_argument("--base", metavar="MODEL", help="the encoder to start from, in place of the configuration's")
-    parser.add_argument("--out", type=Path, help="folder for every step's results (runs/<name of the configuration>)")
+    parser.add_argument("--out", type=Path, help="folder for every step's results (runs/<name>)")
     parser.add_argument("--restart-from", metavar="STEP", help="discard this step and all that follow from it")
     parser.add_argument("--until", metavar="STEP", help="stop after this step")
     options = parser.parse_args(arguments)
+    if options.config is None and options.pairs is None:
+        parser.error("give --pairs FILE, or --config FILE and --data DIR")
+    if options.data is not None and options.pairs is not None:
+        parser.error("--pairs is all the text of a run; leave --data out")
+    options.config = options.config or STARTER
     join_processes()
     level = logging.INFO if is_main_process() else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -67,26 +80,54 @@ def main(arguments: list[str] | None = None) -> int:
 def run_job(options: argparse.Namespace) -> None:
     """Run all steps, or those up to `--until`, holding the lock of the output folder."""
     if is_reranker(read_yaml(options.config)):
+        if options.pairs:
+            raise ConfigError(f"{options.config} trains a re-ranker, from questions; --pairs distils an encoder")
+        options.data = options.data or DATA
         run_rerank_job(options)
         return
     config = load_config(options.config)
     if options.base:
         config = dataclasses.replace(config, base=options.base)
     check_machine(config)
-    run = Run(config, options.data, options.out or Path("runs") / config.name)
+    pairs = options.pairs and read_own_pairs(options.pairs, options.languages)
+    out = options.out or Path("runs") / (config.name or (options.pairs or options.config).name.partition(".")[0])
+    config = dataclasses.replace(config, name=config.name or out.resolve().name)
+    with run_alone(out):
+        data = options.data or DATA
+        if pairs:
+            config, data = with_own_pairs(config, pairs), out / "data"
+            on_main_process(lambda: write_data(pairs, data))
+        run_on(config, data, out, options)
+
+
+def run_on(config: RunConfig, data: Path, out: Path, options: argparse.Namespace) -> None:
+    """Run the steps on a data folder; say how the model came out."""
+    run = Run(config, data, out)
     logger.info("device %s: %s", run.device, describe_hardware())
-    with run_alone(run.out):
-        # before the fingerprint of the data is taken
-        on_main_process(lambda: ensure_sources(config.corpus, config.languages, run.data))
-        on_main_process(lambda: check_evaluation(config, run.data))
-        run_steps(
-            steps_of(run),
-            run.config,
-            run.out,
-            data_fingerprint=run.data_fingerprint(),
-            restart_from=options.restart_from,
-            until=options.until,
-        )
+    # before the fingerprint of the data is taken
+    on_main_process(lambda: ensure_sources(config.corpus, config.languages, data))
+    if run.scored != data:
+        logger.info("no evaluation set in %s: a part of the pairs is held out", data / "eval")
+        on_main_process(lambda: hold_out(config, data, run.scored))
+    run = dataclasses.replace(run, config=without_missing_dev(config, run.scored))
+    on_main_process(lambda: check_evaluation(run.config, run.scored))
+    run_steps(
+        steps_of(run),
+        run.config,
+        out,
+        data_fingerprint=run.data_fingerprint(),
+        restart_from=options.restart_from,
+        until=options.until,
+    )
+    if is_main_process() and options.until in (None, "final"):
+        print(ending(run))
+
+
+def _languages(text: str) -> tuple[str, str]:
+    left, _, right = text.partition(",")
+    if not (left and right):
+        raise argparse.ArgumentTypeError(f"{text!r} must be two languages: en,de")
+    return left, right
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_FSIZE, (given.file_size_limit, given.file_size_limit))
 
     def run_job(options: argparse.Namespace) -> None:
-        config = RunConfig("tiny", ["de"], CorpusConfig(sources={}))
+        config = RunConfig(["de"], CorpusConfig(sources={}))
         work = partial(train_tiny, checkpoint_minutes=given.checkpoint_minutes)
         step = Step("assistant", lambda _: {}, ("data",), work, together=True)
         run_steps([step], config, options.out, data_fingerprint="d")

@@ -28,6 +28,7 @@ class TokenizerConfig:
     sentences: int = 1_000_000  # sampled from the corpus by `language_exponent`
     language_exponent: float = 0.3  # a language of n texts is sampled in proportion to n ** exponent
     lowercase: bool = True  # new: lowercase texts
+    fill: bool | None = None  # pruned: add the base's first pieces in the corpus's scripts, up to `vocab_size`
     mono: list[str] = field(default_factory=list)  # pruned: folders under `mono/` with more text to count pieces in
 
 
@@ -77,9 +78,9 @@ class EvaluationConfig:
 class RunConfig:
     """One training run."""
 
-    name: str  # of the run, and of the model in its model card
     languages: list[str]  # besides English, the teacher's language
     corpus: CorpusConfig  # the parallel text
+    name: str | None = None  # of the model in its card; None: the name of the output folder
     teacher: str = "sentence-transformers/all-MiniLM-L6-v2"  # the English model to distil: folder or hub name
     base: str | None = None  # the encoder to shrink: folder or hub name; None: the teacher
     labels: LabelConfig = LabelConfig()  # what the student predicts

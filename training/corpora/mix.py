@@ -33,15 +33,18 @@ BATCH_PAIRS = 5_000  # filtered at once
 SPOOL = ".spool.tsv"  # pairs of one source and language that passed the filters, before the cap
 
 
-def build_corpus(config: CorpusConfig, languages: list[str], data: Path, out: Path, *, seed: int) -> None:
-    """Write a corpus and its `report.json` under `out` from `data`/parallel, without the sentences of `data`/eval.
+def build_corpus(
+    config: CorpusConfig, languages: list[str], data: Path, out: Path, *, seed: int, scored: Path | None = None
+) -> None:
+    """Write a corpus and its `report.json` under `out` from `data`/parallel, without the sentences of `scored`/eval.
 
     A pair that several sources have belongs to the first of them, even if that source's cap then drops it.
 
+    Args:   scored: None: `data`.
     Raises: CorpusError: no text for a language, or a malformed line.  LeakageError: the final check failed.
     """
     check_sources(config, languages, data)
-    evaluation = EvaluationSentences.from_folder(data / "eval")
+    evaluation = EvaluationSentences.from_folder((scored or data) / "eval")
     generator = np.random.default_rng(seed)
     report = CorpusReport()
     with CorpusWriter(out, languages, list(config.sources)) as writer, _progress() as progress:

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from training.evaluation.bitext import evaluate_tatoeba
+from training.evaluation.bitext import evaluate_bitext, evaluate_tatoeba, find_bitext
 from training.evaluation.sts import evaluate_sts
 from training.evaluation.vectors import Encode, each_text_once
 
 Scores = dict[str, dict[str, float]]  # metric -> language, pair or detail -> score
 AVERAGE = "average"
+HELD_OUT = "held_out"  # the folder under eval/ of pairs held out of a run's own text (`training.pipeline.held_out`)
+HELD_OUT_METRIC = "held_out_p1"
 
 
 def evaluate(
@@ -23,7 +25,7 @@ def evaluate(
     sts_rows: int | None = None,
     tatoeba_rows: int | None = None,
 ) -> Scores:
-    """Score STSb dev and test, STS2017 and Tatoeba P@1, whichever exist, each with its average.
+    """Score STSb dev and test, STS2017, Tatoeba P@1 and held-out pairs, whichever exist, each with its average.
 
     Args: sts_rows: at most this many rows a file, evenly spaced.  tatoeba_rows: at most the first N rows.  None: all.
     """
@@ -39,8 +41,16 @@ def evaluate(
         "sts2017": evaluate_sts(encode, sts2017, [*crosslingual, *reversed_], rows=sts_rows),
         "sts2017_monolingual": evaluate_sts(encode, sts2017, monolingual, rows=sts_rows),
         "tatoeba_p1": evaluate_tatoeba(encode, data / "eval/tatoeba", languages, rows=tatoeba_rows),
+        HELD_OUT_METRIC: _evaluate_held_out(encode, data / "eval" / HELD_OUT, languages),
     }
     return {name: with_average(values) for name, values in scores.items() if values}
+
+
+def _evaluate_held_out(encode: Encode, folder: Path, languages: list[str]) -> dict[str, float]:
+    """P@1 x 100, mean of both directions, for each language with held-out pairs."""
+    folders = {language: folder / f"en-{language}" for language in languages}
+    found = {language: one for language, of in folders.items() if of.is_dir() for one in find_bitext(of).values()}
+    return evaluate_bitext(encode, found).get("p1", {})
 
 
 def check_sets(data: Path, languages: list[str]) -> None:

@@ -19,6 +19,7 @@ from training.corpora.mix import build_corpus
 from training.corpora.mono import mono_texts
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
+from training.evaluation.vectors import each_text_once
 from training.models.encoder import compile_layers
 from training.models.labels import LabelSpace, linear_fit
 from training.models.lexical import bag_matrix, base_bags, prior_embeddings, solve_ridge
@@ -49,7 +50,8 @@ ALIGNMENT_PAIRS = 4_096  # sample on which the error of stage 2 is measured befo
 
 def make_corpus(run: Run, folder: Path) -> None:
     """Clean, deduplicate and cap the corpus; remove evaluation sentences."""
-    build_corpus(run.config.corpus, run.config.languages, run.data, folder, seed=run.config.seed)
+    config = run.config
+    build_corpus(config.corpus, config.languages, run.data, folder, seed=config.seed, scored=run.scored)
 
 
 def make_tokenizer(run: Run, folder: Path) -> None:
@@ -66,7 +68,7 @@ def make_tokenizer(run: Run, folder: Path) -> None:
         drop_invisible(whole)
         mono = mono_texts(run.data, config.mono, run.config.languages)
         counts_V = count_pieces(whole, [*sentences, *mono])
-        pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size)
+        pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size, fill=bool(config.fill))
         np.save(folder / KEPT_IDS, kept_ids)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
     tokenizer.save_pretrained(folder)
@@ -117,7 +119,8 @@ def sample_pairs(run: Run) -> NDArray[np.int64]:
 
 def encoded(run: Run, model: SentenceEncoder, texts: NDArray[np.int64]) -> NDArray[np.float32]:
     """Embed texts of the corpus, given by index: (N, D)."""
-    encode = TextEncoder(model, run.tokenizer, max_length=run.config.student.max_length, bf16=True)
+    # a sample of little text has every text several times
+    encode = each_text_once(TextEncoder(model, run.tokenizer, max_length=run.config.student.max_length, bf16=True))
     return encode([run.corpus.texts[int(index)] for index in texts])
 
 
@@ -212,7 +215,7 @@ def score(run: Run, step: str, folder: Path) -> None:
     config = run.config.evaluation
     scores = evaluate(
         encode,
-        run.data,
+        run.scored,
         run.config.scored_languages,
         sts_rows=config.sts_rows,
         tatoeba_rows=config.tatoeba_rows,

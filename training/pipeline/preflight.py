@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from pathlib import Path
 
 from training.config.run import RunConfig
 from training.evaluation.dev import DevScore
 from training.evaluation.report import check_sets
+from training.evaluation.sts import find_sts
 from training.system.device import check_compiler
+
+logger = logging.getLogger(__name__)
 
 
 def check_machine(config: RunConfig) -> None:
@@ -28,3 +33,15 @@ def check_evaluation(config: RunConfig, data: Path) -> None:
     check_sets(data, config.scored_languages)
     if config.validates:
         DevScore(data, config.scored_languages, dev=config.dev_folder)
+
+
+def without_missing_dev(config: RunConfig, data: Path) -> RunConfig:
+    """The configuration, without dev scores where the default dev set is missing and no stage stops by them."""
+    wanted = {pair for language in config.scored_languages for pair in (f"en-{language}", f"{language}-en")}
+    is_needed = config.evaluation.dev is not None or any(config.stage(name).patience for name in config.stages)
+    if not config.validates or is_needed or wanted & find_sts(data / "eval" / config.dev_folder).keys():
+        return config
+    logger.info("no dev scores during training: eval/%s has none of these languages", config.dev_folder)
+    stages = {"student_stage" if name == "student" else name: config.stage(name) for name in config.stages}
+    without = {key: dataclasses.replace(stage, validate_pairs=None) for key, stage in stages.items()}
+    return dataclasses.replace(config, **without)  # type: ignore[arg-type]

@@ -48,6 +48,11 @@ class Run:
     out: Path
 
     @cached_property
+    def scored(self) -> Path:
+        """The folder whose `eval` is scored and never trained on: the data's, else the run's own held-out part."""
+        return self.data if files_under(self.data / "eval") else self.out / "held-out"
+
+    @cached_property
     def models(self) -> list[str]:
         """The steps that save a model, in order; each but the first starts from the one before."""
         later = [stage for stage in self.config.stages if stage != "assistant"]
@@ -199,7 +204,7 @@ class Run:
     def validation(self, model: SentenceEncoder) -> Callable[[], dict[str, float]]:
         """A function that scores a model in training on the dev set, by language pair."""
         encode = TextEncoder(model, self.tokenizer, max_length=self.config.student.max_length, bf16=True)
-        score = DevScore(self.data, self.config.scored_languages, dev=self.config.dev_folder)
+        score = DevScore(self.scored, self.config.scored_languages, dev=self.config.dev_folder)
         return lambda: score.by_pair(encode)
 
     def data_fingerprint(self) -> str:

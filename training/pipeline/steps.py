@@ -67,7 +67,7 @@ def _corpus(config: RunConfig) -> Settings:
 
 def _tokenizer(config: RunConfig) -> Settings:
     """Without empty options; with `english_share`, a key of earlier releases, so that finished runs stay valid."""
-    settings = {key: value for key, value in asdict(config.tokenizer).items() if value != []}
+    settings = {key: value for key, value in asdict(config.tokenizer).items() if value not in ([], None)}
     return {**settings, "english_share": None}
 
 

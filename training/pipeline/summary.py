@@ -44,7 +44,7 @@ def write_summary(run: Run, folder: Path) -> None:
         "data": data_sources(run.corpus),
         "calibration_texts": calibration_texts(run.corpus),
         "parity_texts": parity_texts(run.corpus),
-        "sts_gate": sts_gate(run.data, config.languages),
+        "sts_gate": sts_gate(run.scored, config.languages),
     }
     write_json_atomically(folder / "crosslet.json", summary)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,10 +38,12 @@ def count_pieces(tokenizer: Tokenizer, texts: list[str]) -> NDArray[np.int64]:
 
 
 def prune_tokenizer(
-    tokenizer: Tokenizer, counts_V: NDArray[np.int64], size: int
+    tokenizer: Tokenizer, counts_V: NDArray[np.int64], size: int, *, fill: bool = False
 ) -> tuple[Tokenizer, NDArray[np.int64]]:
     """A tokenizer of at most `size` pieces: special tokens, characters in use, emoji, then the most frequent pieces.
 
+    Args:    fill: where that leaves room, add pieces in the scripts in use, by id: frequent ones have the lowest.
+             A small corpus's pieces alone would cut other words to characters.
     Returns: the tokenizer, and the old id of each new one, (V',).
     Raises:  ConfigError: its kind cannot be pruned, or special tokens and characters alone exceed `size`.
     """
@@ -55,15 +59,25 @@ def prune_tokenizer(
         )
     ids = {piece: index for index, piece in enumerate(pieces)}
     sources = _merge_sources(model)
+    counts_V = counts_V[: len(pieces)]
+    scripts = {"", *(script(character) for index in np.flatnonzero(counts_V) for character in pieces[index])}
     for index in np.argsort(-counts_V, kind="stable"):
-        if counts_V[index] == 0 or len(keep) >= size:
+        if len(keep) >= size or (counts_V[index] == 0 and not fill):
             break
+        if counts_V[index] == 0 and not {script(character) for character in pieces[index]} <= scripts:
+            continue
         needed = {ids[piece] for piece in _with_parts(pieces[index], sources)} - keep
         if len(keep) + len(needed) <= size:
             keep |= needed
     old_ids = np.array(sorted(keep), dtype=np.int64)
     _renumber(state, pieces, {int(old): new for new, old in enumerate(old_ids)})
     return Tokenizer.from_str(json.dumps(state)), old_ids
+
+
+@cache
+def script(character: str) -> str:
+    """The script of a letter by the first word of its Unicode name (LATIN, CJK, HANGUL); "" for other characters."""
+    return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
 
 
 def _pieces(model: dict[str, Any]) -> list[str]:

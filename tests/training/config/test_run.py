@@ -31,8 +31,8 @@ def test_an_unknown_key_is_refused_by_name() -> None:
 
 
 def test_a_missing_key_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="missing key 'name'"):
-        build(RunConfig, {key: value for key, value in MINIMAL.items() if key != "name"}, where="run.yaml")
+    with pytest.raises(ConfigError, match="missing key 'languages'"):
+        build(RunConfig, {key: value for key, value in MINIMAL.items() if key != "languages"}, where="run.yaml")
 
 
 @pytest.mark.parametrize(

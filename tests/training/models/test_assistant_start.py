@@ -193,4 +193,4 @@ def test_a_student_that_cannot_come_from_the_base_is_refused_before_training(
     body: PretrainedConfig, changes: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        check_shrinkable(body, RunConfig("x", ["de"], CorpusConfig(), **changes))
+        check_shrinkable(body, RunConfig(["de"], CorpusConfig(), **changes))

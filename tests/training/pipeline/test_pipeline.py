@@ -1,3 +1,4 @@
+import dataclasses
 import fcntl
 import json
 import logging
@@ -14,8 +15,9 @@ from tokenizers.models import WordLevel
 from tests.training.files import write
 from training.__main__ import main
 from training.config.parsing import build
-from training.config.run import RunConfig
+from training.config.run import EvaluationConfig, RunConfig
 from training.errors import ConfigError, CorpusError, StepMismatchError
+from training.pipeline.preflight import without_missing_dev
 from training.pipeline.run import Run
 from training.pipeline.runner import Step, fingerprints, run_steps, share_steps
 from training.pipeline.steps import JOBS, stage_settings
@@ -293,6 +295,8 @@ def test_a_run_that_cannot_start_says_why_in_one_line(
 ) -> None:
     shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
     filled = [argument.format(config=shipped) for argument in arguments]
+    for language in ("de", "es") if "step" in complaint else ():
+        write(tmp_path / f"data/parallel/sentences/en-{language}.tsv", "A cat\tEine Katze")
     assert main([*filled, "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
@@ -319,10 +323,12 @@ def test_a_malformed_evaluation_line_is_found_before_any_step(
     assert not (tmp_path / "out/corpus").exists()
 
 
-def test_a_missing_dev_set_is_found_before_any_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dev_set_that_a_stage_stops_by_is_found_missing_before_any_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
     settings = yaml.safe_load(shipped.read_text())
-    settings["contrastive"]["validate_pairs"] = 10
+    settings["contrastive"] |= {"validate_pairs": 10, "patience": 2}
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings))
     write(tmp_path / "data/parallel/sentences/en-de.tsv", "A cat\tEine Katze")
@@ -330,6 +336,15 @@ def test_a_missing_dev_set_is_found_before_any_step(tmp_path: Path, capsys: pyte
     assert main(["--config", str(path), "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 2
     assert "nothing to validate on" in capsys.readouterr().err
     assert not (tmp_path / "out/corpus").exists()
+
+
+def test_dev_scores_are_left_out_where_there_is_no_dev_set_and_kept_where_there_is(tmp_path: Path) -> None:
+    asked = config(contrastive={"pairs": 10, "validate_pairs": 5})
+    assert without_missing_dev(asked, tmp_path).contrastive.validate_pairs is None
+    write(tmp_path / "eval/stsb/dev/en-de.tsv", "1.0\tone\teins", "2.0\ttwo\tzwei")
+    assert without_missing_dev(asked, tmp_path) == asked
+    named = dataclasses.replace(asked, evaluation=EvaluationConfig(dev="none"))
+    assert without_missing_dev(named, tmp_path) == named
 
 
 def test_a_stopped_restart_says_how_to_resume(

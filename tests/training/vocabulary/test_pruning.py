@@ -66,3 +66,16 @@ def test_a_model_without_smaller_pieces_is_refused() -> None:
     whole = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     with pytest.raises(ConfigError, match="a WordLevel tokenizer cannot be pruned"):
         prune_tokenizer(whole, np.array([1, 0]), size=8)
+
+
+def test_a_filled_vocabulary_keeps_words_of_its_scripts_that_the_corpus_lacks() -> None:
+    whole = unigram(LEARNT_FROM)
+    counts = count_pieces(whole, CORPUS)
+    bare, filled = (prune_tokenizer(whole, counts, 10_000, fill=fill)[0] for fill in (False, True))
+    assert len(bare.encode("perezoso zorro").ids) > len(filled.encode("perezoso zorro").ids)
+    assert filled.encode("perezoso zorro").tokens == whole.encode("perezoso zorro").tokens
+    assert not {"б", "狐"} & filled.get_vocab().keys()  # no text of the corpus is in these scripts
+    room = bare.get_vocab_size() + 3
+    kept, old_ids = prune_tokenizer(whole, counts, room, fill=True)
+    assert kept.get_vocab_size() == len(old_ids) == room
+    assert bare.get_vocab().keys() < kept.get_vocab().keys()
