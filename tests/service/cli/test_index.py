@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from service.cli import main as cli
+from service.document_index import load_collection
 from service.documents.store.store import Document
 from service.model.encoder import load_encoder
-from service.runtime import load_collection
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, build_artifact
 from tests.service.bulk.files import DOCUMENTS, read_jsonl, write_jsonl
