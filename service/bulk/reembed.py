@@ -178,7 +178,8 @@ def take_over_ready(encoder: Encoder, settings: Settings) -> None:
     Raises: StartError: the model fails on what changed since, or another process has the store; it is unchanged.
     """
     stored = stored_as(encoder.manifest, settings.space)
-    work = Reembedding(settings.documents_path, fingerprint=stored.fingerprint, dim=stored.dim)
+    split, path = encoder.splitter.split, settings.documents_path
+    work = Reembedding(path, fingerprint=stored.fingerprint, dim=stored.dim, split=split)
     if not work.is_ready:
         return
     try:

@@ -24,7 +24,6 @@ from service.documents.store.keyword_integrity import keywords_fault
 from service.documents.store.locking import connect, read_mode
 from service.documents.store.older_stores import view_as_todays
 from service.documents.store.schema import DEFAULT, KEYWORDS_SINCE, PASSAGES_SINCE, PATHS_SINCE, checksum
-from service.documents.store.store import DocumentStore
 from service.errors import StartError, StoreError
 from service.spelling import did_you_mean
 
@@ -287,24 +286,3 @@ def open_store_file(path: Path) -> Iterator[StoreFile]:
             yield StoreFile(path, connection)
     except sqlite3.Error as exc:
         raise StoreError(f"document store {path} cannot be read ({exc}); CROSSLET_DATA names its folder") from exc
-
-
-@contextmanager
-def open_for_upkeep(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the only connection to a store that no other process uses.
-
-    Raises: StartError: there is none.  StoreError: it is in use, or not a store.
-    """
-    with open_store_file(path) as file:
-        fingerprint, dim = file.fingerprint, file.dim
-    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # for its lock, and its migrations
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
-            yield connection
-    except sqlite3.Error as exc:
-        raise StoreError(
-            f"document store {path} cannot be compacted ({exc}); nothing was lost: "
-            f"{path.parent} needs free space of twice its size meanwhile"
-        ) from exc
-    finally:
-        store.close()

@@ -1,16 +1,20 @@
 """What `crosslet index` does with an existing store, without a model: export, stats, verify, compact."""
 
 import base64
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from service.bulk.store_file import StoreFile, open_for_upkeep, open_store_file
+from service.bulk.store_file import StoreFile, open_store_file
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.catalog import listed
 from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.store import DocumentStore
+from service.errors import StoreError
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def compact(path: Path) -> Compacted:
     Raises: StoreError: a service has the store, or the disk is too full.
     """
     before_bytes = stats(path).size_bytes
-    with open_for_upkeep(path) as connection:
+    with _open_alone(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         for one in listed(connection):
             KeywordIndex(connection, one.number).optimize()
@@ -100,3 +104,24 @@ def compact(path: Path) -> Compacted:
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Compacted(before_bytes, stats(path).size_bytes)
+
+
+@contextmanager
+def _open_alone(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the only connection to a store that no other process uses.
+
+    Raises: StartError: there is none.  StoreError: it is in use, or not a store.
+    """
+    with open_store_file(path) as file:
+        fingerprint, dim = file.fingerprint, file.dim
+    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # for its lock, and its migrations
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
+            yield connection
+    except sqlite3.Error as exc:
+        raise StoreError(
+            f"document store {path} cannot be compacted ({exc}); nothing was lost: "
+            f"{path.parent} needs free space of twice its size meanwhile"
+        ) from exc
+    finally:
+        store.close()

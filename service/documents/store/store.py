@@ -150,7 +150,7 @@ class DocumentStore:
 
     def rows(self) -> Rows:
         """Every document's row, in ascending order."""
-        query = f"SELECT row FROM documents WHERE {OF_DEFAULT} ORDER BY row"  # noqa: S608
+        query = f"SELECT row FROM documents WHERE {self._ours} ORDER BY row"  # noqa: S608
         return np.array([row for (row,) in self._all(query)], np.int64)
 
     @property

@@ -279,3 +279,14 @@ def test_the_file_of_an_idle_store_is_whole_without_its_log(tmp_path: Path, monk
     running.delete(["a"])
     wait_for(lambda: plain_copy() == ["b"])
     running.close()
+
+
+def test_a_restored_store_raises_the_revisions_of_its_collections_as_its_own(source: Path, tmp_path: Path) -> None:
+    write_backup(source / STORE, tmp_path / "a.backup")
+    collection = opened(source)
+    put(collection, "d")
+    collection.close()
+    restored = restore(tmp_path / "a.backup", source / STORE, force=True)
+    store = DocumentStore(source / STORE, fingerprint="aa", dim=DIM)
+    assert store.last_change == store.revision == restored.revision
+    store.close()
