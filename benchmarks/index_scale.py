@@ -171,7 +171,7 @@ def crosslet(trial: Trial) -> Iterator[list[Contender]]:
             return [int(match.document.id) for match in collection.search(query_D, top_k=TOP_K)]
 
         contenders = [Contender(f"crosslet ({collection.backend})", ours, load_s, collection.size_bytes)]
-        index = collection._index
+        index = collection._live.now
         if isinstance(index, InvertedIndex):
             plain, probes = index._index, index.tuning.probes
             plain.nprobe = probes

@@ -6,6 +6,7 @@ CrossletError
 │   ├── ArtifactError       the model folder does not match its manifest or parity pack
 │   │   └── ParityFailed    this CPU gives other vectors than the parity pack: another artifact may work
 │   └── StoreError          the document store is unreadable or belongs to another model
+│       └── StoreInUse      another process has the document store
 └── ServiceError            answered over HTTP, see HTTP_OF
     ├── MalformedBody       400  the body is not JSON
     ├── BodyTimeout         408  the client sends its body too slowly
@@ -47,6 +48,10 @@ class ParityFailed(ArtifactError):
 
 class StoreError(StartError):
     """The document store cannot be used with this model or this version."""
+
+
+class StoreInUse(StoreError):
+    """Another process has the document store open for writing."""
 
 
 class ServiceError(CrossletError):

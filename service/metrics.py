@@ -10,9 +10,10 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from service.documents.collections import Collections, count_of
 from service.engine.cache import VectorCache
 from service.model.artifact import Manifest
 from service.process.memory import resident_bytes
@@ -70,16 +71,16 @@ class Metrics:
         self,
         *,
         queue_depth: Callable[[], int],
-        documents: Callable[[], float],
-        index_bytes: Callable[[], int],
+        collections: Collections,
         cache: VectorCache,
         memory_budget_bytes: int,
     ) -> None:
         """Register gauges that are read on each scrape. Call once."""
         self._gauge("crosslet_memory_budget_bytes", "CROSSLET_MEMORY_BUDGET; 0 = none.", lambda: memory_budget_bytes)
         self._gauge("crosslet_queue_depth", "Accepted texts that wait.", queue_depth)
-        self._gauge("crosslet_index_documents", "Documents in the index.", documents)
-        self._gauge("crosslet_index_bytes", "Memory of the index.", index_bytes)
+        self._gauge("crosslet_index_documents", "Documents of all collections.", collections.count)
+        self._gauge("crosslet_index_bytes", "Memory of the indexes.", lambda: collections.size_bytes)
+        self._registry.register(_PerCollection(collections))
         self._gauge("crosslet_cache_bytes", "Memory of the cache of vectors.", lambda: cache.size_bytes)
         self._count("crosslet_cache_hits", "Texts whose vector was in the cache.", lambda: cache.hits)
         self._count("crosslet_cache_misses", "Texts whose vector was not in the cache.", lambda: cache.misses)
@@ -93,6 +94,23 @@ class Metrics:
 
     def _count(self, name: str, description: str, read: Callable[[], int]) -> None:
         self._registry.register(_Counted(name, description, read))
+
+
+class _PerCollection(Collector):
+    """What each collection takes: one label a collection, of which there are at most CROSSLET_MAX_COLLECTIONS."""
+
+    def __init__(self, collections: Collections) -> None:
+        self._collections = collections
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the values of the collections that there are now."""
+        names = ["collection"]
+        documents = GaugeMetricFamily("crosslet_collection_documents", "Documents of a collection.", labels=names)
+        size = GaugeMetricFamily("crosslet_collection_index_bytes", "Memory of a collection's index.", labels=names)
+        for name, index in self._collections.named().items():
+            documents.add_metric([name], count_of(index))
+            size.add_metric([name], index.size_bytes)
+        yield from (documents, size)
 
 
 class _Counted(Collector):

@@ -2,33 +2,30 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from service.document_index import load_collections
 from service.documents.backend import DocumentIndex
-from service.documents.collection import Collection
+from service.documents.collections import Collections
 from service.documents.lookup_pool import LookupPool
-from service.documents.milvus.address import EMBEDDED, milvus_address
-from service.documents.store.store import DocumentStore
-from service.documents.vectors.maintenance import IndexMaintenance
-from service.documents.vectors.snapshots import SnapshotFolder
+from service.documents.milvus.address import EMBEDDED
+from service.documents.store.schema import DEFAULT_NAME
 from service.engine.cache import VectorCache
 from service.engine.inline import LIMIT_S
 from service.engine.pairs import encode_with
 from service.engine.pool import EncoderPool
 from service.engine.scorers import Scorer, scorer_of
-from service.errors import Damaged, ServiceError, StoreError
 from service.metrics import Metrics
 from service.model.artifact import Manifest
 from service.model.encoder import Choice, Encoder, choose_encoder
 from service.model.passages import Splitter
 from service.model.prompts import Prompts
 from service.model.reranker import Reranker
-from service.model.spaces import Spaces, stored_as
+from service.model.spaces import Spaces
 from service.process.address_space import check_documents
 from service.process.cpus import usable_cpus
 from service.process.memory import give_back_unused, growth_during, resident_bytes, unmap_code
@@ -61,7 +58,7 @@ class Runtime:
     settings: Settings
     manifest: Manifest
     pool: EncoderPool
-    collection: DocumentIndex
+    collections: Collections
     metrics: Metrics
     memory: MemoryBudget
     readers: LookupPool
@@ -70,8 +67,18 @@ class Runtime:
     reranker: Reranker | None = None
     refused: str | None = None  # why the fallback model is served
     spaces: Spaces = field(default_factory=Spaces)
+    collection_name: str = DEFAULT_NAME
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
+
+    @property
+    def collection(self) -> DocumentIndex:
+        """The collection of the request. Raises: NotFound: there is none of the name."""
+        return self.collections.of(self.collection_name)
+
+    def of(self, name: str) -> "Runtime":
+        """The same runtime for a request about a named collection."""
+        return replace(self, collection_name=name)
 
     @property
     def prompts(self) -> Prompts:
@@ -108,42 +115,7 @@ class Runtime:
         self.pool.close()
         self.readers.shutdown()
         self._writer.shutdown()
-        self.collection.close()
-
-
-def load_collection(
-    settings: Settings,
-    manifest: Manifest,
-    *,
-    read_only: bool = False,
-    check_memory: Callable[[int], None] = lambda growth_bytes: None,
-) -> DocumentIndex:
-    """Open the document index that `CROSSLET_INDEX` names.
-
-    Args:   read_only: a running service may have it open, too.
-            check_memory: raises StorageFull if the process has no room for that many bytes of vectors.
-    Raises: StoreError: the store is unreadable, in use, or has vectors of another model or space.
-            StartError: Milvus cannot be used, or the model has no such space.
-    """
-    manifest = stored_as(manifest, settings.space)
-    if settings.index != EMBEDDED:
-        return _milvus_index(settings, manifest, read_only=read_only)
-    store = DocumentStore(
-        settings.documents_path, fingerprint=manifest.fingerprint, dim=manifest.dim, read_only=read_only
-    )
-    maintenance = IndexMaintenance(
-        store,
-        dim=manifest.dim,
-        snapshots=SnapshotFolder(settings.data, fingerprint=manifest.fingerprint),
-        exact_rows=settings.exact_documents,
-    )
-    try:
-        return Collection(
-            store, maintenance, max_index_bytes=settings.max_index_bytes, check_memory=check_memory, read_only=read_only
-        )
-    except Damaged as exc:
-        store.close()
-        raise StoreError(str(exc)) from exc
+        self.collections.close()
 
 
 @dataclass(frozen=True)
@@ -185,29 +157,6 @@ def _growth_by_passes(models: Models) -> int:
     return growth_during(models.run_longest)
 
 
-def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) -> DocumentIndex:
-    from service.documents.milvus.connection import MilvusConnection
-    from service.documents.milvus.index import MilvusIndex
-
-    connection = MilvusConnection(
-        milvus_address(settings.index),
-        fingerprint=manifest.fingerprint,
-        dim=manifest.dim,
-        token=settings.index_token.get_secret_value(),
-        timeout_s=settings.index_timeout_s,
-        read_only=read_only,
-    )
-    return MilvusIndex(connection)
-
-
-def _count(collection: DocumentIndex) -> float:
-    """Return the number of documents; NaN (to Prometheus: unknown) while the index is unavailable."""
-    try:
-        return len(collection)
-    except ServiceError:
-        return math.nan
-
-
 def load_reranker(settings: Settings) -> Reranker | None:
     """The re-ranker that the settings name, if they name one.
 
@@ -242,8 +191,8 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         memory.check_documents(growth_bytes)
         check_documents(growth_bytes, room_bytes=settings.working_bytes)
 
-    collection = load_collection(settings, manifest, check_memory=check_memory)
-    logger.info("documents loaded", extra={"documents": len(collection), "index_bytes": collection.size_bytes})
+    collections = load_collections(settings, manifest, check_memory=check_memory)
+    logger.info("documents loaded", extra={"documents": collections.count(), "index_bytes": collections.size_bytes})
     pool = EncoderPool(
         encode_with(encoder, models.reranker),
         encoder,
@@ -259,8 +208,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
     metrics = Metrics(manifest)
     metrics.watch(
         queue_depth=lambda: pool.depth,
-        documents=lambda: _count(collection),
-        index_bytes=lambda: collection.size_bytes,
+        collections=collections,
         cache=cache,
         memory_budget_bytes=settings.memory_budget,
     )
@@ -274,7 +222,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         settings,
         manifest,
         pool,
-        collection,
+        collections,
         metrics,
         memory,
         readers,

@@ -133,8 +133,11 @@ class Settings(BaseSettings):
         ge=1,
         description="Maximum number of passages (short documents have one) to search exactly; above: inverted lists.",
     )
+    max_collections: int = Field(
+        default=32, ge=1, description="Maximum number of named collections, with the default one; above: 507."
+    )
     max_index_bytes: int = Field(
-        default=0, ge=0, description="Maximum memory of document vectors; above: 507. 0 = no limit."
+        default=0, ge=0, description="Maximum memory of the vectors of all collections; above: 507. 0 = no limit."
     )
 
     memory_budget: int = Field(

@@ -12,7 +12,7 @@ from service.bulk.upkeep import verify
 from service.documents.store.backup import back_up
 from service.documents.store.locking import lock_for_this_process
 from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
-from service.documents.store.schema import SCHEMA_VERSION, is_readable
+from service.documents.store.schema import KEYWORDS_SINCE, SCHEMA_VERSION, facts, is_readable
 from service.errors import StartError, StoreError
 from service.process.files import flush
 
@@ -33,7 +33,7 @@ class BackedUp:
     def of(cls, path: Path) -> "BackedUp":
         """Read it from a store."""
         with open_store_file(path) as file:
-            return cls(file.count(), file.revision, path.stat().st_size, file.fingerprint)
+            return cls(file.total(), file.revision, path.stat().st_size, file.fingerprint)
 
 
 def write_backup(
@@ -163,9 +163,11 @@ def _acknowledged(store: Path) -> int:
 
 def _raise_revision(copy: Path, least: int) -> None:
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-        connection.execute(
+        raised = connection.execute(
             "UPDATE store SET value = ? WHERE key = 'revision' AND CAST(value AS INTEGER) < ?", (str(least), least)
         )
+        if raised.rowcount and int(facts(connection)["schema_version"]) >= KEYWORDS_SINCE:  # it has collections
+            connection.execute("UPDATE collections SET revision = ?", (least,))
 
 
 def _remove_log(store: Path) -> None:

@@ -58,6 +58,9 @@ class Outcome:
         """The sentence about documents that are in the store."""
         return NUMBERS.format(**vars(self), total=self.total)
 
+    def __add__(self, other: "Outcome") -> "Outcome":
+        return Outcome(**{name: count + vars(other)[name] for name, count in vars(self).items()})
+
     def __str__(self) -> str:
         said = self.numbers
         said += f", {self.skipped} bad lines skipped" if self.skipped else ""

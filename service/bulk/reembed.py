@@ -1,9 +1,10 @@
 """Re-embeds a document store for another model, while a service may still use the old store.
 
 documents.sqlite3       the old model's store; only read until the end
-documents.next.sqlite3  its replacement; grows with every run of the command
+documents.next.sqlite3  its replacement; grows with every run of the command, and when the new model's service starts
 """
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -13,6 +14,7 @@ import orjson
 
 from service.bulk.build import Build, Outcome
 from service.bulk.engine import Engine
+from service.bulk.engines import documents_engine
 from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
 from service.documents.protocol import Vectors
@@ -21,11 +23,17 @@ from service.documents.store.locking import connect, lock_for_this_process
 from service.documents.store.revision_file import REVISION_SUFFIX
 from service.documents.store.schema import is_blank
 from service.documents.store.store import DocumentStore, StoredDocument
-from service.errors import InferenceFailed, StoreError
+from service.errors import InferenceFailed, StartError, StoreError
+from service.model.encoder import Encoder
+from service.model.spaces import stored_as
 from service.process.files import flush
+from service.settings import Settings
 
 NEXT = "documents.next.sqlite3"
+COPIED = "copied"  # a fact of the next store: the old one's revision that it was last brought up to
 PAGE_ROWS = 1000
+
+logger = logging.getLogger(__name__)
 
 
 class Reembedding:
@@ -64,13 +72,9 @@ class Reembedding:
             self._discard_another_models()
             store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim, chunks=old.chunks)
             try:
-                _raise_revision(store, old.revision)
-                _delete_moved(store, old)
-                work = Build(
-                    _Writer(store), read=self._as_it_is, on_bad_line=_refuse, on_failed=self._on_failed, advance=advance
-                )
-                outcome = work.run(_records(old), engine)
-                _delete_gone(store, old)
+                outcome = self._copy_collections(store, old, engine, advance)
+                if not outcome.failed:
+                    store.note(COPIED, str(old.revision))
             finally:
                 store.close()
         if outcome.failed:
@@ -83,15 +87,13 @@ class Reembedding:
     def take_over(self, engine: Engine) -> None:
         """Lock the old store, copy the last changes, and replace the old store by the next one.
 
-        Raises: StoreError: another process has or reads the old store; the next one stays.
+        Raises: StoreInUse: another process has the old store; the next one stays.
+                StoreError: another process reads it; the same.
                 InferenceFailed: as for `copy`.
         """
         with open_store_file(self._path) as file:
             fingerprint, dim = file.fingerprint, file.dim
-        try:
-            old = DocumentStore(self._path, fingerprint=fingerprint, dim=dim)  # locks out other writers
-        except StoreError as exc:
-            raise StoreError(f"{exc}; {self._stop_and_go_on}") from exc
+        old = DocumentStore(self._path, fingerprint=fingerprint, dim=dim)  # locks out other writers
         try:
             self.copy(engine)
             old.disconnect()  # the last connection removes the log, which must not be left beside the new file
@@ -115,6 +117,45 @@ class Reembedding:
         return Document(id_, text, metadata, self._split(text) if is_split else ())
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the next store was brought up to date for this model; `take_over` copies what changed since."""
+        if not (self._path.is_file() and self._next.is_file()) or _is_blank(self._next):
+            return False
+        with open_store_file(self._path) as old, open_store_file(self._next) as begun:
+            is_ours = begun.fingerprint == self._fingerprint != old.fingerprint
+            return is_ours and COPIED in begun.facts
+
+    def _copy_collections(
+        self, store: DocumentStore, old: StoreFile, engine: Engine, advance: Callable[[int, Outcome], None]
+    ) -> Outcome:
+        there = old.collections()
+        for gone in store.catalog.listed():
+            if gone.name not in {one.name for one in there}:
+                store.catalog.drop(gone.number)
+        outcome, before = Outcome(), 0
+        for one in there:
+            number = store.catalog.number_of(one.name) or store.catalog.create(
+                one.name, most=sys.maxsize, chunks=old.of(one.number).chunks
+            )
+            outcome += self._copy_collection(
+                store.of(number), old.of(one.number), engine, _after(before, outcome, advance)
+            )
+            before += one.documents
+        _raise_revision(store, old.revision)
+        return outcome
+
+    def _copy_collection(
+        self, store: DocumentStore, old: StoreFile, engine: Engine, advance: Callable[[int, Outcome], None]
+    ) -> Outcome:
+        _delete_moved(store, old)
+        work = Build(
+            _Writer(store), read=self._as_it_is, on_bad_line=_refuse, on_failed=self._on_failed, advance=advance
+        )
+        outcome = work.run(_records(old), engine)
+        _delete_gone(store, old)
+        return outcome
+
+    @property
     def _stop_and_go_on(self) -> str:
         return f"{self._next} is ready: stop that process and run the same command again"
 
@@ -131,6 +172,23 @@ class Reembedding:
         self._next.with_suffix(REVISION_SUFFIX).unlink(missing_ok=True)
 
 
+def take_over_ready(encoder: Encoder, settings: Settings) -> None:
+    """Before a service starts with another model: use the vectors that `copy` has made ready for it, if it has.
+
+    Raises: StartError: the model fails on what changed since, or another process has the store; it is unchanged.
+    """
+    stored = stored_as(encoder.manifest, settings.space)
+    split, path = encoder.splitter.split, settings.documents_path
+    work = Reembedding(path, fingerprint=stored.fingerprint, dim=stored.dim, split=split)
+    if not work.is_ready:
+        return
+    try:
+        work.take_over(documents_engine("threads", encoder, settings))
+    except InferenceFailed as exc:
+        raise StartError(str(exc)) from exc
+    logger.info("documents re-embedded", extra={"model": encoder.manifest.name})
+
+
 class _Writer:
     """Adapts the next store to `Build`, without a vector index."""
 
@@ -145,6 +203,11 @@ class _Writer:
             transaction.upsert(documents, vectors_PD)
             transaction.commit()
             return transaction.revision
+
+
+def _after(before: int, done: Outcome, advance: Callable[[int, Outcome], None]) -> Callable[[int, Outcome], None]:
+    """`advance` for the next collection. before, done: of those before it."""
+    return lambda read, outcome: advance(before + read, done + outcome)
 
 
 def _log_of(path: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from service.bulk.engine import Engine
-from service.bulk.store_file import open_store_file
+from service.bulk.store_file import StoreFile, open_store_file
 from service.bulk.stored_row import StoredRow
 from service.documents.store.document import Document, Span, parts_of, whole
 from service.documents.store.store import DocumentStore
@@ -48,31 +48,44 @@ def repair(
     store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # locks out other writers
     try:
         with open_store_file(path) as file:
-            pending: list[list[Document]] = []
-
-            def texts() -> Iterator[list[str]]:
-                for batch in _batches(file.rows(), done, advance, split):
-                    pending.append(batch)
-                    yield parts_of(batch)
-
-            with closing(engine(texts())) as vectors:
-                for embedded in vectors:
-                    batch = pending.pop(0)
-                    documents, vectors_PD, failed = whole(batch, embedded.vectors_ND, embedded.failed)
-                    done.failed |= {batch[position].id: error for position, error in failed.items()}
-                    if documents:
-                        with store.transaction() as transaction:
-                            transaction.upsert(documents, vectors_PD)
-                            transaction.commit()
-                    done.vectors += len(documents)
-            if not done.lost and file.keywords_fault() is not None:
-                with store.transaction() as transaction:
-                    transaction.remake_keywords()
-                    transaction.commit()
-                done.keywords = True
+            for one in file.collections():
+                _repair_collection(file.of(one.number), store.of(one.number), engine, done, advance, split)
     finally:
         store.close()
     return done
+
+
+def _repair_collection(
+    file: StoreFile,
+    store: DocumentStore,
+    engine: Engine,
+    done: Repaired,
+    advance: Callable[[int], object],
+    split: Callable[[str], tuple[Span, ...]],
+) -> None:
+    pending: list[list[Document]] = []
+    lost = len(done.lost)
+
+    def texts() -> Iterator[list[str]]:
+        for batch in _batches(file.rows(), done, advance, split):
+            pending.append(batch)
+            yield parts_of(batch)
+
+    with closing(engine(texts())) as vectors:
+        for embedded in vectors:
+            batch = pending.pop(0)
+            documents, vectors_PD, failed = whole(batch, embedded.vectors_ND, embedded.failed)
+            done.failed |= {batch[position].id: error for position, error in failed.items()}
+            if documents:
+                with store.transaction() as transaction:
+                    transaction.upsert(documents, vectors_PD)
+                    transaction.commit()
+            done.vectors += len(documents)
+    if lost == len(done.lost) and file.keywords_fault() is not None:
+        with store.transaction() as transaction:
+            transaction.remake_keywords()
+            transaction.commit()
+        done.keywords = True
 
 
 def _batches(

@@ -6,6 +6,7 @@ A service may be writing meanwhile: all reads see one snapshot.
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from copy import copy
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,15 @@ import orjson
 
 from service.bulk.stored_row import StoredPassage, StoredRow
 from service.documents.keywords.terms import RULES
+from service.documents.store.catalog import Named, listed
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
 from service.documents.store.keyword_integrity import keywords_fault
 from service.documents.store.locking import connect, read_mode
 from service.documents.store.older_stores import view_as_todays
-from service.documents.store.passages import OF_DEFAULT
-from service.documents.store.schema import KEYWORDS_SINCE, PASSAGES_SINCE, PATHS_SINCE, checksum
-from service.documents.store.store import DocumentStore
+from service.documents.store.schema import DEFAULT, KEYWORDS_SINCE, PASSAGES_SINCE, PATHS_SINCE, checksum
 from service.errors import StartError, StoreError
+from service.spelling import did_you_mean
 
 NORM_TOLERANCE = 1e-3
 BATCH_ROWS = 1024
@@ -32,12 +33,13 @@ OWN_FILES = ("documents.*", "index*")  # in the folder of documents.sqlite3
 
 
 class StoreFile:
-    """The tables of one store, read-only. Their contents are not trusted."""
+    """The tables of one store, read-only, and the documents of one collection. Their contents are not trusted."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
-        facts = dict(connection.execute("SELECT key, value FROM store").fetchall())
+        self._number = DEFAULT
+        facts = self.facts = dict(connection.execute("SELECT key, value FROM store").fetchall())
         try:
             self.fingerprint, self.dim, self.revision = facts["fingerprint"], int(facts["dim"]), int(facts["revision"])
             self.schema_version = int(facts["schema_version"])
@@ -46,18 +48,39 @@ class StoreFile:
         self._keyword_rules = facts.get("keywords")
         view_as_todays(connection, self.schema_version, with_paths=False)
 
+    def collections(self) -> list[Named]:
+        """Every collection, by age: the default one first."""
+        return listed(self._connection)
+
+    def of(self, number: int) -> "StoreFile":
+        """The documents of another collection."""
+        other = copy(self)
+        other._number = number
+        return other
+
+    def named(self, name: str) -> "StoreFile":
+        """The same by its name. Raises: StartError: there is none."""
+        numbers = {one.name: one.number for one in self.collections()}
+        if name not in numbers:
+            raise StartError(f"document store {self._path} has no collection {name}{did_you_mean(name, numbers)}")
+        return self.of(numbers[name])
+
     def count(self) -> int:
         """Return the number of documents."""
-        return int(self._one(f"SELECT count(*) FROM documents WHERE {OF_DEFAULT}"))  # noqa: S608
+        return int(self._one(f"SELECT count(*) FROM documents WHERE {self._ours}"))  # noqa: S608
+
+    def total(self) -> int:
+        """The number of documents of all collections."""
+        return sum(self.of(one.number).count() for one in self.collections())
 
     def passages(self) -> int:
         """Return the number of vectors."""
-        return int(self._one(f"SELECT count(*) FROM passages WHERE {OF_DEFAULT}"))  # noqa: S608
+        return int(self._one(f"SELECT count(*) FROM passages WHERE {self._ours}"))  # noqa: S608
 
     @property
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said."""
-        return bool(self._one(f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {OF_DEFAULT}"))  # noqa: S608
+        return bool(self._one(f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {self._ours}"))  # noqa: S608
 
     def is_split(self, row: int) -> bool:
         """Return whether a document is in several passages."""
@@ -67,14 +90,14 @@ class StoreFile:
     def languages(self) -> dict[str, int]:
         """Count documents by the `lang` of their metadata, most frequent first."""
         query = (
-            f"SELECT value, count(*) FROM fields WHERE {OF_DEFAULT} AND key = 'lang' AND kind = 'string' "  # noqa: S608
+            f"SELECT value, count(*) FROM fields WHERE {self._ours} AND key = 'lang' AND kind = 'string' "  # noqa: S608
             "GROUP BY value ORDER BY count(*) DESC, value"
         )
         return dict(self._connection.execute(query).fetchall())
 
     def field_names(self) -> list[str]:
         """Return the names of metadata fields, sorted."""
-        least = f"SELECT min(key) FROM fields WHERE {OF_DEFAULT}"  # noqa: S608
+        least = f"SELECT min(key) FROM fields WHERE {self._ours}"  # noqa: S608
         query = (  # one index look-up a name, however many documents have it
             f"WITH RECURSIVE names(name) AS (SELECT ({least}) UNION ALL SELECT ({least} AND key > name) FROM names "  # noqa: S608
             f"WHERE name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL"
@@ -100,7 +123,7 @@ class StoreFile:
 
     def missing(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that no document has."""
-        query = f"SELECT 1 FROM documents WHERE {OF_DEFAULT} AND id = ?"  # noqa: S608
+        query = f"SELECT 1 FROM documents WHERE {self._ours} AND id = ?"  # noqa: S608
         return [id_ for id_ in ids if self._connection.execute(query, (id_,)).fetchone() is None]
 
     def faults(self) -> Iterator[tuple[int, str | None]]:
@@ -119,32 +142,41 @@ class StoreFile:
             orphans = int(self._one(f"SELECT count(*) FROM {table} WHERE row NOT IN (SELECT row FROM documents)"))  # noqa: S608
             if orphans:
                 yield 0, f"orphans of {table}", f"{orphans} rows of the table of {what} belong to no document"
-        noted, count = int(self._one(f"SELECT documents FROM collections WHERE {OF_DEFAULT}")), self.count()  # noqa: S608
-        if noted != count:
-            yield 0, "count", f"there are {count} documents, the table of collections says {noted}"
+        numbers = "SELECT collection FROM collections"
+        homeless = int(self._one(f"SELECT count(*) FROM documents WHERE collection NOT IN ({numbers})"))  # noqa: S608
+        if homeless:
+            yield 0, "homeless", f"{homeless} documents belong to no collection"
+        for one in self.collections():
+            where = "" if one.number == DEFAULT else f"collection {one.name}: "
+            yield from self.of(one.number)._faults_of_collection(one, where)
+
+    def _faults_of_collection(self, named: Named, where: str) -> Iterator[tuple[int, str | None, str | None]]:
+        count = self.count()
+        if named.documents != count:
+            yield 0, "count", f"{where}there are {count} documents, the table of collections says {named.documents}"
         are_texts_sound = True
         for rows in _batched(self.rows(), BATCH_ROWS):
             for row in rows:
                 are_texts_sound = are_texts_sound and row.is_text_sound
                 for kind, what in self._faults_of(row):
-                    yield 0, kind, f"document {orjson.dumps(row.id).decode()} {what}"
+                    yield 0, kind, f"{where}document {orjson.dumps(row.id).decode()} {what}"
             yield len(rows), None, None
-        if are_texts_sound:
-            yield 0, "keywords", self.keywords_fault()
+        if are_texts_sound and (fault := self.keywords_fault()) is not None:
+            yield 0, "keywords", where + fault
 
     def keywords_fault(self) -> str | None:
         """One sentence, if the keywords are not those of the texts, which are sound."""
         if self.schema_version < KEYWORDS_SINCE or self._keyword_rules != RULES:  # made anew at the next start
             return None
         try:
-            return keywords_fault(self._connection)
+            return keywords_fault(self._connection, self._number)
         except sqlite3.DatabaseError as exc:
             return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
 
     def rows(self, *, with_passages: bool = True) -> Iterator[StoredRow]:
         """Every document, in the order of first arrival."""
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
-        query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {OF_DEFAULT} ORDER BY row"  # noqa: S608
+        query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {self._ours} ORDER BY row"  # noqa: S608
         for row, id_, text, metadata, revision, of_text in self._connection.execute(query):
             yield StoredRow(
                 id=id_.decode(errors="replace"),
@@ -185,7 +217,7 @@ class StoreFile:
         if self.schema_version < PATHS_SINCE:
             found = {key: found[key] for key in metadata}
         expected = {(path, *kind) for path, kinds in found.items() for kind in kinds}
-        query = f"SELECT key, kind, value FROM fields WHERE {OF_DEFAULT} AND row = ?"  # noqa: S608
+        query = f"SELECT key, kind, value FROM fields WHERE {self._ours} AND row = ?"  # noqa: S608
         if set(self._connection.execute(query, (row.row,)).fetchall()) != expected:
             yield "fields", f"has {len(expected)} filterable values, but its rows in the table of fields differ"
 
@@ -196,6 +228,11 @@ class StoreFile:
         if fault is None and not passage.is_sound:
             fault = "vector", "has a damaged vector: its checksum differs"
         return fault
+
+    @property
+    def _ours(self) -> str:
+        """The condition of the collection's rows, a number of ours."""
+        return f"collection = {self._number}"
 
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]
@@ -249,24 +286,3 @@ def open_store_file(path: Path) -> Iterator[StoreFile]:
             yield StoreFile(path, connection)
     except sqlite3.Error as exc:
         raise StoreError(f"document store {path} cannot be read ({exc}); CROSSLET_DATA names its folder") from exc
-
-
-@contextmanager
-def open_for_upkeep(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the only connection to a store that no other process uses.
-
-    Raises: StartError: there is none.  StoreError: it is in use, or not a store.
-    """
-    with open_store_file(path) as file:
-        fingerprint, dim = file.fingerprint, file.dim
-    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # for its lock, and its migrations
-    try:
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
-            yield connection
-    except sqlite3.Error as exc:
-        raise StoreError(
-            f"document store {path} cannot be compacted ({exc}); nothing was lost: "
-            f"{path.parent} needs free space of twice its size meanwhile"
-        ) from exc
-    finally:
-        store.close()

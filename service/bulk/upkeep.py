@@ -1,26 +1,33 @@
 """What `crosslet index` does with an existing store, without a model: export, stats, verify, compact."""
 
 import base64
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from service.bulk.store_file import StoreFile, open_for_upkeep, open_store_file
+from service.bulk.store_file import StoreFile, open_store_file
 from service.documents.keywords.index import KeywordIndex
-from service.documents.store.schema import DEFAULT
+from service.documents.store.catalog import listed
+from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.store import DocumentStore
+from service.errors import StoreError
 
 
 @dataclass(frozen=True)
 class Stats:
     """A summary of a store.
 
-    passages: vectors, one or more of each document.  languages: documents by the `lang` of their metadata.
+    documents, passages, languages: of one collection; a passage is a vector, languages are the `lang` of metadata.
+    collections: every one with its documents.
     """
 
     documents: int
     passages: int
+    collections: dict[str, int]
     size_bytes: int
     fingerprint: str
     dim: int
@@ -29,12 +36,17 @@ class Stats:
     languages: dict[str, int]
 
 
-def stats(path: Path) -> Stats:
-    """Summarise a store; a service may be using it."""
-    with open_store_file(path) as file:
+def stats(path: Path, collection: str = DEFAULT_NAME) -> Stats:
+    """Summarise a store and one of its collections; a service may be using it.
+
+    Raises: StartError: there is no such store, or no such collection.
+    """
+    with open_store_file(path) as whole:
+        file = whole.named(collection)
         return Stats(
             documents=file.count(),
             passages=file.passages(),
+            collections={one.name: one.documents for one in file.collections()},
             size_bytes=file.size_bytes(),
             fingerprint=file.fingerprint,
             dim=file.dim,
@@ -82,12 +94,34 @@ def compact(path: Path) -> Compacted:
     Raises: StoreError: a service has the store, or the disk is too full.
     """
     before_bytes = stats(path).size_bytes
-    with open_for_upkeep(path) as connection:
+    with _open_alone(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        KeywordIndex(connection, DEFAULT).optimize()
+        for one in listed(connection):
+            KeywordIndex(connection, one.number).optimize()
         # Copy beside the store: a container's /tmp may be in memory. SQLITE_TMPDIR is read only when SQLite starts.
         folder = str(path.parent.absolute()).replace("'", "''")
         connection.execute(f"PRAGMA temp_store_directory = '{folder}'")
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Compacted(before_bytes, stats(path).size_bytes)
+
+
+@contextmanager
+def _open_alone(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the only connection to a store that no other process uses.
+
+    Raises: StartError: there is none.  StoreError: it is in use, or not a store.
+    """
+    with open_store_file(path) as file:
+        fingerprint, dim = file.fingerprint, file.dim
+    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # for its lock, and its migrations
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
+            yield connection
+    except sqlite3.Error as exc:
+        raise StoreError(
+            f"document store {path} cannot be compacted ({exc}); nothing was lost: "
+            f"{path.parent} needs free space of twice its size meanwhile"
+        ) from exc
+    finally:
+        store.close()

@@ -10,6 +10,7 @@ import orjson
 
 from service.cli.start_trial import Use
 from service.documents.milvus.address import EMBEDDED
+from service.documents.store.schema import DEFAULT_NAME
 from service.errors import StartError
 from service.json_parsing import loads
 from service.settings import Settings
@@ -58,6 +59,13 @@ def prompt_argument(parser: argparse.ArgumentParser, default: str = "the model's
     """Add --prompt-name, for commands that embed texts of any kind."""
     parser.add_argument(
         "--prompt-name", metavar="NAME", help=f"prompt of the model to prepend to each text (default: {default})"
+    )
+
+
+def collection_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --collection, for commands on the documents of one."""
+    parser.add_argument(
+        "--collection", default=DEFAULT_NAME, metavar="NAME", help=f"named set of documents (default: {DEFAULT_NAME})"
     )
 
 

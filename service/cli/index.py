@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from service.cli.arguments import Subcommand, local_store, out_argument
+from service.cli.arguments import Subcommand, collection_argument, local_store, out_argument
 from service.cli.bad_lines import named, on_bad_line
 from service.cli.column_types import types_argument, types_of
 from service.cli.index_backup import backup, backup_arguments, restore, restore_arguments
@@ -19,7 +19,7 @@ from service.cli.index_import import import_arguments, import_documents
 from service.cli.index_remote import build_through_service
 from service.cli.index_report import report, report_arguments
 from service.cli.start_trial import Use
-from service.errors import InferenceFailed, StartError, StoreError
+from service.errors import InferenceFailed, StartError, StoreError, StoreInUse
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.progress import progress, tell
     from service.bulk.records import to_document
     from service.bulk.sources import format_of, open_source
+    from service.document_index import load_collection
     from service.model.encoder import choose_encoder
-    from service.runtime import load_collection
 
     format_ = format_of(options.file, options.format)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     with open_source(options.file, format_, types_of(options)) as source:
-        collection = load_collection(settings, encoder.manifest)
+        collection = load_collection(settings, encoder.manifest, name=options.collection)
         try:
             with progress("build", total=source.size, unit=source.unit) as bar, named(source.name):
 
@@ -86,23 +86,24 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.upkeep import export_lines
 
     with (
-        open_store_file(local_store(settings)) as file,
+        open_store_file(local_store(settings)) as whole,
         writing(options.out) as out,
-        progress("export", total=file.count(), unit="documents") as bar,
+        progress("export", total=whole.named(options.collection).count(), unit="documents") as bar,
     ):
+        file = whole.named(options.collection)
         for line in export_lines(file, vectors=options.vectors == "base64"):
             out.write(line)
             bar.update()
 
 
-def stats(_: argparse.Namespace, settings: Settings) -> None:
+def stats(options: argparse.Namespace, settings: Settings) -> None:
     """Print what the store holds.
 
     Raises: StartError: there is no store, or it cannot be read.
     """
     from service.bulk.upkeep import stats as count
 
-    _print_json(dataclasses.asdict(count(local_store(settings))))
+    _print_json(dataclasses.asdict(count(local_store(settings), options.collection)))
 
 
 def verify(_: argparse.Namespace, settings: Settings) -> None:
@@ -116,7 +117,7 @@ def verify(_: argparse.Namespace, settings: Settings) -> None:
 
     path = local_store(settings)
     with open_store_file(path) as file:
-        count = file.count()
+        count = file.total()
         with progress("verify", total=count, unit="documents") as bar:
             faults = check(file, advance=bar.update)
     for sentence in faults:
@@ -154,7 +155,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     stored = stored_as(encoder.manifest, settings.space)
     with open_store_file(path) as file:
-        count = file.count()
+        count = file.total()
     with progress("repair", total=count, unit="documents") as bar:
         done = make_anew(
             path,
@@ -177,9 +178,9 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def re_embed(options: argparse.Namespace, settings: Settings) -> None:
-    """Re-embed the store with the current model. A service may use the old store until the vectors are ready.
+    """Re-embed the store with the current model. A service that uses the old store goes on, until it is started anew.
 
-    Raises: StartError: the model or the store is refused, the user interrupts, or a service still uses the store.
+    Raises: StartError: the model or the store is refused, or the user interrupts.
         InferenceFailed: the model failed on some documents, named on standard error; the old store stays.
     """
     from service.bulk.engines import documents_engine
@@ -197,7 +198,7 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     )
     engine = documents_engine(options.engine, encoder, settings)
     with open_store_file(path) as file:
-        count = file.count()
+        count = file.total()
     with progress("re-embed", total=count, unit="documents") as bar:
 
         def advance(read: int, _: "Outcome") -> None:
@@ -208,7 +209,14 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
         except KeyboardInterrupt as exc:
             raise StartError("stopped; run the same command again to continue") from exc
     sys.stderr.write(f"{outcome}\n")
-    work.take_over(engine)
+    try:
+        work.take_over(engine)
+    except StoreInUse:
+        sys.stderr.write(
+            f"the vectors of {encoder.manifest.name} are ready. The service goes on with the old ones; start it anew "
+            f"with CROSSLET_MODEL={settings.model}: it embeds what changed meanwhile, and takes them over\n"
+        )
+        return
     sys.stderr.write(f"{path} now has the vectors of {encoder.manifest.name}\n")
 
 
@@ -239,10 +247,12 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
     )
     types_argument(parser)
     _engine_argument(parser)
+    collection_argument(parser)
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
     out_argument(parser)
+    collection_argument(parser)
     parser.add_argument("--vectors", choices=["base64"], help="include the vectors: base64 of little-endian float32")
 
 
@@ -258,7 +268,7 @@ INDEX_SUBCOMMANDS = {
         re_embed, "re-embed the documents with another model (--model)", _engine_argument, Use.DOCUMENTS
     ),
     "index export": Subcommand(export, "write every document as a line of JSON", _export_arguments),
-    "index stats": Subcommand(stats, "print what the document store holds"),
+    "index stats": Subcommand(stats, "print what the document store holds", collection_argument),
     "index report": Subcommand(
         report, "measure how well these documents are found, and write a page", report_arguments, Use.DOCUMENTS
     ),

@@ -5,6 +5,7 @@ import functools
 import sys
 from pathlib import Path
 
+from service.cli.arguments import collection_argument
 from service.errors import StartError
 from service.settings import Settings
 
@@ -20,14 +21,14 @@ def import_documents(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.records import to_document
     from service.bulk.vector_file import open_vector_file
     from service.bulk.vector_import import VectorImport, check_model
+    from service.document_index import load_collection
     from service.model.encoder import choose_encoder
-    from service.runtime import load_collection
 
     vectors = open_vector_file(options.vectors)
     read = functools.partial(to_document, max_text_chars=settings.max_text_chars)
     work = VectorImport(options.documents, vectors, read=read)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    collection = load_collection(settings, encoder.manifest)
+    collection = load_collection(settings, encoder.manifest, name=options.collection)
     try:
         try:
             with progress("check", total=vectors.count, unit="documents") as bar:
@@ -60,3 +61,4 @@ def import_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="skip the check that embeds some of the texts to see whether the vectors are this model's",
     )
+    collection_argument(parser)

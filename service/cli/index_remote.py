@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from service.cli.bad_lines import named, on_bad_line
 from service.cli.column_types import types_of
+from service.documents.store.schema import DEFAULT_NAME
 from service.errors import InferenceFailed, InvalidInput, StartError
 from service.settings import Settings
 
@@ -32,7 +33,7 @@ def build_through_service(options: argparse.Namespace, settings: Settings) -> No
         raise InvalidInput("--chunk and --url exclude each other: the service splits as its CROSSLET_CHUNK says")
     full, _ = settings.keys()
     with (
-        ServiceClient(options.url, key=min(full, default=None)) as client,
+        ServiceClient(_address(options.url, options.collection), key=min(full, default=None)) as client,
         open_source(options.file, format_of(options.file, options.format), types_of(options)) as source,
         progress("build", total=source.size, unit=source.unit) as bar,
         named(source.name),
@@ -56,3 +57,8 @@ def build_through_service(options: argparse.Namespace, settings: Settings) -> No
     sys.stderr.write(f"{work.outcome}\n")
     if work.outcome.failed:
         raise InferenceFailed(f"{work.outcome.failed} documents were not stored; earlier versions of them stay")
+
+
+def _address(url: str, collection: str) -> str:
+    """Where a collection's routes begin."""
+    return url if collection == DEFAULT_NAME else f"{url.rstrip('/')}/collections/{collection}"

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from service.cli.arguments import json_object, positive, prompt_argument
+from service.cli.arguments import collection_argument, json_object, positive, prompt_argument
 from service.cli.input_texts import readable
 from service.cli.table import described, json_argument, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.mode import Mode
+from service.documents.store.schema import DEFAULT_NAME
 from service.settings import Settings
 from service.spelling import did_you_mean
 
@@ -28,15 +29,15 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
         InvalidInput: the query is empty, too long or not UTF-8.
     """
     from service.bulk.store_file import check_there
+    from service.document_index import load_collection
     from service.model.encoder import choose_encoder
-    from service.runtime import load_collection
 
     query = readable(options.query, "the query", settings)
     if settings.index == EMBEDDED:
         check_there(settings.documents_path)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     mode = options.mode or settings.default_mode
-    collection = load_collection(settings, encoder.manifest, read_only=True)
+    collection = load_collection(settings, encoder.manifest, name=options.collection, read_only=True)
     try:
         asked = _asked(query, mode, encoder, options, settings)
         matches = collection.search_all([asked], top_k=options.top_k, filter_=options.filter)[0]
@@ -115,9 +116,12 @@ def _no_match(options: argparse.Namespace, mode: Mode, settings: Settings) -> st
     from service.documents.filters import fields_in
 
     if settings.index == EMBEDDED:
-        with open_store_file(settings.documents_path) as file:
+        with open_store_file(settings.documents_path) as whole:
+            file = whole.named(options.collection)
             if not file.count():
-                return f"document store {settings.documents_path} is empty: load documents with `crosslet index build`"
+                which = "" if options.collection == DEFAULT_NAME else f"collection {options.collection} of "
+                empty = f"{which}document store {settings.documents_path} is empty"
+                return f"{empty}: load documents with `crosslet index build`"
             wanted, there = fields_in(options.filter), file.field_names() if options.filter else []
         unknown = next((name for name in wanted if name not in there), None)
         if unknown is not None:
@@ -139,6 +143,7 @@ def search_arguments(parser: argparse.ArgumentParser) -> None:
         choices=get_args(Mode),
         help="by meaning, by words or by both (default: CROSSLET_SEARCH_MODE, else hybrid; with Milvus dense)",
     )
+    collection_argument(parser)
     json_argument(parser)
     prompt_argument(parser, "the one named query, if any")
 

@@ -54,6 +54,10 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
                 importer.submit(import_server)
             choice = choose_encoder(settings.model, settings.fallback_model)
         import_server()
+        if settings.index == EMBEDDED:
+            from service.bulk.reembed import take_over_ready
+
+            take_over_ready(choice.encoder, settings)
         from service.http.server import serve as serve_runtime
         from service.runtime import load_runtime
 

@@ -10,13 +10,22 @@ from service.errors import StorageFull
 class Room:
     """The room for vectors.
 
-    Args: max_index_bytes: memory limit for vectors, 0 = no limit.
+    Args: max_index_bytes: memory limit for the vectors of all collections, 0 = no limit.
+          others_bytes: memory of the vectors of the other collections.
           check_memory: raises StorageFull if the process has no room for that many more bytes.
     """
 
-    def __init__(self, store: DocumentStore, *, max_index_bytes: int, check_memory: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        store: DocumentStore,
+        *,
+        max_index_bytes: int,
+        others_bytes: Callable[[], int],
+        check_memory: Callable[[int], None],
+    ) -> None:
         self._store = store
         self._max_index_bytes = max_index_bytes
+        self._others_bytes = others_bytes
         self.check_memory = check_memory
 
     def check(self, index: VectorIndex, documents: Sequence[Document], replaced: Sequence[int]) -> None:
@@ -28,7 +37,7 @@ class Room:
         new = sum(len(document.spans) for document in documents) - there
         if new <= 0:
             return
-        needed = index.size_bytes + new * index.row_bytes
+        needed = self._others_bytes() + index.size_bytes + new * index.row_bytes
         if self._max_index_bytes and needed > self._max_index_bytes:
             raise StorageFull(
                 f"the index would take {needed} bytes; the limit is {self._max_index_bytes} (CROSSLET_MAX_INDEX_BYTES)"

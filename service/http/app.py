@@ -26,6 +26,7 @@ from service.http.responses import error_response, on_http_error, on_service_err
 from service.http.route_table import Resources, spellings
 from service.http.routes import (
     backup,
+    collections,
     docs,
     documents,
     embed,
@@ -41,9 +42,12 @@ from service.http.routes import (
 from service.runtime import Runtime
 from service.version import VERSION
 
-ROUTERS = [module.router for module in (embed, similarity, rerank, search, documents, backup, openai, models, root)]
+ROUTERS = [
+    module.router
+    for module in (embed, similarity, rerank, search, documents, collections, backup, openai, models, root)
+]
 # The others ignore unknown parameters, as TEI and OpenAI do.
-STRICT_ROUTERS = [search.router, documents.router, backup.router]
+STRICT_ROUTERS = [search.router, documents.router, collections.router, backup.router]
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 
 A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""

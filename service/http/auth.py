@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import Collection
 
 from fastapi import Security
@@ -19,6 +20,7 @@ BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_AP
 READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 COUNT_PATH = "/documents/count"  # the only read-only POST under /documents
 BACKUP_PATH = "/backup"
+OF_COLLECTION = re.compile(r"/collections/[^/]+")  # what follows is as for the default one
 
 
 class KeyCheck:
@@ -49,8 +51,11 @@ class KeyCheck:
         digest = _digest(key.strip(" \t").encode("latin-1"))  # the bytes as sent
         if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
             return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
+        of_collection = OF_COLLECTION.match(path)
+        path = path[of_collection.end() :] if of_collection else path
         counts = scope["method"] == "POST" and path.rstrip("/") == COUNT_PATH  # DELETE would delete the id `count`
-        writes = spelled == BACKUP_PATH or (path.startswith("/documents") and not counts)
+        drops = of_collection is not None and not path.strip("/")
+        writes = spelled == BACKUP_PATH or drops or (path.startswith("/documents") and not counts)
         if writes and not reads and not _is_among(digest, self._full):
             return Forbidden(
                 "this key may read and search, but neither change nor back up documents (CROSSLET_READ_API_KEYS)"

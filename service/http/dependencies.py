@@ -257,7 +257,8 @@ async def _disconnected(request: Request) -> None:
 
 # Coroutines although they await nothing: FastAPI would run plain functions in a thread on every request.
 async def _runtime(request: Request) -> Runtime:
-    return runtime_of(request)
+    name = request.path_params.get("collection")
+    return runtime_of(request) if name is None else runtime_of(request).of(name)
 
 
 async def _embedder(request: Request) -> Embedder:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from service.documents.backend import DocumentIndex
+from service.documents.collections import Collections
 from service.documents.store.document import Document, owners_of, parts_of, whole
 from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput
@@ -25,7 +25,9 @@ async def in_passages(
     wanted = runtime.settings.chunk if wanted is None else wanted
     limit = runtime.settings.max_passages
     with embedder.room_for(texts):
-        return await runtime.read(_in_passages, documents, runtime.collection, runtime.splitter, wanted, limit=limit)
+        return await runtime.read(
+            _in_passages, documents, runtime.collections, runtime.collection_name, runtime.splitter, wanted, limit=limit
+        )
 
 
 async def embedded(documents: Sequence[Document], embedder: Embedder) -> tuple[list[Document], EncodedBatch]:
@@ -54,10 +56,16 @@ def _place(position: int) -> str:
 
 
 def _in_passages(
-    documents: Sequence[Document], collection: DocumentIndex, splitter: Splitter, wanted: bool | None, *, limit: int
+    documents: Sequence[Document],
+    collections: Collections,
+    name: str,
+    splitter: Splitter,
+    wanted: bool | None,
+    *,
+    limit: int,
 ) -> list[Document]:
     found = list(documents)
-    if collection.is_chunked(wanted):
+    if collections.is_chunked(name, wanted):
         count = 0
         for position, document in enumerate(documents):
             found[position] = replace(document, passages=splitter.split(document.text))
@@ -67,5 +75,5 @@ def _in_passages(
                     f"documents has {count} passages up to position {position}; the limit is {limit} "
                     "(CROSSLET_MAX_PASSAGES): send fewer documents, or shorter ones, or chunk: false"
                 )
-    collection.check_room(found)
+    collections.check_room(name, found)
     return found

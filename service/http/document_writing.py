@@ -29,7 +29,7 @@ async def write_documents(documents: Sequence[Document], *, embedder: Embedder, 
     Raises: StorageFull: there is no room for them; nothing changed.  What `embedded` does.
     """
     kept, batch = await embedded(documents, embedder)
-    revision = await runtime.write(runtime.collection.put, kept, batch.embeddings)
+    revision = await runtime.write(runtime.collections.put, runtime.collection_name, kept, batch.embeddings)
     failed = {position: str(error) for position, error in batch.failed.items()}
     truncated = [documents[position].id for position in batch.truncated if position not in failed]
     return Written(len(kept), revision, failed, truncated, batch)

@@ -77,7 +77,7 @@ class FastPath:
 
 def _direct(route: BaseRoute) -> FastRoute | None:
     """Return the fast route, or None if the endpoint needs path or query parameters."""
-    if not isinstance(route, APIRoute) or route.methods != {"POST"} or route.dependant.path_params:
+    if not isinstance(route, APIRoute) or route.methods != {"POST"} or route.param_convertors:
         return None
     parameters = inspect.signature(route.endpoint).parameters
     given = {name: make for name, one in parameters.items() if (make := _maker(one.annotation)) is not None}

@@ -172,7 +172,9 @@ class Upload:
             self.report.unchanged += len(batch.documents) - len(changed.documents)
 
     def _changed(self, batch: _Batch) -> _Batch:
-        stored = self._runtime.collection.documents_of([document.id for document in batch.documents])
+        stored = self._runtime.collections.documents_of(
+            self._runtime.collection_name, [document.id for document in batch.documents]
+        )
         changed = _Batch()
         for line, document in zip(batch.lines, batch.documents, strict=True):
             before = stored.get(document.id)

@@ -43,6 +43,7 @@ class Limits(BaseModel):
     max_queue_texts: int = Field(description="Requests are accepted while fewer texts wait.", examples=[512])
     max_body_bytes: int = Field(description="Bytes of a body.", examples=[4_000_000])
     max_top_k: int = Field(description="Largest top_k and largest page.", examples=[1000])
+    max_collections: int = Field(description="Named collections, with the default one.", examples=[32])
     max_results: int = Field(description="Results in an answer: queries times top_k.", examples=[10_000])
     max_line_errors: int = Field(description="Errors listed of an upload of lines.", examples=[100])
     max_facets: int = Field(description="Fields in `facets`.", examples=[20])
@@ -71,8 +72,8 @@ class ReportInfo(BaseModel):
     hubs: int = Field(description="Documents that are near to too many queries.", examples=[0])
 
 
-class IndexInfo(BaseModel):
-    """The document index."""
+class SearchedInfo(BaseModel):
+    """Documents, and the index over them."""
 
     backend: str = Field(description="The kind of index; faiss-flat is exact.", examples=["faiss-flat"])
     documents: int = Field(description="Documents in it.", examples=[200])
@@ -82,7 +83,18 @@ class IndexInfo(BaseModel):
         "null if not measured.",
         examples=[1.0],
     )
+
+
+class IndexInfo(SearchedInfo):
+    """The document index."""
+
     report: ReportInfo | None = Field(description="The last `crosslet index report`; null: none.", examples=[None])
+
+
+class CollectionInfo(SearchedInfo):
+    """A named set of documents, and the index over it."""
+
+    name: str = Field(description="Its name.", examples=["shop"])
 
 
 class InfoResponse(BaseModel):
@@ -128,8 +140,12 @@ class InfoResponse(BaseModel):
     )
     limits: Limits = Field(description="The limits in force.", examples=[{"max_texts": 512, "max_top_k": 1000}])
     index: IndexInfo = Field(
-        description="Where documents are searched, and how many.",
+        description="Where documents of the default collection are searched, and how many.",
         examples=[{"backend": "faiss-flat", "documents": 200, "size_bytes": 312_800, "recall": 1.0, "report": None}],
+    )
+    collections: list[CollectionInfo] = Field(
+        description="The same for every collection, `default` first.",
+        examples=[[{"name": "shop", "backend": "faiss-flat", "documents": 200, "size_bytes": 308_800, "recall": 1.0}]],
     )
     version: str = Field(description="Version of crosslet.", examples=["0.1.0"])
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from service.document_index import load_collection
 from service.documents.backend import DocumentIndex
 from service.documents.query import Query
 from service.documents.results import Shown
 from service.documents.store.store import Document
 from service.errors import InvalidInput, StoreError
-from service.runtime import load_collection
 from service.settings import Settings
 from tests.contract.filter_oracle import FILTERS, matches, varied_metadata
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from service.errors import StoreError
+from service.errors import StoreError, StoreInUse
 
 STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
 CACHED_STATEMENTS = 16  # per connection; each filter is a statement of its own, and a large one takes a megabyte
@@ -65,7 +65,7 @@ def _is_ours(path: Path) -> bool:
 def lock_for_this_process(path: Path) -> IO[bytes]:
     """Lock the store while the returned file is open. The system frees the lock however the process ends.
 
-    Raises: StoreError: the folder cannot be written, or another process has the store.
+    Raises: StoreError: the folder cannot be written.  StoreInUse: another process has the store.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def lock_for_this_process(path: Path) -> IO[bytes]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
         lock.close()
-        raise StoreError(
+        raise StoreInUse(
             f"document store {path} is in use by another process (CROSSLET_DATA): stop the service first"
         ) from exc
     return lock

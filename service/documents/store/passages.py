@@ -17,38 +17,38 @@ import numpy as np
 from service.documents.protocol import Rows, Vectors
 from service.documents.store.document import Span
 from service.documents.store.integrity import damaged_document, undamaged
-from service.documents.store.schema import DEFAULT, checksum
+from service.documents.store.schema import checksum
 
-OF_DEFAULT = f"collection = {DEFAULT}"
 NUMBERED = "SELECT passage, vector, vector_checksum FROM passages"
 LISTED = "IN (SELECT value FROM json_each(?))"
 
 
 class PassageReader:
-    """The passages of a store, over the connection of the thread that asks.
+    """The passages of one collection, over the connection of the thread that asks.
 
     Raises, where it reads vectors: Damaged: a checksum differs.
     """
 
-    def __init__(self, path: Path, reader: Callable[[], sqlite3.Connection], *, dim: int) -> None:
+    def __init__(self, path: Path, reader: Callable[[], sqlite3.Connection], *, dim: int, collection: int) -> None:
         self._path = path
         self._reader = reader
         self._dim = dim
+        self._ours = f"collection = {int(collection)}"
 
     def count(self) -> int:
         """How many there are."""
-        return int(self._all(f"SELECT count(*) FROM passages WHERE {OF_DEFAULT}")[0][0])  # noqa: S608
+        return int(self._all(f"SELECT count(*) FROM passages WHERE {self._ours}")[0][0])  # noqa: S608
 
     @property
     def has_own_numbers(self) -> bool:
         """Whether a passage may have another number than its document's row."""
-        query = f"SELECT json_extract(settings, '$.has_passages') FROM collections WHERE {OF_DEFAULT}"  # noqa: S608
+        query = f"SELECT json_extract(settings, '$.has_passages') FROM collections WHERE {self._ours}"  # noqa: S608
         return bool(self._all(query)[0][0])
 
     def numbers(self) -> Rows:
         """Every number, in ascending order."""
         with undamaged(self._path):
-            found = self._reader().execute(f"SELECT passage FROM passages WHERE {OF_DEFAULT}")  # noqa: S608
+            found = self._reader().execute(f"SELECT passage FROM passages WHERE {self._ours}")  # noqa: S608
             return np.sort(np.fromiter((number for (number,) in found), np.int64))
 
     def numbers_of(self, rows: Sequence[int]) -> Rows:
@@ -74,9 +74,9 @@ class PassageReader:
 
     def vectors(self, *, changed_after: int = 0, batch: int = 4096) -> Iterator[tuple[list[int], Vectors]]:
         """Yield every number with its vector, in batches; or only those of documents changed after a revision."""
-        which = f"WHERE {OF_DEFAULT} ORDER BY passage"
+        which = f"WHERE {self._ours} ORDER BY passage"
         if changed_after:
-            which = f"JOIN documents d USING (row) WHERE d.{OF_DEFAULT} AND d.revision > {int(changed_after)}"
+            which = f"JOIN documents d USING (row) WHERE d.{self._ours} AND d.revision > {int(changed_after)}"
         with undamaged(self._path):
             cursor = self._reader().execute(f"{NUMBERED} {which}")
             while found := cursor.fetchmany(batch):

@@ -1,8 +1,8 @@
 """The tables of the document store, and the migrations from older versions.
 
-collections  named sets of documents, each with its revision, its count and its settings (JSON): `chunk`, whether
-             documents are split into passages where nothing else is said; `has_passages`, whether a passage may have
-             another number than its document's row. Today there is `default` alone
+collections  named sets of documents, each with the revision of its last change, its count and its settings (JSON):
+             `chunk`, whether documents are split into passages where nothing else is said; `has_passages`, whether a
+             passage may have another number than its document's row. `default` is the first
 documents    id, text, metadata (JSON), revision of its last change, checksum
 passages     vectors (little-endian float32), each of a part of a document, in its order; a short one has one passage
 fields       one row a path of the metadata and scalar at its end, so that a filter is an index look-up
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 5
 CHECKSUMS_SINCE = 3
 PATHS_SINCE = 4  # before, `fields` has only the metadata's top-level keys
 KEYWORDS_SINCE = PASSAGES_SINCE = 5
-DEFAULT, DEFAULT_NAME = 1, "default"  # the collection that all documents are in
+DEFAULT, DEFAULT_NAME = 1, "default"  # the collection that is always there
 FIELDS = """
 CREATE TABLE fields (
     collection INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
@@ -148,11 +148,15 @@ def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks
     said = {"schema_version": SCHEMA_VERSION, "fingerprint": fingerprint, "dim": dim, "revision": 0}
     rows = ", ".join(f"('{key}', '{value}')" for key, value in said.items())
     connection.executescript(f"BEGIN;{TABLES}INSERT INTO store VALUES {rows};")  # noqa: S608
-    settings = orjson.dumps({"chunk": chunks}).decode()
-    connection.execute("UPDATE collections SET settings = ? WHERE collection = ?", (settings, DEFAULT))
+    connection.execute("UPDATE collections SET settings = ?", (settings_of(chunks=chunks),))
     KeywordIndex(connection, DEFAULT).create()
     _note_rules(connection)
     connection.execute("COMMIT")
+
+
+def settings_of(*, chunks: bool) -> str:
+    """The settings of a collection that is made."""
+    return orjson.dumps({"chunk": chunks}).decode()
 
 
 def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, dim: int) -> None:
@@ -184,7 +188,8 @@ def renew_keywords(connection: sqlite3.Connection) -> None:
     """Make the keywords anew, in one transaction, where other rules made them."""
     if facts(connection).get("keywords") != RULES:
         connection.execute("BEGIN IMMEDIATE")
-        KeywordIndex(connection, DEFAULT).fill()
+        for (number,) in connection.execute("SELECT collection FROM collections").fetchall():
+            KeywordIndex(connection, number).fill()
         _note_rules(connection)
         connection.execute("COMMIT")
 

@@ -1,12 +1,11 @@
 """The document store in SQLite, the source of truth for accepted documents."""
 
 import json
-import logging
 import math
 import sqlite3
-import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,160 +16,160 @@ from service.documents.filters import FILTERABLE, Condition
 from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.protocol import Rows
+from service.documents.store.catalog import Catalog, snapshots_key, was_dropped
 from service.documents.store.compatibility import usable_version
+from service.documents.store.connections import StoreConnections
 from service.documents.store.document import Document
 from service.documents.store.facets import Facet, facet
-from service.documents.store.integrity import undamaged, unless_full
-from service.documents.store.locking import connect, given_up_at, lock_for_this_process, read_mode
+from service.documents.store.integrity import undamaged
+from service.documents.store.locking import given_up_at
 from service.documents.store.older_stores import view_as_todays
-from service.documents.store.passages import OF_DEFAULT, PassageReader
-from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
+from service.documents.store.passages import PassageReader
 from service.documents.store.rows import Page, StoredDocument, columns, to_document
 from service.documents.store.schema import DEFAULT, bring_up_to_date, facts
 from service.documents.store.transaction import Transaction, rows_of
 from service.errors import StoreError
 
 __all__ = ["Document", "DocumentStore", "Page", "StoredDocument"]
-FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
-MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
-
-logger = logging.getLogger(__name__)
 
 
 class DocumentStore:
-    """One SQLite file in WAL mode. One thread writes at a time; any thread may read."""
+    """The documents of one collection of a store. One thread writes at a time; any thread may read."""
 
     def __init__(self, path: Path, *, fingerprint: str, dim: int, read_only: bool = False, chunks: bool = True) -> None:
-        """Open the file, or create it.
+        """Open the file, or create it; the documents are those of the default collection.
 
         Args: read_only: it exists, and another process may be writing it: this thread reads one snapshot.
               chunks: what `chunks` says of a store that is created.
 
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
         """
+        self._owns = True
         self._path = path
         self._dim = dim
-        self._readers = threading.local()
-        self._connections: list[sqlite3.Connection] = []
-        self.passages = PassageReader(path, self._reader, dim=dim)
-        self._mode = read_mode(path) if read_only else "rwc"
-        self._folded_at = 0
-        self._lock = None if read_only else lock_for_this_process(path)
-        self._revision_file: RevisionFile | None = None
         try:
-            if not read_only:
-                self._revision_file = RevisionFile(path.with_suffix(REVISION_SUFFIX))
-            self._writer = self._connect()
-            if not read_only:
-                self._writer.execute("PRAGMA journal_mode = WAL")
-                self._writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
-                self._writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
-                bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
-            version = self._check(fingerprint)
-            self._has_keywords = facts(self._writer).get("keywords") == RULES
-            if read_only:
-                self._reader().execute("BEGIN")
-                _revision_of(self._reader())  # the first read fixes the snapshot
-                view_as_todays(self._reader(), version, with_paths=True)
+            self._connections = StoreConnections(path, read_only=read_only)
+        except (sqlite3.Error, OSError) as exc:
+            raise _unusable(path, exc) from exc
+        self.select(DEFAULT)
+        try:
+            self._open(fingerprint, read_only=read_only, chunks=chunks)
         except (sqlite3.Error, OSError) as exc:
             self.close()
-            raise StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder") from exc
+            raise _unusable(path, exc) from exc
         except StoreError:
             self.close()
             raise
 
+    def _open(self, fingerprint: str, *, read_only: bool, chunks: bool) -> None:
+        self._writer = self._connections.writer
+        if not read_only:
+            bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
+        version = usable_version(
+            self._path,
+            facts(self._writer),
+            fingerprint=fingerprint,
+            answered=self._connections.acknowledged,
+            migrated=not read_only,
+        )
+        self._has_keywords = facts(self._writer).get("keywords") == RULES
+        if read_only:
+            self._reader().execute("BEGIN")
+            facts(self._reader())  # the first read fixes the snapshot
+            view_as_todays(self._reader(), version, with_paths=True)
+        self.catalog = Catalog(self._connections)
+
+    def of(self, number: int) -> "DocumentStore":
+        """The documents of another collection, over the same connections: they are closed with this store."""
+        other = copy(self)
+        other.select(number)
+        other._owns = False
+        return other
+
+    def select(self, number: int) -> None:
+        """Have the documents of another collection."""
+        self.number = number
+        self.passages = PassageReader(self._path, self._reader, dim=self._dim, collection=number)
+
     def disconnect(self) -> None:
         """Close every connection; the last one merges the log into the file. The lock is kept."""
-        for connection in self._connections:
-            connection.close()
+        self._connections.disconnect()
 
     def close(self) -> None:
         """Disconnect, and release the lock."""
-        self.disconnect()
-        if self._lock is not None:
-            self._lock.close()
-        if self._revision_file is not None:
-            self._revision_file.close()
-            self._revision_file = None
+        if self._owns:
+            self._connections.close()
 
     @property
     def revision(self) -> int:
-        """The number of committed changes."""
-        return _revision_of(self._writer)
+        """The number of committed changes, of all collections."""
+        return self._connections.revision
+
+    @property
+    def last_change(self) -> int:
+        """The revision of the collection's last change."""
+        return self._last_change(self._writer)
 
     @property
     def snapshot_ids(self) -> list[str]:
-        """The ids of the last two index snapshots made from this store, the newest first."""
-        return facts(self._reader()).get("snapshots", "").split()
+        """The ids of the last two index snapshots made from this collection, the newest first."""
+        return facts(self._reader()).get(snapshots_key(self.number), "").split()
 
     def remember_snapshot(self, id_: str) -> None:
         """Record an index snapshot before it is written. The revision does not change.
 
         Raises: StorageFull.
         """
-        with closing(connect(self._path, self._mode)) as connection, unless_full():
-            connection.execute("BEGIN IMMEDIATE")  # not on the writer's connection, which may be in use
-            kept = " ".join([id_, *self.snapshot_ids[:1]])
-            connection.execute("INSERT OR REPLACE INTO store VALUES ('snapshots', ?)", (kept,))
-            connection.execute("COMMIT")
+        self.note(snapshots_key(self.number), " ".join([id_, *self.snapshot_ids[:1]]))
+
+    def note(self, key: str, value: str) -> None:
+        """Record a fact about the store. The revision does not change.
+
+        Raises: StorageFull.
+        """
+        self._connections.note(key, value)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open a write transaction, in one thread; without a commit it is rolled back.
 
         Raises: StorageFull: the disk is full; the transaction was rolled back.  Damaged.
+                NotFound: the collection was dropped.
         """
-        try:
-            with unless_full(), undamaged(self._path):
-                self._writer.execute("BEGIN IMMEDIATE")
-                transaction = Transaction(self._writer, self.revision + 1)
-                yield transaction
-            if not self._writer.in_transaction and self._revision_file is not None:
-                self._revision_file.write(transaction.revision)
-                self._fold_log()
-        finally:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
+        with self._connections.change() as revision:
+            self._last_change(self._writer)  # or it was dropped
+            yield Transaction(self._writer, revision, self.number)
 
-    def _fold_log(self) -> None:
-        """Fold the log now and then. Not during a commit, which would delay readers of the index."""
-        if self._writer.total_changes - self._folded_at >= FOLD_AFTER_CHANGES:
-            self._folded_at = self._writer.total_changes
-            self.fold_log(self._writer)
-
-    def fold_log(self, connection: sqlite3.Connection | None = None) -> None:
+    def fold_log(self) -> None:
         """Checkpoint: the file gets what is in the log, up to the oldest state that is being read. Nobody waits."""
-        try:
-            (connection or self._reader()).execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except sqlite3.Error as exc:  # nothing is lost: the log has it
-            logger.warning("log not merged into the document store", extra={"reason": str(exc)})
+        self._connections.fold_log()
 
     def count(self) -> int:
         """Return the number of documents."""
-        return int(self._all(f"SELECT documents FROM collections WHERE {OF_DEFAULT}")[0][0])  # noqa: S608
+        return int(self._all(f"SELECT documents FROM collections WHERE {self._ours}")[0][0])  # noqa: S608
 
     def rows(self) -> Rows:
         """Every document's row, in ascending order."""
-        query = f"SELECT row FROM documents WHERE {OF_DEFAULT} ORDER BY row"  # noqa: S608
+        query = f"SELECT row FROM documents WHERE {self._ours} ORDER BY row"  # noqa: S608
         return np.array([row for (row,) in self._all(query)], np.int64)
 
     @property
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said; not in stores of before passages."""
-        query = f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {OF_DEFAULT}"  # noqa: S608
+        query = f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {self._ours}"  # noqa: S608
         return bool(self._all(query)[0][0])
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
         with undamaged(self._path):
-            return rows_of(self._reader(), ids)
+            return rows_of(self._reader(), self.number, ids)
 
     def get(self, id_: str) -> StoredDocument | None:
         """Return one document by its id, with the places of its passages.
 
         Raises, as every method that reads documents: Damaged: a checksum differs.
         """
-        found = self._all(f"SELECT {columns()} FROM documents WHERE {OF_DEFAULT} AND id = ?", (id_,))  # noqa: S608
+        found = self._all(f"SELECT {columns()} FROM documents WHERE {self._ours} AND id = ?", (id_,))  # noqa: S608
         if not found:
             return None
         document = to_document(found[0])
@@ -206,7 +205,7 @@ class DocumentStore:
             start = int(among.searchsorted(after_row, side="right"))
             next_rows = among[start : start + limit + 1].tolist()
             which, value = "row IN (SELECT value FROM json_each(?))", json.dumps(next_rows)
-        query = f"SELECT {columns()} FROM documents WHERE {OF_DEFAULT} AND {which} ORDER BY row LIMIT ?"  # noqa: S608
+        query = f"SELECT {columns()} FROM documents WHERE {self._ours} AND {which} ORDER BY row LIMIT ?"  # noqa: S608
         documents: list[StoredDocument] = []
         chars = 0
         with undamaged(self._path):
@@ -224,10 +223,10 @@ class DocumentStore:
         Raises: TimeoutError: it takes longer than `until`, a time of `time.monotonic`.
         """
         # `+`: rows come from the filter's own look-ups, not from all of the collection's.
-        which = f"+{OF_DEFAULT} AND {condition.sql}"
+        which = f"+{self._ours} AND {condition.sql}"
         query = f"{FILTERABLE} SELECT row FROM documents WHERE {which} ORDER BY row"  # noqa: S608 - built from constants
         with undamaged(self._path), given_up_at(self._reader(), until):
-            found = self._reader().execute(query, (DEFAULT, *condition.values))
+            found = self._reader().execute(query, (self.number, *condition.values))
             return np.fromiter((row for (row,) in found), np.int64)
 
     def facet(
@@ -238,14 +237,14 @@ class DocumentStore:
         Raises: TimeoutError: as `matching`.
         """
         with undamaged(self._path), given_up_at(self._reader(), until):
-            return facet(self._reader(), field, collection=DEFAULT, most_values=most_values, condition=condition)
+            return facet(self._reader(), field, collection=self.number, most_values=most_values, condition=condition)
 
     def with_keywords(self, query: str, condition: Condition | None = None, *, until: float = math.inf) -> KeywordHits:
         """The documents that have a term of a query and that the filter selects, as `KeywordIndex.search` says.
 
         Raises: TimeoutError: as `matching`.
         """
-        keywords = KeywordIndex(self._reader(), DEFAULT)
+        keywords = KeywordIndex(self._reader(), self.number)
         if not self._has_keywords:  # only read, and its own are none, or of other rules
             keywords.create(schema="temp")
             keywords.fill()
@@ -255,15 +254,15 @@ class DocumentStore:
 
     @contextmanager
     def read_transaction(self) -> Iterator[int]:
-        """Let this thread read one state of the store; yields its revision."""
+        """Let this thread read one state of the store; yields the revision of the collection's last change."""
         reader = self._reader()
         with undamaged(self._path):
-            if self._lock is None:  # read-only: one snapshot anyway
-                yield _revision_of(reader)
+            if self._connections.read_only:  # read-only: one snapshot anyway
+                yield self._last_change(reader)
                 return
             reader.execute("BEGIN")
             try:
-                yield _revision_of(reader)
+                yield self._last_change(reader)
             finally:
                 if reader.in_transaction:
                     reader.execute("ROLLBACK")
@@ -273,27 +272,19 @@ class DocumentStore:
             return self._reader().execute(query, values).fetchall()
 
     def _reader(self) -> sqlite3.Connection:
-        """Return this thread's connection. In WAL mode readers do not wait for the writer."""
-        if not hasattr(self._readers, "connection"):
-            self._readers.connection = self._connect()
-        connection: sqlite3.Connection = self._readers.connection
-        return connection
+        return self._connections.reader()
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = connect(self._path, self._mode)
-        self._connections.append(connection)
-        return connection
+    @property
+    def _ours(self) -> str:
+        """The condition of the collection's rows, a number of ours."""
+        return f"collection = {self.number}"
 
-    def _check(self, fingerprint: str) -> int:
-        return usable_version(
-            self._path,
-            facts(self._writer),
-            fingerprint=fingerprint,
-            answered=0 if self._revision_file is None else self._revision_file.revision(),
-            migrated=self._lock is not None,
-        )
+    def _last_change(self, connection: sqlite3.Connection) -> int:
+        found = connection.execute(f"SELECT revision FROM collections WHERE {self._ours}").fetchone()  # noqa: S608
+        if found is None:
+            raise was_dropped()
+        return int(found[0])
 
 
-def _revision_of(reader: sqlite3.Connection) -> int:
-    """Return the revision that a connection sees."""
-    return int(reader.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
+def _unusable(path: Path, exc: Exception) -> StoreError:
+    return StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder")

@@ -12,7 +12,7 @@ from service.documents.protocol import Vectors
 from service.documents.store.document import Document
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import damaged_document
-from service.documents.store.schema import DEFAULT, checksum
+from service.documents.store.schema import checksum
 
 # Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
 UPDATE = """
@@ -36,9 +36,10 @@ Stored = tuple[int, bytes, bytes, bytes, int]
 class Transaction:
     """The writes of one change; valid only inside `DocumentStore.transaction`."""
 
-    def __init__(self, connection: sqlite3.Connection, revision: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, revision: int, collection: int) -> None:
         self._connection = connection
-        self._keywords = KeywordIndex(connection, DEFAULT)
+        self._collection = collection
+        self._keywords = KeywordIndex(connection, collection)
         self._has_passages = False  # some whose numbers are not their documents' rows
         self._is_refilling = False  # the keywords, for what a text was is not known
         self.revision = revision
@@ -66,7 +67,7 @@ class Transaction:
         Raises: Damaged: its checksum differs.  What `change` does.
         """
         query = f"{STORED} WHERE collection = ? AND id = ?"
-        stored = self._connection.execute(query, (DEFAULT, id_)).fetchone()
+        stored = self._connection.execute(query, (self._collection, id_)).fetchone()
         if stored is None:
             return False
         if _is_damaged(stored):
@@ -84,7 +85,7 @@ class Transaction:
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""
-        return rows_of(self._connection, ids)
+        return rows_of(self._connection, self._collection, ids)
 
     def delete(self, rows: Sequence[int]) -> None:
         """Remove documents by row."""
@@ -104,7 +105,7 @@ class Transaction:
 
     def commit(self) -> None:
         """Write the change to disk, under its revision."""
-        self._connection.execute(COMMIT, (self.revision, self.new, self._has_passages, DEFAULT))
+        self._connection.execute(COMMIT, (self.revision, self.new, self._has_passages, self._collection))
         if self._is_refilling:
             self._keywords.fill()
         self._connection.execute("UPDATE store SET value = ? WHERE key = 'revision'", (str(self.revision),))
@@ -114,9 +115,9 @@ class Transaction:
         metadata = orjson.dumps(document.metadata).decode()
         values = (document.text, metadata, self.revision, checksum(document.id, document.text, metadata))
         query = f"{STORED} WHERE collection = ? AND id = ?"
-        stored = self._connection.execute(query, (DEFAULT, document.id)).fetchone()
+        stored = self._connection.execute(query, (self._collection, document.id)).fetchone()
         if stored is None:
-            (row,) = self._connection.execute(INSERT, (*values, document.id, DEFAULT)).fetchone()
+            (row,) = self._connection.execute(INSERT, (*values, document.id, self._collection)).fetchone()
             self.new += 1
         else:
             row = stored[0]
@@ -133,7 +134,7 @@ class Transaction:
     def _add_fields(self, row: int, metadata: Mapping[str, Any]) -> None:
         self._connection.executemany(
             "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
-            ((DEFAULT, path, *kind, row) for path, kinds in fields_of(metadata).items() for kind in kinds),
+            ((self._collection, path, *kind, row) for path, kinds in fields_of(metadata).items() for kind in kinds),
         )
 
     def _replace_passages(self, row: int, document: Document, vectors: Sequence[bytes]) -> list[int]:
@@ -143,7 +144,7 @@ class Transaction:
         self.removed += there[len(vectors) :]
         numbers: list[int] = []
         for number, span, vector in zip_longest(there[: len(vectors)], document.spans, vectors):
-            values = (number, row, DEFAULT, *span, vector, checksum(vector))
+            values = (number, row, self._collection, *span, vector, checksum(vector))
             numbers += self._connection.execute(INSERT_PASSAGE, values).fetchone()
         self._has_passages = self._has_passages or numbers != [row]
         return numbers
@@ -166,8 +167,8 @@ def _is_damaged(stored: Stored) -> bool:
     return checksum(id_, text, metadata) != expected
 
 
-def rows_of(connection: sqlite3.Connection, ids: Sequence[str]) -> list[int]:
+def rows_of(connection: sqlite3.Connection, collection: int, ids: Sequence[str]) -> list[int]:
     """The rows of the ids that exist."""
     query = "SELECT row FROM documents WHERE collection = ? AND id = ?"
-    found = (connection.execute(query, (DEFAULT, id_)).fetchone() for id_ in dict.fromkeys(ids))
+    found = (connection.execute(query, (collection, id_)).fetchone() for id_ in dict.fromkeys(ids))
     return [row[0] for row in found if row is not None]

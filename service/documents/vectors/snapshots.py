@@ -3,6 +3,7 @@
 index.json          describes the newest snapshot: its id in the store, file, checksum, revision, model and the index's
                     facts; with a checksum of its own
 index-<revision>    the bytes that FAISS wrote
+index_7.json, ..    the same of another collection, by its number
 *.quarantined       damaged files, the newest of each name
 """
 
@@ -17,11 +18,11 @@ from typing import Any
 
 import orjson
 
+from service.documents.store.schema import DEFAULT
 from service.process.files import flush
 
 FORMAT = 2
-POINTER = "index.json"
-FILE = re.compile(r"index-[0-9]+")
+OF_COLLECTION = re.compile(r"index_([0-9]+)[.-].*")
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +42,15 @@ class Snapshot:
 
 
 class SnapshotFolder:
-    """The snapshots beside a document store. One process writes; any may read."""
+    """The snapshots of one collection, beside its document store. One process writes; any may read."""
 
-    def __init__(self, folder: Path, *, fingerprint: str, read_only: bool = False) -> None:
-        """read_only: another process may be writing them."""
+    def __init__(self, folder: Path, *, fingerprint: str, collection: int = DEFAULT, read_only: bool = False) -> None:
+        """collection: its number.  read_only: another process may be writing them."""
         self.read_only = read_only
         self._folder = folder
         self._fingerprint = fingerprint
+        self._name = "index" if collection == DEFAULT else f"index_{collection}"
+        self._pointer = f"{self._name}.json"
 
     def write(
         self, dump: Callable[[Path], None], *, revision: int, facts: Mapping[str, Any], remember: Callable[[str], None]
@@ -57,8 +60,8 @@ class SnapshotFolder:
         Args: remember: records the id in the store beside the previous one, which counts if this write fails.
         Raises: OSError: the disk is full or the folder is not writable; the previous snapshot stays.
         """
-        temporary = self._folder / "index.new"
-        target = self._folder / f"index-{revision}"
+        temporary = self._folder / f"{self._name}.new"
+        target = self._folder / f"{self._name}-{revision}"
         id_ = secrets.token_hex(8)
         try:
             dump(temporary)
@@ -67,11 +70,11 @@ class SnapshotFolder:
             snapshot = Snapshot(FORMAT, id_, self._fingerprint, revision, target.name, size_bytes, sha256, facts)
             remember(id_)
             temporary.replace(target)
-            pointer = self._folder / f"{POINTER}.new"
+            pointer = self._folder / f"{self._pointer}.new"
             said = {"snapshot": asdict(snapshot), "sha256": _sha256_of(asdict(snapshot))}
             pointer.write_bytes(orjson.dumps(said, option=orjson.OPT_INDENT_2))
             flush(pointer)
-            pointer.replace(self._folder / POINTER)
+            pointer.replace(self._folder / self._pointer)
             flush(self._folder)
         finally:
             temporary.unlink(missing_ok=True)
@@ -84,14 +87,14 @@ class SnapshotFolder:
         Args: known: ids that the store remembers. A store from a backup does not know later snapshots.
         """
         try:
-            said = orjson.loads((self._folder / POINTER).read_bytes())
+            said = orjson.loads((self._folder / self._pointer).read_bytes())
             if said["sha256"] != _sha256_of(said["snapshot"]):
                 raise ValueError("its checksum differs")
             snapshot = Snapshot(**said["snapshot"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as exc:
-            self.quarantine(f"{POINTER} cannot be read: {type(exc).__name__}")
+            self.quarantine(f"{self._pointer} cannot be read: {type(exc).__name__}")
             return None
         if fault := self._fault(snapshot, known):
             self.quarantine(fault, snapshot.file)
@@ -103,7 +106,7 @@ class SnapshotFolder:
         if self.read_only:
             return
         logger.warning("index snapshot quarantined", extra={"reason": reason})
-        for name in (POINTER, *files):
+        for name in (self._pointer, *files):
             path = self._folder / name
             try:
                 path.replace(path.with_name(f"{name.partition('-')[0]}.quarantined"))
@@ -129,8 +132,15 @@ class SnapshotFolder:
 
     def _forget_all_but(self, name: str) -> None:
         for path in self._folder.iterdir():
-            if FILE.fullmatch(path.name) and path.name != name:
+            if re.fullmatch(rf"{self._name}-[0-9]+", path.name) and path.name != name:
                 path.unlink(missing_ok=True)
+
+
+def forget_dropped(folder: Path, kept: Collection[int]) -> None:
+    """Remove the files of collections that are no more. kept: the numbers of those that are."""
+    for path in folder.glob("index_*"):
+        if (found := OF_COLLECTION.fullmatch(path.name)) and int(found[1]) not in kept:
+            path.unlink(missing_ok=True)
 
 
 def _sha256_of(snapshot: object) -> str:

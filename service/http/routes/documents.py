@@ -1,5 +1,6 @@
 """PUT, GET and DELETE /documents; listing, counting and deleting by filter."""
 
+import re
 from functools import partial
 from typing import Annotated
 from urllib.parse import unquote_to_bytes
@@ -41,6 +42,7 @@ router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRout
 router.add_api_route("", put_lines, methods=["PUT"], include_in_schema=False, route_class_override=LinesRoute)
 
 DocumentIdInPath = Annotated[str, Path(description="The document's id; it may hold slashes.", examples=["de/1"])]
+DOCUMENTS_PATH = re.compile(rb"(?:/collections/[^/]+)?/documents/")  # before an id; an id may look like it
 LARGEST_ROW = 2**63 - 1
 LINE = '{"id": "de/1", "text": "Ein Mann spielt Gitarre.", "metadata": {"lang": "de"}}\n'
 LINES_CONTENT = {"application/x-ndjson": {"schema": {"type": "string"}, "example": LINE}}
@@ -60,6 +62,8 @@ async def put_documents(
     """Embed and store documents. Idempotent. The answer comes once they are on disk.
 
     A document that is longer than the model reads is split into passages with a vector each, unless `chunk` is false.
+
+    The first documents of a named collection make it.
 
     As application/x-ndjson the body may be of any length, with a document a line: they are stored while it arrives,
     and those that are there already are not embedded again.
@@ -242,6 +246,6 @@ def _id_in(request: Request) -> str:
     """
     path: bytes = unquote_to_bytes(request.scope["raw_path"])
     try:
-        return path.partition(b"/documents/")[2].decode()
+        return DOCUMENTS_PATH.split(path, maxsplit=1)[-1].decode()
     except UnicodeDecodeError as exc:
         raise NotFound("no document has this id") from exc

@@ -12,11 +12,19 @@ from service.http.auth import BEARER
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
 from service.http.responses import json_response
+from service.http.routes.collections import described
 from service.http.routes.openapi import answers
 from service.model.reranker import Reranker
 from service.model.spaces import stored_as
 from service.runtime import Runtime
-from service.schemas.info import InfoResponse, Limits, ReportInfo, RerankerInfo, SpaceInfo, StatusResponse
+from service.schemas.info import (
+    InfoResponse,
+    Limits,
+    ReportInfo,
+    RerankerInfo,
+    SpaceInfo,
+    StatusResponse,
+)
 from service.version import VERSION
 
 router = APIRouter(tags=["operation"], route_class=JsonRoute)
@@ -64,15 +72,11 @@ async def metrics(runtime: RuntimeDependency) -> Response:
 )
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
-    manifest, settings, collection = runtime.manifest, runtime.settings, runtime.collection
+    manifest, settings = runtime.manifest, runtime.settings
     limits = {name: getattr(settings, name) for name in Limits.model_fields}
-    index = {
-        "backend": collection.backend,
-        "documents": await runtime.read(len, collection),
-        "size_bytes": collection.size_bytes,
-        "recall": collection.recall,
-        "report": await runtime.read(_report, runtime),
-    }
+    collections = await runtime.read(described, runtime)
+    index = {name: value for name, value in collections[0].items() if name != "name"}
+    index["report"] = await runtime.read(_report, runtime)
     return json_response(
         {
             "model": manifest.name,
@@ -95,6 +99,7 @@ async def info(runtime: RuntimeDependency) -> Response:
             "reranker": _reranker(runtime.reranker),
             "limits": limits,
             "index": index,
+            "collections": collections,
             "version": VERSION,
         }
     )

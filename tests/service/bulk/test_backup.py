@@ -15,7 +15,7 @@ from service.bulk import backup as module
 from service.bulk.backup import restore, write_backup
 from service.bulk.store_file import open_store_file
 from service.bulk.upkeep import verify
-from service.documents import collection as collections
+from service.documents import upkeep
 from service.documents.collection import Collection
 from service.documents.store import backup as pages
 from service.documents.store.store import Document, DocumentStore
@@ -261,8 +261,8 @@ def test_a_store_of_each_earlier_schema_is_backed_up_and_restored(tmp_path: Path
 
 
 def test_the_file_of_an_idle_store_is_whole_without_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert collections.FOLD_S < 60
-    monkeypatch.setattr(collections, "FOLD_S", 0.05)
+    assert upkeep.FOLD_S < 60
+    monkeypatch.setattr(upkeep, "FOLD_S", 0.05)
     running = opened(tmp_path / "running")
     put(running, "a", "b", n=1)
 
@@ -279,3 +279,14 @@ def test_the_file_of_an_idle_store_is_whole_without_its_log(tmp_path: Path, monk
     running.delete(["a"])
     wait_for(lambda: plain_copy() == ["b"])
     running.close()
+
+
+def test_a_restored_store_raises_the_revisions_of_its_collections_as_its_own(source: Path, tmp_path: Path) -> None:
+    write_backup(source / STORE, tmp_path / "a.backup")
+    collection = opened(source)
+    put(collection, "d")
+    collection.close()
+    restored = restore(tmp_path / "a.backup", source / STORE, force=True)
+    store = DocumentStore(source / STORE, fingerprint="aa", dim=DIM)
+    assert store.last_change == store.revision == restored.revision
+    store.close()

@@ -8,11 +8,12 @@ from service.bulk.engine import Embedded, EmbeddedStream, Engine
 from service.bulk.reembed import NEXT, Reembedding
 from service.bulk.store_file import open_store_file
 from service.documents.collection import Collection
+from service.documents.collections import IndexOptions, StoredCollections
 from service.documents.query import Query
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
-from service.errors import StoreError
+from service.errors import StoreError, StoreInUse
 
 OLD_DIM, NEW_DIM = 4, 6
 
@@ -85,10 +86,9 @@ def test_the_service_goes_on_with_the_old_store_until_the_end(tmp_path: Path) ->
     work.copy(engine(seen))
     put(collection, b="gato", d="pes")
     collection.delete(["c"])
-    with pytest.raises(
-        StoreError, match=r"is in use by another process .* is ready: stop that process and run the same"
-    ):
+    with pytest.raises(StoreInUse, match=r"is in use by another process"):
         work.take_over(engine(seen))
+    assert work.is_ready
     assert (tmp_path / NEXT).exists()
     assert [one.document.id for one in collection.search(vector_of("gato", OLD_DIM), top_k=1)] == ["b"]
     collection.close()
@@ -238,4 +238,28 @@ def test_what_was_stored_is_made_over_though_it_could_not_be_put_today(tmp_path:
     found = made.get(document.id)
     assert found is not None
     assert found.metadata == document.metadata
+    made.close()
+
+
+def test_every_collection_is_made_over_and_a_dropped_one_is_dropped_from_the_next_store(tmp_path: Path) -> None:
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="old", dim=OLD_DIM)
+    options = IndexOptions(tmp_path, "old", OLD_DIM, exact_documents=100)
+    collections = StoredCollections(store, options, max_collections=9)
+    for name, text in (("default", "Hund"), ("gone", "chat"), ("shop", "gato")):
+        collections.put(name, [Document("a", text, {})], vector_of(text, OLD_DIM)[None])
+    seen: list[str] = []
+    work = conversion(tmp_path)
+    assert not work.is_ready
+    assert work.copy(engine(seen)).new == 3
+    assert work.is_ready
+    collections.drop("gone")
+    collections.put("shop", [Document("b", "pes", {})], vector_of("pes", OLD_DIM)[None])
+    collections.close()
+    work.take_over(engine(seen))
+    assert not work.is_ready
+    assert seen == ["Hund", "chat", "gato", "pes"]
+    made = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="new", dim=NEW_DIM)
+    assert [(one.name, one.documents) for one in made.catalog.listed()] == [("default", 1), ("shop", 2)]
+    shop = made.of(made.catalog.listed()[1].number)
+    assert shop.with_keywords("pes").rows.tolist() == shop.rows_of(["b"])
     made.close()

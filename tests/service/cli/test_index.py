@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.bulk.reembed import take_over_ready
 from service.cli import main as cli
+from service.document_index import load_collection
 from service.documents.store.store import Document
 from service.model.encoder import load_encoder
-from service.runtime import load_collection
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, build_artifact
 from tests.service.bulk.files import DOCUMENTS, read_jsonl, write_jsonl
@@ -377,3 +378,49 @@ def test_the_documents_are_made_over_for_another_model(
     assert found["id"] == DOCUMENTS[3]["id"]
     assert json.loads(crosslet(capsys, "index", "stats")[0])["documents"] == 12
     assert "already has the vectors of this model" in crosslet(capsys, "index", "re-embed", status=2)[1]
+
+
+def test_commands_work_on_the_collection_they_name(capsys: Capture, tmp_path: Path) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    shop = write_jsonl(tmp_path / "shop.jsonl", [{"id": "k", "text": "Kessel", "metadata": {"lang": "de"}}])
+    assert "1 new" in crosslet(capsys, "index", "build", shop, "--collection", "shop")[1]
+    found = read_jsonl(crosslet(capsys, "search", "Kessel", "--collection", "shop")[0])
+    assert [one["id"] for one in found] == ["k"]
+    assert len(read_jsonl(crosslet(capsys, "search", "Kessel", "--top-k", "100")[0])) == 12
+    assert [one["id"] for one in read_jsonl(crosslet(capsys, "index", "export", "--collection", "shop")[0])] == ["k"]
+    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 12
+    facts = json.loads(crosslet(capsys, "index", "stats", "--collection", "shop")[0])
+    assert (facts["documents"], facts["languages"]) == (1, {"de": 1})
+    assert facts["collections"] == {"default": 12, "shop": 1}
+    assert "13 documents are intact" in crosslet(capsys, "index", "verify")[1]
+    assert crosslet(capsys, "index", "compact")[0]
+    for command in (["index", "export"], ["index", "stats"], ["search", "Kessel"]):
+        error = crosslet(capsys, *command, "--collection", "shpo", status=2)[1]
+        assert "has no collection shpo; did you mean shop?" in error
+    error = crosslet(capsys, "index", "build", shop, "--collection", "a/b", status=2)[1]
+    assert "a collection's name has 1 to 64 characters" in error
+
+
+def test_a_service_that_starts_with_a_new_model_takes_over_what_was_made_ready_beside_the_old_one(
+    capsys: Capture, tmp_path: Path, tiny_model: Path
+) -> None:
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    other = tmp_path / "other"
+    build_artifact(other, seed=5)
+    new, old = load_encoder(other), load_encoder(tiny_model)
+    settings = Settings(model=other)
+    take_over_ready(new, settings)  # nothing is ready
+    serving = load_collection(Settings(), old.manifest)
+    error = crosslet(capsys, "index", "re-embed", "--model", other)[1]
+    assert f"are ready. The service goes on with the old ones; start it anew with CROSSLET_MODEL={other}" in error
+    serving.put([Document("late", "hallo", {})], old.encode("hallo").vector[None])
+    assert len(serving.search(old.encode("hallo").vector, top_k=99)) == 13
+    serving.close()
+    take_over_ready(old, Settings())  # the old model goes on
+    load_collection(Settings(), old.manifest).close()
+    take_over_ready(new, settings)
+    made = load_collection(settings, new.manifest)
+    assert made.search(new.encode("hallo").vector, top_k=1)[0].document.id == "late"
+    assert len(made) == 13
+    made.close()
+    take_over_ready(new, settings)

@@ -13,11 +13,12 @@ import tokenizers
 from fastapi.testclient import TestClient
 
 from service.cli import main as cli
+from service.document_index import load_collection
 from service.documents.store.store import Document
 from service.http.app import create_app
 from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
-from service.runtime import load_collection, load_runtime
+from service.runtime import load_runtime
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, write_manifest
 from tests.reranker_artifact import build_reranker

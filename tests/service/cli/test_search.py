@@ -6,9 +6,9 @@ import pytest
 
 from service.cli import main as cli
 from service.cli.table import width_of
+from service.document_index import load_collection
 from service.documents.store.store import Document
 from service.model.encoder import load_encoder
-from service.runtime import load_collection
 from service.settings import Settings
 from tests.artifacts import TEXTS, build_artifact
 from tests.service.cli.terminal import on_a_terminal

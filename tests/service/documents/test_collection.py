@@ -437,16 +437,17 @@ def test_a_search_does_not_wait_for_a_commit_and_sees_no_half_of_it(
 def test_the_log_is_folded_into_the_file_beside_readers_and_may_fail(
     collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("service.documents.store.store.FOLD_AFTER_CHANGES", 100)
+    monkeypatch.setattr("service.documents.store.connections.FOLD_AFTER_CHANGES", 100)
     log = tmp_path / "documents.sqlite3-wal"
     for number in range(400):
         put(collection, {f"d{number}": unit(1, number, 0, 0)})
     assert log.stat().st_size < 3_000_000  # every page of every change is 8 MB
-    broken = Mock(wraps=collection._store._writer)
+    connections = collection._store._connections
+    broken = Mock(wraps=connections.writer)
     broken.total_changes = 10**9
     broken.execute.side_effect = sqlite3.OperationalError("database or disk is full")
-    monkeypatch.setattr(collection._store, "_writer", broken)
-    collection._store._fold_log()
+    monkeypatch.setattr(connections, "writer", broken)
+    connections._fold_log()
     assert "log not merged" in caplog.text
     monkeypatch.undo()
     assert len(ids(collection, unit(1, 0, 0, 0), 5)) == 5
@@ -671,7 +672,7 @@ def test_a_filter_that_takes_too_long_is_given_up_and_the_next_search_is_not(col
 def test_an_index_that_cannot_be_loaded_is_tried_again_and_gives_nothing_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collection_module, "RELOAD_S", 0.05)
+    monkeypatch.setattr("service.documents.upkeep.RETRY_S", 0.05)
     collection = open_collection(tmp_path)
     put(collection, {"a": unit(1, 0, 0, 0), "b": unit(0, 1, 0, 0)})
     with monkeypatch.context() as context:

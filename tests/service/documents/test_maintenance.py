@@ -228,11 +228,11 @@ def test_filters_hold_inside_inverted_lists(collection: Collection) -> None:
 def test_much_more_than_it_was_built_for_builds_it_again(collection: Collection) -> None:
     put(collection, vectors(EXACT + 1))
     wait_for(lambda: collection.backend == INVERTED)
-    first = collection._index
+    first = collection._live.now
     put(collection, vectors(4 * EXACT, seed=1), first=10_000)
-    wait_for(lambda: collection._index is not first)
+    wait_for(lambda: collection._live.now is not first)
     assert len(collection) == 5 * EXACT + 1
-    assert collection._index.lists > first.lists  # type: ignore[attr-defined]
+    assert collection._live.now.lists > first.lists  # type: ignore[attr-defined]
 
 
 def test_without_memory_for_a_build_search_stays_exact(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.cli import main as cli
+from service.document_index import load_collection
 from service.documents.backend import DocumentIndex
 from service.documents.milvus.address import milvus_address
 from service.documents.milvus.filters import _sortable, searchable, to_expression
 from service.documents.store.store import Document
 from service.errors import IndexUnavailable, InvalidInput, StartError, StoreError
-from service.runtime import load_collection
 from service.settings import Settings
 from tests.ports import reserved_port
 from tests.service.documents.milvus_server import MilvusServer, milvus_server

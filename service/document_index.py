@@ -1,0 +1,104 @@
+"""Opens the documents that `CROSSLET_INDEX` names, for the service or for a command."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from service.documents.backend import DocumentIndex
+from service.documents.collections import Collections, IndexOptions, StoredCollections
+from service.documents.milvus.address import EMBEDDED, milvus_address
+from service.documents.store.catalog import Catalog
+from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.store import DocumentStore
+from service.errors import Damaged, StartError, StoreError
+from service.model.artifact import Manifest
+from service.model.spaces import stored_as
+from service.settings import Settings
+from service.spelling import did_you_mean
+
+
+def load_collections(
+    settings: Settings, manifest: Manifest, *, check_memory: Callable[[int], None] = lambda growth_bytes: None
+) -> Collections:
+    """Open all documents that `CROSSLET_INDEX` names, to serve them.
+
+    Args:   check_memory: raises StorageFull if the process has no room for that many bytes of vectors.
+    Raises: StoreError: the store is unreadable, in use, or has vectors of another model or space.
+            StartError: Milvus cannot be used, or the model has no such space.
+    """
+    manifest = stored_as(manifest, settings.space)
+    if settings.index != EMBEDDED:
+        return Collections(_milvus_index(settings, manifest, read_only=False))
+    options = _index_options(settings, manifest, check_memory=check_memory)
+    with _opened_store(settings, manifest) as store:
+        return StoredCollections(store, options, max_collections=settings.max_collections)
+
+
+def load_collection(
+    settings: Settings, manifest: Manifest, *, name: str = DEFAULT_NAME, read_only: bool = False
+) -> DocumentIndex:
+    """Open one collection, for a command.
+
+    Args:   read_only: a running service may have it open, too; otherwise it is made if there is none.
+    Raises: StoreError, StartError: as `load_collections`, or there is no such collection.
+            StorageFull: there are too many.
+    """
+    manifest = stored_as(manifest, settings.space)
+    if settings.index != EMBEDDED:
+        if name != DEFAULT_NAME:
+            raise StartError(f"where Milvus keeps the documents (CROSSLET_INDEX) the only collection is {DEFAULT_NAME}")
+        return _milvus_index(settings, manifest, read_only=read_only)
+    with _opened_store(settings, manifest, read_only=read_only) as store:
+        number = store.catalog.number_of(name)
+        if number is None and read_only:
+            raise StartError(_there_is_none(name, settings, store.catalog))
+        store.select(store.catalog.create(name, most=settings.max_collections) if number is None else number)
+        return _index_options(settings, manifest).opened(store, read_only=read_only)
+
+
+def _there_is_none(name: str, settings: Settings, catalog: Catalog) -> str:
+    names = [one.name for one in catalog.listed()]
+    return f"document store {settings.documents_path} has no collection {name}{did_you_mean(name, names)}"
+
+
+@contextmanager
+def _opened_store(settings: Settings, manifest: Manifest, *, read_only: bool = False) -> Iterator[DocumentStore]:
+    """Open the store; if what follows fails, close it. A damaged one is one that cannot be served."""
+    store = DocumentStore(
+        settings.documents_path, fingerprint=manifest.fingerprint, dim=manifest.dim, read_only=read_only
+    )
+    try:
+        yield store
+    except Damaged as exc:
+        store.close()
+        raise StoreError(str(exc)) from exc
+    except BaseException:
+        store.close()
+        raise
+
+
+def _index_options(
+    settings: Settings, manifest: Manifest, *, check_memory: Callable[[int], None] = lambda growth_bytes: None
+) -> IndexOptions:
+    return IndexOptions(
+        folder=settings.data,
+        fingerprint=manifest.fingerprint,
+        dim=manifest.dim,
+        exact_documents=settings.exact_documents,
+        max_index_bytes=settings.max_index_bytes,
+        check_memory=check_memory,
+    )
+
+
+def _milvus_index(settings: Settings, manifest: Manifest, *, read_only: bool) -> DocumentIndex:
+    from service.documents.milvus.connection import MilvusConnection
+    from service.documents.milvus.index import MilvusIndex
+
+    connection = MilvusConnection(
+        milvus_address(settings.index),
+        fingerprint=manifest.fingerprint,
+        dim=manifest.dim,
+        token=settings.index_token.get_secret_value(),
+        timeout_s=settings.index_timeout_s,
+        read_only=read_only,
+    )
+    return MilvusIndex(connection)

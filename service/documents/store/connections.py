@@ -1,0 +1,124 @@
+"""The open file of a document store: its connections, its lock, its log. Knows transactions, not documents."""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from service.documents.store.integrity import undamaged, unless_full
+from service.documents.store.locking import connect, lock_for_this_process, read_mode
+from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
+
+FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
+MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
+
+logger = logging.getLogger(__name__)
+
+
+class StoreConnections:
+    """One SQLite file in WAL mode. One thread writes at a time; any thread may read."""
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        """read_only: the file exists, and another process may be writing it.
+
+        Raises: StoreError: another process has it.  sqlite3.Error, OSError: it cannot be used.
+        """
+        self.path = path
+        self.read_only = read_only
+        self._mode = read_mode(path) if read_only else "rwc"
+        self._readers = threading.local()
+        self._all: list[sqlite3.Connection] = []
+        self._folded_at = 0
+        self._revision_file: RevisionFile | None = None
+        self._writing = threading.Lock()
+        self._lock = None if read_only else lock_for_this_process(path)
+        try:
+            if not read_only:
+                self._revision_file = RevisionFile(path.with_suffix(REVISION_SUFFIX))
+            self.writer = self._connect()
+            if not read_only:
+                self.writer.execute("PRAGMA journal_mode = WAL")
+                self.writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
+                self.writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
+        except BaseException:
+            self.close()
+            raise
+
+    def disconnect(self) -> None:
+        """Close every connection; the last one merges the log into the file. The lock is kept."""
+        for connection in self._all:
+            connection.close()
+
+    def close(self) -> None:
+        """Disconnect, and release the lock."""
+        self.disconnect()
+        if self._lock is not None:
+            self._lock.close()
+        if self._revision_file is not None:
+            self._revision_file.close()
+            self._revision_file = None
+
+    @property
+    def acknowledged(self) -> int:
+        """The last revision that was answered for; 0 where the file is only read."""
+        return 0 if self._revision_file is None else self._revision_file.revision()
+
+    @property
+    def revision(self) -> int:
+        """The number of committed changes, of all collections."""
+        return int(self.writer.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
+
+    def reader(self) -> sqlite3.Connection:
+        """This thread's connection. In WAL mode readers do not wait for the writer."""
+        if not hasattr(self._readers, "connection"):
+            self._readers.connection = self._connect()
+        connection: sqlite3.Connection = self._readers.connection
+        return connection
+
+    @contextmanager
+    def change(self) -> Iterator[int]:
+        """Open a write transaction, and yield the revision it would have; without a commit it is rolled back.
+
+        Raises: StorageFull: the disk is full; the transaction was rolled back.  Damaged.
+        """
+        with self._writing:
+            try:
+                with unless_full(), undamaged(self.path):
+                    self.writer.execute("BEGIN IMMEDIATE")
+                    yield self.revision + 1
+                if not self.writer.in_transaction and self._revision_file is not None:
+                    self._revision_file.write(self.revision)
+                    self._fold_log()
+            finally:
+                if self.writer.in_transaction:
+                    self.writer.execute("ROLLBACK")
+
+    def note(self, key: str, value: str) -> None:
+        """Record a fact about the store. The revision does not change.
+
+        Raises: StorageFull.
+        """
+        with closing(connect(self.path, self._mode)) as connection, unless_full():
+            connection.execute("BEGIN IMMEDIATE")  # not on the writer's connection, which may be in use
+            connection.execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, value))
+            connection.execute("COMMIT")
+
+    def fold_log(self, connection: sqlite3.Connection | None = None) -> None:
+        """Checkpoint: the file gets what is in the log, up to the oldest state that is being read. Nobody waits."""
+        try:
+            (connection or self.reader()).execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as exc:  # nothing is lost: the log has it
+            logger.warning("log not merged into the document store", extra={"reason": str(exc)})
+
+    def _fold_log(self) -> None:
+        """Fold the log now and then. Not during a commit, which would delay readers of the index."""
+        if self.writer.total_changes - self._folded_at >= FOLD_AFTER_CHANGES:
+            self._folded_at = self.writer.total_changes
+            self.fold_log(self.writer)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = connect(self.path, self._mode)
+        self._all.append(connection)
+        return connection

@@ -1,0 +1,218 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.bulk.store_file import open_store_file
+from service.documents.collections import IndexOptions, StoredCollections
+from service.documents.query import Query
+from service.documents.store.store import Document, DocumentStore
+from service.errors import InvalidInput, NotFound, StorageFull
+from tests.service.documents.test_maintenance import wait_for
+
+DIM = 4
+EXACT = 200
+
+
+def opened(folder: Path, *, max_collections: int = 4, max_index_bytes: int = 0) -> StoredCollections:
+    store = DocumentStore(folder / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    options = IndexOptions(folder, "aa", DIM, exact_documents=EXACT, max_index_bytes=max_index_bytes)
+    return StoredCollections(store, options, max_collections=max_collections)
+
+
+@pytest.fixture
+def collections(tmp_path: Path) -> Iterator[StoredCollections]:
+    opened_ = opened(tmp_path)
+    yield opened_
+    opened_.close()
+
+
+def unit(*values: float) -> np.ndarray:
+    vector = np.array(values, np.float32)
+    return vector / np.float32(np.linalg.norm(vector))
+
+
+def put(collections: StoredCollections, name: str, **texts: str) -> int:
+    vectors_ND = np.stack([unit(1, number, 0, 0) for number in range(len(texts))])
+    return collections.put(name, [Document(id_, text, {"of": name}) for id_, text in texts.items()], vectors_ND)
+
+
+def many(collections: StoredCollections, name: str, count: int = EXACT + 50) -> None:
+    vectors_ND = np.random.default_rng(0).standard_normal((count, DIM)).astype(np.float32)
+    vectors_ND /= np.linalg.norm(vectors_ND, axis=1, keepdims=True)
+    collections.put(name, [Document(f"d{number}", f"text {number}", {}) for number in range(count)], vectors_ND)
+
+
+def found(collections: StoredCollections, name: str, query: Query) -> list[str]:
+    return [match.document.text for match in collections.of(name).search_all([query], top_k=9)[0]]
+
+
+def test_the_first_put_makes_a_collection_and_each_finds_its_own_documents_alone(
+    collections: StoredCollections,
+) -> None:
+    put(collections, "default", a="a red kettle")
+    put(collections, "shop", a="a blue kettle", b="an iron")
+    assert [*collections.named()] == ["default", "shop"]
+    assert [len(collections.of(name)) for name in ("default", "shop")] == [1, 2]
+    for query in (Query(unit(1, 0, 0, 0)), Query(words="kettle"), Query(unit(1, 0, 0, 0), "kettle")):
+        assert found(collections, "default", query) == ["a red kettle"]
+        assert found(collections, "shop", query)[0] == "a blue kettle"
+    of_shop = collections.of("shop").search(unit(1, 0, 0, 0), top_k=9, filter_={"of": "shop"})
+    assert len(of_shop) == 2
+    assert collections.default.count({"of": "shop"}) == 0
+    assert [one.text for one in collections.of("shop").page(after_row=0, limit=9, max_chars=99).documents] == [
+        "a blue kettle",
+        "an iron",
+    ]
+
+
+def test_revisions_grow_over_all_collections_and_a_search_needs_its_own_collection_s_alone(
+    collections: StoredCollections,
+) -> None:
+    revisions = [put(collections, name, a="x") for name in ("default", "shop", "help", "default")]
+    assert revisions == sorted(set(revisions))
+    assert all(found(collections, name, Query(unit(1, 0, 0, 0))) == ["x"] for name in ("default", "shop", "help"))
+
+
+def test_collections_are_there_again_after_a_restart_and_after_a_crash(
+    collections: StoredCollections, tmp_path: Path
+) -> None:
+    put(collections, "shop", a="one")
+    collections._open["shop"]._live.rest()
+    collections._store.close()  # no snapshot, no goodbye
+    again = opened(tmp_path)
+    put(again, "shop", b="two")
+    again.close()
+    last = opened(tmp_path)
+    assert found(last, "shop", Query(words="one two")) == ["one", "two"]
+    last.close()
+
+
+def test_a_dropped_collection_is_gone_with_all_it_had_and_the_others_stay(
+    collections: StoredCollections, tmp_path: Path
+) -> None:
+    put(collections, "default", a="a kettle")
+    many(collections, "shop")
+    wait_for(lambda: collections.of("shop").backend == "faiss-ivf-sq8")
+    wait_for(lambda: any(tmp_path.glob("index_2.json")))
+    dropped = collections.of("shop")
+    assert collections.drop("shop") == EXACT + 50
+    with pytest.raises(NotFound, match="there is no collection shop; the first PUT"):
+        collections.of("shop")
+    for change in (lambda: dropped.delete(["d1"]), lambda: dropped.search(unit(1, 0, 0, 0), top_k=1)):
+        with pytest.raises(NotFound, match="was dropped meanwhile"):
+            change()
+    assert found(collections, "default", Query(words="kettle")) == ["a kettle"]
+    assert not [*tmp_path.glob("index_*")]
+    left = {
+        table: collections._store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+        for table in ("documents", "passages", "fields", "collections")
+    }
+    assert left == {"documents": 1, "passages": 1, "fields": 1, "collections": 1}
+    put(collections, "shop", a="new")
+    assert found(collections, "shop", Query(words="new text")) == ["new"]
+
+
+def test_a_drop_that_fails_leaves_the_collection_as_it_was(
+    collections: StoredCollections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(collections, "shop", a="one")
+    collections._store._writer.execute(
+        "CREATE TRIGGER full BEFORE DELETE ON collections BEGIN SELECT RAISE(FAIL, 'x'); END"
+    )
+    with pytest.raises(Exception, match="x"):
+        collections.drop("shop")
+    collections._store._writer.execute("DROP TRIGGER full")
+    assert found(collections, "shop", Query(words="one")) == ["one"]
+    many(collections, "shop")
+    wait_for(lambda: collections.of("shop").backend == "faiss-ivf-sq8")  # still kept up
+
+
+def test_snapshots_left_by_a_crash_in_a_drop_are_removed_at_the_start(tmp_path: Path) -> None:
+    for name in ("index_7.json", "index_7-12", "index_2.json", "index.json.new"):
+        (tmp_path / name).write_text("x")
+    collections = opened(tmp_path)
+    put(collections, "shop", a="x")
+    collections.close()
+    (tmp_path / "index_2.json").write_text("x")
+    opened(tmp_path).close()
+    left = {path.name for path in tmp_path.glob("index*")}
+    assert "index_7.json" not in left
+    assert "index_7-12" not in left
+    assert "index.json.new" in left
+
+
+def test_each_collection_has_a_snapshot_of_its_own(
+    collections: StoredCollections, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("default", "shop"):
+        many(collections, name)
+        wait_for(lambda name=name: collections.of(name).backend == "faiss-ivf-sq8")  # type: ignore[misc]
+    collections.close()
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        again = opened(tmp_path)
+    assert "index built" not in caplog.text
+    assert {one.backend for one in again.named().values()} == {"faiss-ivf-sq8"}
+    assert {path.name for path in tmp_path.glob("index*.json")} == {"index.json", "index_2.json"}
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "-a", "_a", "a/b", "ä", "a b", "a" * 65, "a\n"])
+def test_a_malformed_name_is_refused(collections: StoredCollections, name: str) -> None:
+    with pytest.raises(InvalidInput, match="a collection's name has 1 to 64 characters"):
+        put(collections, name, a="x")
+    with pytest.raises(InvalidInput, match="a collection's name has 1 to 64 characters"):
+        collections.check_room(name, ["a"])
+    assert [*collections.named()] == ["default"]
+
+
+def test_there_are_at_most_so_many_and_the_default_one_stays(collections: StoredCollections) -> None:
+    for name in ("Shop", "shop", "a.b-c_9"):
+        put(collections, name, a="x")
+    for refused in (lambda: put(collections, "more", a="x"), lambda: collections.check_room("more", ["a"])):
+        with pytest.raises(StorageFull, match=r"there are 4 collections; the limit is 4 \(CROSSLET_MAX_COLLECTIONS\)"):
+            refused()
+    collections.drop("Shop")
+    put(collections, "more", a="x")
+    with pytest.raises(InvalidInput, match="collection default stays"):
+        collections.drop("default")
+
+
+def test_the_limit_on_vectors_is_for_all_collections_together(tmp_path: Path) -> None:
+    row_bytes = 4 * DIM + 8
+    collections = opened(tmp_path, max_index_bytes=3 * row_bytes)
+    put(collections, "default", a="x", b="y")
+    put(collections, "shop", a="x")
+    with pytest.raises(StorageFull, match=r"the index would take 96 bytes; the limit is 72"):
+        put(collections, "shop", b="y")
+    with pytest.raises(StorageFull, match="CROSSLET_MAX_INDEX_BYTES"):
+        put(collections, "more", a="x")
+    assert [*collections.named()] == ["default", "shop"]  # what could not be filled was not made
+    assert collections.size_bytes == 3 * row_bytes
+    collections.close()
+
+
+def test_damage_in_any_collection_is_found_and_told_with_its_name(
+    collections: StoredCollections, tmp_path: Path
+) -> None:
+    put(collections, "shop", a="a red kettle", b="an iron")
+    with open_store_file(tmp_path / "documents.sqlite3") as file:
+        assert [fault for _, fault in file.faults() if fault] == []
+        assert file.total() == 2
+    writer = collections._store._writer
+    writer.execute("UPDATE documents SET text = 'a rad kettle' WHERE id = 'a'")
+    writer.execute("INSERT INTO keywords_2 (rowid, terms) VALUES (99, 'x')")
+    writer.execute("UPDATE collections SET documents = 7 WHERE name = 'shop'")
+    with open_store_file(tmp_path / "documents.sqlite3") as file:
+        faults = [fault for _, fault in file.faults() if fault]
+    assert faults == [
+        "collection shop: there are 2 documents, the table of collections says 7",
+        'collection shop: document "a" has a damaged text or metadata: their checksum differs',
+    ]
+    writer.execute("UPDATE documents SET text = 'a red kettle' WHERE id = 'a'")
+    writer.execute("UPDATE collections SET documents = 2 WHERE name = 'shop'")
+    with open_store_file(tmp_path / "documents.sqlite3") as file:
+        (fault,) = [fault for _, fault in file.faults() if fault]
+    assert fault.startswith("collection shop: the keywords are not those of the texts")

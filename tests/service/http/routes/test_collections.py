@@ -1,0 +1,106 @@
+from fastapi.testclient import TestClient
+
+from tests.service.conftest import Serve
+
+
+def put(client: TestClient, path: str, **texts: str) -> dict[str, object]:
+    documents = [{"id": id_, "text": text, "metadata": {"n": 1}} for id_, text in texts.items()]
+    answer = client.put(path, json={"documents": documents})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_every_route_of_documents_and_searches_has_its_like_below_a_collection(client: TestClient) -> None:
+    put(client, "/documents", a="Hund")
+    put(client, "/collections/shop/documents", a="Katze", **{"documents/b": "ein roter Kessel"})
+    shop = "/collections/shop"
+    assert client.get(f"{shop}/documents/a").json()["text"] == "Katze"
+    assert client.get(f"{shop}/documents/documents/b").json()["text"] == "ein roter Kessel"
+    assert client.get("/documents/documents/b").status_code == 404
+    for search in ({"query": "Katze"}, {"query": "kessel", "mode": "keywords"}, {"queries": ["Katze"]}):
+        assert "Hund" not in client.post(f"{shop}/search", json=search).text
+    ids = {one["id"] for one in client.post(f"{shop}/search", json={"query": "Katze"}).json()["results"]}
+    assert ids == {"a", "documents/b"}
+    assert client.post("/search", json={"query": "Katze"}).json()["results"][0]["text"] == "Hund"
+    assert client.get("/collections/default/documents").json() == client.get("/documents").json()
+    assert client.get(f"{shop}/documents").json()["total"] == 2
+    assert client.post(f"{shop}/documents/count", json={"filter": {"n": 1}}).json() == {"count": 2}
+    assert client.delete(f"{shop}/documents/documents/b").json() == {"deleted": 1}
+    assert client.post(f"{shop}/documents/delete", json={"ids": ["a"]}).json() == {"deleted": 1}
+    assert client.get("/documents").json()["total"] == 1
+    for name in ("documents", "collections", "search"):
+        put(client, f"/collections/{name}/documents", x=name)
+        assert client.get(f"/collections/{name}/documents/x").json()["text"] == name
+
+
+def test_collections_are_listed_told_with_their_memory_and_dropped(client: TestClient) -> None:
+    put(client, "/collections/shop/documents", a="x", b="y")
+    listed = client.get("/collections").json()["collections"]
+    dim = client.get("/info").json()["dim"]
+    shop = {"name": "shop", "backend": "faiss-flat", "documents": 2, "size_bytes": 2 * (4 * dim + 8), "recall": 1.0}
+    assert [one["name"] for one in listed] == ["default", "shop"]
+    assert shop.items() <= listed[1].items()
+    info = client.get("/info").json()
+    assert info["collections"] == listed
+    assert info["index"]["documents"] == 0
+    assert info["limits"]["max_collections"] == 32
+    assert client.get("/collections/shop").json() == listed[1]
+    metrics = client.get("/metrics").text
+    assert "crosslet_index_documents 2.0" in metrics
+    assert 'crosslet_collection_documents{collection="shop"} 2.0' in metrics
+    assert f'crosslet_collection_index_bytes{{collection="shop"}} {shop["size_bytes"]}.0' in metrics
+    assert client.delete("/collections/shop").json() == {"dropped": "shop", "documents": 2}
+    assert 'collection="shop"' not in client.get("/metrics").text
+    assert 'route="/collections/{collection}"' in client.get("/metrics").text
+    for answer in (
+        client.get("/collections/shop"),
+        client.delete("/collections/shop"),
+        client.post("/collections/shop/search", json={"query": "x"}),
+        client.get("/collections/shop/documents"),
+        client.post("/collections/shop/documents/delete", json={"ids": ["a"]}),
+    ):
+        assert answer.status_code == 404
+        assert answer.json()["error"] == "there is no collection shop; the first PUT to its documents makes it"
+    assert client.delete("/collections/default").status_code == 422
+    assert client.get("/collections/{collection}/documents").status_code == 422
+
+
+def test_a_put_that_is_refused_makes_no_collection(serve: Serve) -> None:
+    client = serve(max_collections=2)
+    for body, status in (({"documents": []}, 422), ({"documents": [{"id": "a", "text": ""}]}, 422)):
+        assert client.put("/collections/shop/documents", json=body).status_code == status
+    one = {"documents": [{"id": "a", "text": "x"}]}
+    assert client.put("/collections/-shop/documents", json=one).status_code == 422
+    assert [each["name"] for each in client.get("/collections").json()["collections"]] == ["default"]
+    assert client.put("/collections/shop/documents", json=one).status_code == 200
+    refused = client.put("/collections/more/documents", json=one)
+    assert refused.status_code == 507
+    assert "the limit is 2 (CROSSLET_MAX_COLLECTIONS): drop one first" in refused.json()["error"]
+
+
+def test_a_read_key_reads_and_searches_collections_and_changes_none(serve: Serve) -> None:
+    client = serve(api_keys="full", read_api_keys="read")
+    full, read = ({"authorization": f"Bearer {key}"} for key in ("full", "read"))
+    one = {"documents": [{"id": "a", "text": "x"}]}
+    assert client.put("/collections/shop/documents", json=one, headers=full).status_code == 200
+    shop = "/collections/shop"
+    refused = [
+        client.put(f"{shop}/documents", json=one, headers=read),
+        client.put("/collections/new/documents", json=one, headers=read),
+        client.post(f"{shop}/documents/delete", json={"ids": ["a"]}, headers=read),
+        client.delete(f"{shop}/documents/a", headers=read),
+        client.delete(f"{shop}/documents/count", headers=read),
+        client.delete(shop, headers=read),
+        client.delete(f"{shop}/", headers=read),
+    ]
+    assert [answer.status_code for answer in refused] == [403] * len(refused)
+    allowed = [
+        client.get("/collections", headers=read),
+        client.get(shop, headers=read),
+        client.get(f"{shop}/documents/a", headers=read),
+        client.post(f"{shop}/search", json={"query": "x"}, headers=read),
+        client.post(f"{shop}/documents/count", json={}, headers=read),
+    ]
+    assert [answer.status_code for answer in allowed] == [200] * len(allowed)
+    assert client.get("/collections").status_code == 401
+    assert client.delete(shop, headers=full).status_code == 200
