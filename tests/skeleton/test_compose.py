@@ -169,16 +169,17 @@ def test_the_memory_budget_is_a_tenth_below_the_limit() -> None:
 
 def test_the_default_model_is_the_images_own_and_no_mount_hides_it() -> None:
     service = compose()["services"]["service"]
-    model = PurePosixPath(service["environment"]["CROSSLET_MODEL"])
-    assert f"CROSSLET_MODEL={model}" in "".join(dockerfile_says("docker/service.Dockerfile", "ENV")).split()
+    assert service["environment"]["CROSSLET_MODEL"] is None  # the shell's; unset there, it is unset in the container
+    assert "CROSSLET_MODEL" not in "".join(dockerfile_says("docker/service.Dockerfile", "ENV"))
+    installed = PurePosixPath("/opt/crosslet")
+    assert f"--from=build {installed} {installed}" in dockerfile_says("docker/service.Dockerfile", "COPY")
     targets = {PurePosixPath(target) for volume in service["volumes"] for target in [volume.split(":")[1]]}
-    assert not targets & {model, *model.parents}
+    assert not targets & {installed, *installed.parents}
 
 
 def test_an_artifact_has_the_same_path_outside_where_it_is_exported_and_where_it_is_served() -> None:
-    services = compose(CROSSLET_MODEL="models/mine")["services"]
+    services = compose()["services"]
     service, export = services["service"], services["export"]
-    assert service["environment"]["CROSSLET_MODEL"] == "models/mine"
     assert service["working_dir"] == export["working_dir"] == "/"
     assert binds(service) == [("models", "/models", True)]
     assert sorted(binds(export)) == [("models", "/models", False), ("runs", "/runs", True)]

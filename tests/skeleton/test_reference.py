@@ -4,9 +4,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from service.documents.collections import Collections
 from service.engine.cache import VectorCache
 from service.errors import HTTP_OF, ClientGone
 from service.metrics import Metrics
@@ -44,8 +47,7 @@ def test_every_metric_of_the_service_is_listed_with_its_type_and_no_other() -> N
     metrics = Metrics(load_manifest(BUNDLED_MODEL))
     metrics.watch(
         queue_depth=lambda: 0,
-        documents=lambda: 0.0,
-        index_bytes=lambda: 0,
+        collections=cast(Collections, SimpleNamespace(named=dict, count=lambda: 0.0, size_bytes=0)),
         cache=VectorCache(0, fingerprint="", dim=1),
         memory_budget_bytes=0,
     )
