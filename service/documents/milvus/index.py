@@ -16,7 +16,15 @@ from service.documents.backend import DocumentIndex, MetadataChange
 from service.documents.filters import has_nested_field
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import to_expression
-from service.documents.milvus.rows import FIELDS, MilvusRow, ids_expression, is_storable_id, to_document, to_row
+from service.documents.milvus.rows import (
+    FIELDS,
+    MilvusRow,
+    ids_expression,
+    is_storable_id,
+    to_document,
+    to_row,
+    to_vector,
+)
 from service.documents.protocol import Vectors
 from service.documents.query import Query
 from service.documents.results import CHARS_A_NUMBER, EVERYTHING, Match, Shown
@@ -89,7 +97,7 @@ class MilvusIndex(DocumentIndex):
         if row is None:
             return None
         before = to_document(row)
-        return self.put([Document(id_, before.text, change(dict(before.metadata)))], _vector_in(row)[None])
+        return self.put([Document(id_, before.text, change(dict(before.metadata)))], to_vector(row)[None])
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove documents by id. Return how many existed."""
@@ -115,7 +123,7 @@ class MilvusIndex(DocumentIndex):
 
     def vector(self, id_: str) -> Vectors | None:
         """Return a document's vector."""
-        return next((_vector_in(row) for row in self._rows_of([id_], ["id", "vector"])), None)
+        return next((to_vector(row) for row in self._rows_of([id_], ["id", "vector"])), None)
 
     def page(
         self,
@@ -201,7 +209,7 @@ class MilvusIndex(DocumentIndex):
             document = documents[row["id"]] = to_document(row)
             chars += _chars_of(document)
             if shown.vector:
-                vectors[row["id"]] = _vector_in(row)
+                vectors[row["id"]] = to_vector(row)
                 chars += CHARS_A_NUMBER * vectors_BD.shape[1]
             shown.check(chars)
         return [
@@ -287,10 +295,6 @@ def _vectors_of(queries: Sequence[Query]) -> Vectors:
 def _other(best: ScoredRows, query: Query) -> ScoredRows:
     """What a query found, but for the document that it leaves out."""
     return [hit for hit in best if hit[1]["id"] != query.without]
-
-
-def _vector_in(row: MilvusRow) -> Vectors:
-    return np.asarray(row["vector"], np.float32)
 
 
 def _chars_of(document: StoredDocument) -> int:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import orjson
 
 from service.documents.milvus.filters import searchable
@@ -48,6 +49,11 @@ def to_document(row: MilvusRow) -> StoredDocument:
     """Return the document of a row that was read with `FIELDS`. Text and metadata that were not read are empty."""
     text, metadata = row.get("text", ""), row.get("metadata", {})
     return StoredDocument(id=row["id"], text=text, metadata=metadata, row=row["arrival"], revision=row["revision"])
+
+
+def to_vector(row: MilvusRow) -> Vectors:
+    """(D,) The vector of a row that was read with it."""
+    return np.asarray(row["vector"], np.float32)
 
 
 def is_storable_id(id_: str) -> bool:
