@@ -5,12 +5,10 @@ N documents, D dims, B queries
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, groupby
 
 import numpy as np
-import orjson
 
 from service.documents.backend import DocumentIndex, MetadataChange
 from service.documents.filters import has_nested_field
@@ -19,8 +17,10 @@ from service.documents.milvus.filters import to_expression
 from service.documents.milvus.rows import (
     FIELDS,
     MilvusRow,
+    chars_of,
     ids_expression,
     is_storable_id,
+    parts_of,
     to_document,
     to_row,
     to_vector,
@@ -36,8 +36,6 @@ MAX_ROWS = 16_384  # Milvus' maximum for one answer
 # Rows in a call, to stay far below Milvus' message limit of 64 MB: ids only, whole documents, written rows.
 IDS_A_CALL, DOCUMENTS_A_CALL, ROWS_A_CALL = 1000, 200, 128
 LATEST = 2**63 - 1
-
-T = TypeVar("T")
 
 
 class MilvusIndex(DocumentIndex):
@@ -87,7 +85,7 @@ class MilvusIndex(DocumentIndex):
             for position, (document, vector_D) in enumerate(zip(documents, vectors_PD, strict=True))
         ]
         self._last_us = revision + len(rows)
-        for part in _parts(rows, ROWS_A_CALL):
+        for part in parts_of(rows, ROWS_A_CALL):
             self._milvus.upsert(part)
         return revision
 
@@ -147,7 +145,7 @@ class MilvusIndex(DocumentIndex):
         chars = 0
         for _, group in groupby(self._in_order(heads), key=lambda document: document.row):
             together = list(group)
-            chars += sum(map(_chars_of, together))
+            chars += sum(map(chars_of, together))
             if documents and (len(documents) + len(together) > limit or chars > max_chars):
                 return Page(documents, next_row=documents[-1].row, total=total)
             documents += together
@@ -207,7 +205,7 @@ class MilvusIndex(DocumentIndex):
         chars = 0
         for row in chain((row for row in rows.values() if "arrival" in row), self._rows_of(heads, wanted)):
             document = documents[row["id"]] = to_document(row)
-            chars += _chars_of(document)
+            chars += chars_of(document)
             if shown.vector:
                 vectors[row["id"]] = to_vector(row)
                 chars += CHARS_A_NUMBER * vectors_BD.shape[1]
@@ -231,19 +229,19 @@ class MilvusIndex(DocumentIndex):
         return [(min(max(score, -1.0), 1.0), row) for score, row in best]  # rounding may leave a cosine just above 1
 
     def _delete(self, ids: Sequence[str]) -> int:
-        for part in _parts(ids, IDS_A_CALL):
+        for part in parts_of(ids, IDS_A_CALL):
             self._milvus.delete(ids_expression(part))
         return len(ids)
 
     def _rows_of(self, ids: Sequence[str], fields: Sequence[str]) -> Iterator[MilvusRow]:
         """Yield the rows of the ids that exist, each once, unordered."""
         storable = [id_ for id_ in dict.fromkeys(ids) if is_storable_id(id_)]
-        for part in _parts(storable, DOCUMENTS_A_CALL if {"text", "metadata"} & {*fields} else IDS_A_CALL):
+        for part in parts_of(storable, DOCUMENTS_A_CALL if {"text", "metadata"} & {*fields} else IDS_A_CALL):
             yield from self._milvus.rows(ids_expression(part), fields, limit=len(part))
 
     def _in_order(self, ids: Sequence[str]) -> Iterator[StoredDocument]:
         """Yield documents in the order of the given ids, read lazily."""
-        for part in _parts(ids, DOCUMENTS_A_CALL):
+        for part in parts_of(ids, DOCUMENTS_A_CALL):
             found = {row["id"]: to_document(row) for row in self._rows_of(part, FIELDS)}
             yield from (found[id_] for id_ in part if id_ in found)
 
@@ -295,13 +293,3 @@ def _vectors_of(queries: Sequence[Query]) -> Vectors:
 def _other(best: ScoredRows, query: Query) -> ScoredRows:
     """What a query found, but for the document that it leaves out."""
     return [hit for hit in best if hit[1]["id"] != query.without]
-
-
-def _chars_of(document: StoredDocument) -> int:
-    return len(document.text) + len(orjson.dumps(document.metadata))
-
-
-def _parts(values: Sequence[T], size: int) -> Iterator[list[T]]:
-    remaining: Iterable[T] = iter(values)
-    while part := list(islice(remaining, size)):
-        yield part

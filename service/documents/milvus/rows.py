@@ -1,6 +1,8 @@
 """Converts documents to Milvus rows and back, within Milvus' limits."""
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -18,6 +20,8 @@ MAX_TEXT_BYTES = 65_535  # Milvus' largest VARCHAR
 MAX_JSON_BYTES = 65_536
 MAX_TOKENS = 4_096  # Milvus' largest ARRAY
 TOKEN_CHARS = 33
+
+T = TypeVar("T")
 
 
 def to_row(document: Document, vector_D: Vectors, *, position: int, arrival: int, revision: int) -> MilvusRow:
@@ -59,6 +63,18 @@ def to_vector(row: MilvusRow) -> Vectors:
 def is_storable_id(id_: str) -> bool:
     """Return whether Milvus can store this id. Control characters cannot be quoted in an expression."""
     return len(id_.encode()) <= MAX_ID_BYTES and not any(char < " " or char == "\x7f" for char in id_)
+
+
+def chars_of(document: StoredDocument) -> int:
+    """Characters of its text, and of its metadata as JSON."""
+    return len(document.text) + len(orjson.dumps(document.metadata))
+
+
+def parts_of(values: Sequence[T], size: int) -> Iterator[list[T]]:
+    """Yield the values in lists of at most `size`."""
+    remaining = iter(values)
+    while part := list(islice(remaining, size)):
+        yield part
 
 
 def ids_expression(ids: list[str]) -> str:
