@@ -55,7 +55,7 @@ class Training:
     """How training went.
 
     fertility: of both sides of the training pairs.  before_p1: of dev.  candidates: the best on dev first.
-    lost: of those whose probe was looked at, by strength: what each language lost beyond the limit.
+    lost: of those that were looked at, by strength: what each language lost beyond the limit, on the probe and on STS.
     """
 
     fertility: tuple[Fertility, Fertility]
@@ -95,7 +95,13 @@ def adapt(task: Task) -> Training:
         anchor=anchor_of(task.pairs.languages, task.model.languages),
         max_length=task.settings.max_length,
     )
-    probe = probe_scores(embed_probe(encode, task.model.languages))
+
+    def elsewhere() -> tuple[Scores, Scores]:
+        return probe_scores(embed_probe(encode, task.model.languages)), sts_scores(
+            Known(encode), task.data, task.model.languages
+        )
+
+    probe, sts = elsewhere()
     before_p1, before = p1_of(task.split.dev, encode), copy_state(model)
     train_lesson(model, lesson, task.settings, device)
     move = mover(model, before, copy_state(model))
@@ -106,7 +112,8 @@ def adapt(task: Task) -> Training:
 
     def harmless(one: Candidate) -> bool:
         move(one.strength)
-        lost[one.strength] = losses_of(probe, probe_scores(embed_probe(encode, task.model.languages)))
+        probe_then, sts_then = elsewhere()
+        lost[one.strength] = losses_of(probe, probe_then) | losses_of(sts, sts_then)
         return not lost[one.strength]
 
     lost: dict[float, Scores] = {}
