@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.nn import functional as F
 
-from service.model.prompts import Prompts
+from training.evaluation.encoders import search_prompts
 from training.models.teacher import load_teacher
 from training.optimisation.batches import BatchStream, Indices
 from training.optimisation.loop import Objective, train
@@ -73,15 +73,15 @@ class Pupil:
 
     def __init__(self, model: SentenceTransformer) -> None:
         self.model = model
-        self._prompts = Prompts(model.prompts, model.default_prompt_name)
+        self._query_prompt, self._passage_prompt = search_prompts(model)
 
     def queries(self, texts: Sequence[str]) -> Tensor:
         """(B, D), of unit length."""
-        return self._vectors([self._prompts.query + text for text in texts])
+        return self._vectors([self._query_prompt + text for text in texts])
 
     def passages(self, texts: Sequence[str]) -> Tensor:
         """(B, D), of unit length."""
-        return self._vectors([self._prompts.document + text for text in texts])
+        return self._vectors([self._passage_prompt + text for text in texts])
 
     def acc1(self, found: RankingSet) -> float:
         """acc@1 x 100."""
