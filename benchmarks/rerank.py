@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 Pairs = list[tuple[str, str]]
 Score = Callable[[Pairs], list[float]]
@@ -239,12 +240,12 @@ def write_cross_encoder(checkpoint: Path, folder: Path) -> None:
     from training.reranking.checkpoint import load_cross_encoder
 
     model, tokenizer, facts = load_cross_encoder(checkpoint)
-    config = model.encoder.config
+    config, state = plain_body(model.encoder)
     config.num_labels = 1
     is_bert = config.model_type == "bert"
     whole = (BertForSequenceClassification if is_bert else XLMRobertaForSequenceClassification)(config)
     body = whole.bert if is_bert else whole.roberta
-    body.load_state_dict(model.encoder.state_dict(), strict=False)
+    body.load_state_dict(state, strict=False)
     before = body.pooler.dense if is_bert else whole.classifier.dense
     last = whole.classifier if is_bert else whole.classifier.out_proj
     with torch.no_grad():
@@ -255,6 +256,25 @@ def write_cross_encoder(checkpoint: Path, folder: Path) -> None:
     tokenizer.model_max_length = facts.max_length
     whole.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def plain_body(encoder: Any) -> tuple[Any, dict[str, Any]]:
+    """Configuration and weights of a body as transformers has it: ours with a full word table, its layers unrolled."""
+    from training.models.encoder import BottleneckEmbedding, CrossletEncoder
+
+    if not isinstance(encoder, CrossletEncoder):
+        return encoder.config, encoder.state_dict()
+    config, state = encoder.config.base_config(), encoder.body.state_dict()
+    words = encoder.get_input_embeddings()
+    if isinstance(words, BottleneckEmbedding):
+        state["embeddings.word_embeddings.weight"] = words.table.weight.detach() @ words.projection.weight.detach().T
+    stored = config.num_hidden_layers
+    config.num_hidden_layers = stored * encoder.config.recurrences
+    for name in [name for name in state if name.startswith("encoder.layer.")]:
+        number, rest = name.removeprefix("encoder.layer.").split(".", 1)
+        for turn in range(1, encoder.config.recurrences):
+            state[f"encoder.layer.{int(number) + turn * stored}.{rest}"] = state[name]
+    return config, state
 
 
 if __name__ == "__main__":

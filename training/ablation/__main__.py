@@ -12,9 +12,19 @@ from training.ablation.document import write_document
 from training.ablation.findings import compare, judge
 from training.ablation.grid import read_cells
 from training.ablation.report import Report
+from training.ablation.reranking.report import StudyReport
+from training.ablation.reranking.study import (
+    StudySpec,
+    describe_cells,
+    is_study,
+    study_cells,
+    study_spec,
+    train_cells,
+)
 from training.ablation.results import Results
 from training.ablation.runner import describe_plan, plan_trials, train_trials
 from training.ablation.spec import load_spec
+from training.config.parsing import read_yaml
 from training.corpora.sources.fetch import ensure_sources
 from training.errors import TrainingError
 from training.pipeline.preflight import check_evaluation, check_machine
@@ -56,6 +66,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def ablate(options: argparse.Namespace) -> int:
     """Plan, train, report."""
+    raw = read_yaml(options.spec)
+    if is_study(raw):
+        return ablate_reranking(study_spec(raw, where=options.spec.name), options)
     spec = load_spec(options.spec)
     cells = read_cells(spec, options.spec)
     if not options.dry_run and not options.report_only:
@@ -70,8 +83,7 @@ def ablate(options: argparse.Namespace) -> int:
         print("\n".join(describe_plan(trials)))
         return 0
     folder = options.out / REPORT
-    spec_path = options.spec.name if options.spec.is_absolute() else options.spec  # keep local paths out of the report
-    command = f"crosslet ablate {spec_path} --data DIR --out DIR"
+    command = _command(options)
     with run_alone(options.out):
         failures = {} if options.report_only else train_trials(trials, options.out)
         results = Results.of(trials)
@@ -83,6 +95,27 @@ def ablate(options: argparse.Namespace) -> int:
     for name, reason in failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
     return FAILED_CELLS if failures else 0
+
+
+def ablate_reranking(spec: StudySpec, options: argparse.Namespace) -> int:
+    """The study of Chen et al. 2020: plan, train, report."""
+    cells = study_cells(spec, options.data, options.out)
+    if options.dry_run:
+        print("\n".join(describe_cells(cells)))
+        return 0
+    folder = options.out / REPORT
+    with run_alone(options.out):
+        if not options.report_only:
+            train_cells(cells, options.out)
+        write_document(spec.title, list(StudyReport(spec, cells, _command(options)).blocks()), folder)
+    print(f"report: {folder / 'report.md'}")
+    return 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """As a report names it: without local paths."""
+    spec = options.spec.name if options.spec.is_absolute() else options.spec
+    return f"crosslet ablate {spec} --data DIR --out DIR"
 
 
 if __name__ == "__main__":

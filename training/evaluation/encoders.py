@@ -159,6 +159,12 @@ def _load_sentence_transformer(name: str, trust_remote_code: bool) -> Model:
     )
 
 
+def search_prompts(model: SentenceTransformer) -> tuple[str, str]:
+    """What a model puts before queries and before documents."""
+    prompts = Prompts(model.prompts, model.default_prompt_name)
+    return prompts.query, prompts.document
+
+
 def _behind_prompts(
     encode: Callable[[str, list[str]], NDArray[np.float32]], prompts: Prompts
 ) -> tuple[Encode, Encode, Encode]:

@@ -34,6 +34,21 @@ class Collection:
         """The same passages, other questions."""
         return replace(self, questions=tuple(questions))
 
+    def in_all(self, languages: Iterable[str]) -> Collection:
+        """Only what is there in all of these languages."""
+        wanted = set(languages)
+        kept = [index for index, passage in enumerate(self.passages) if wanted <= passage.keys()]
+        new_index = {old: new for new, old in enumerate(kept)}
+        questions = []
+        for question in self.questions:
+            positives = tuple(new_index[index] for index in question.positives if index in new_index)
+            candidates = question.candidates
+            if candidates is not None:
+                candidates = tuple(new_index[index] for index in candidates if index in new_index)
+            if positives and wanted <= question.texts.keys():
+                questions.append(Question(question.texts, positives, candidates))
+        return Collection(tuple(questions), tuple(self.passages[index] for index in kept))
+
 
 @dataclass
 class CollectionBuilder:

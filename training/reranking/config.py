@@ -24,13 +24,23 @@ class SourceConfig:
 
     path: str
     format: Format = "jsonl"
-    questions: int | None = None  # at most so many, the first; None: all
+    parallel: bool = False  # only questions and passages that are in all of the run's languages
+    questions: int | None = None  # at most so many, evenly spaced; None: all
 
     @property
     def label(self) -> str:
         """What tables call it: eval/bipar/test is bipar_test."""
         parts = [part for part in Path(self.path).parts if part not in ("eval", "qa", "/")]
         return "_".join(parts).removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
+
+
+@dataclass(frozen=True)
+class BodyConfig:
+    """A smaller body made of the base before training."""
+
+    layers: list[int]  # of the base, in order
+    vocab_size: int  # pieces at most: those that the training text uses most
+    bottleneck_size: int | None = None  # width of the word table, by SVD; None: the base's
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class RerankStageConfig(StageConfig):
     learning_rate: float = 2e-5
     betas: list[float] | None = field(default_factory=lambda: [0.9, 0.999])
     warmup: float = 0.1  # of the pairs; not printed
+    max_length: int = 512  # tokens a pair while training; at most the run's
 
 
 @dataclass(frozen=True)
@@ -58,10 +69,20 @@ class XpiConfig:
 class NegativesConfig:
     """What a question is trained against."""
 
-    kind: Literal["random", "hard"] = "random"
+    # random: of the whole set; near: passages close by in the file, of the same article; hard: a bi-encoder's nearest
+    kind: Literal["random", "near", "hard"] = "random"
     count: int = 4  # each question; not printed
     encoder: str | None = None  # hard: the bi-encoder that finds them, a folder or a name
-    depth: int = 50  # hard: drawn from so many nearest passages
+    depth: int = 50  # hard and near: drawn from so many passages
+
+
+@dataclass(frozen=True)
+class TeachConfig:
+    """A bi-encoder that learns the re-ranker's margins (margin MSE)."""
+
+    encoder: str  # a folder, a package's model or a hub name
+    scale: float = 20.0  # its score is cosine * scale
+    stage: RerankStageConfig = RerankStageConfig(epochs=1.0)  # a pair: a query with a positive and a negative
 
 
 @dataclass(frozen=True)
@@ -94,11 +115,13 @@ class RerankConfig:
     languages: list[str]
     train: list[SourceConfig]
     base: str = "intfloat/multilingual-e5-small"  # a folder (our student, too), a package's model or a hub name
+    body: BodyConfig | None = None  # None: all of the base
     strategy: Strategy = "mixed"
     max_length: int = 256  # tokens of query and passage; not printed
     xpi: XpiConfig | None = None  # None: without
     xpr: RerankStageConfig = RerankStageConfig(epochs=1.0)  # cascade: of each language in turn
     negatives: NegativesConfig = NegativesConfig()
+    teach: TeachConfig | None = None  # None: no bi-encoder learns from the re-ranker
     validation: ValidationConfig = ValidationConfig()
     measure: MeasureConfig = MeasureConfig()
     seed: int = 1
@@ -124,11 +147,15 @@ def rerank_config(raw: Any, *, where: str) -> RerankConfig:
     Raises: ConfigError: names the key, the value and what it must be.
     """
     config = build(RerankConfig, raw, where=where)
-    _check(config, where=where)
+    check_config(config, where=where)
     return config
 
 
-def _check(config: RerankConfig, *, where: str) -> None:
+def check_config(config: RerankConfig, *, where: str) -> None:
+    """Whether the values can be used together.
+
+    Raises: ConfigError: names the key, the value and what it must be.
+    """
     at_least: dict[str, tuple[float, float]] = {
         "languages (how many)": (len(set(config.languages)), 2),
         "train (how many)": (len(config.train), 1),
@@ -137,6 +164,8 @@ def _check(config: RerankConfig, *, where: str) -> None:
         "negatives.depth": (config.negatives.depth, config.negatives.count),
         "validation.questions": (config.validation.questions, 1),
         "validation.candidates": (config.validation.candidates, 2),
+        "body.layers (how many)": (len(config.body.layers) if config.body else 1, 1),
+        "body.layers": (min(config.body.layers, default=0) if config.body else 0, 0),
         "xpi.count": (config.xpi.count if config.xpi else 2, 2),
         "seed": (config.seed, 0),
     }
@@ -152,7 +181,10 @@ def _check(config: RerankConfig, *, where: str) -> None:
     for couple in config.measure.couples:
         if couple.count("-") != 1:
             raise ConfigError(f"{where}: measure.couples has {couple!r}; a couple is written en-zh: query, passage")
+    if config.teach is not None and not 0 < config.teach.scale < math.inf:
+        raise ConfigError(f"{where}: teach.scale is {config.teach.scale}; it must be above 0")
     stages = {"xpr": config.xpr, **({"xpi.stage": config.xpi.stage} if config.xpi else {})}
+    stages |= {"teach.stage": config.teach.stage} if config.teach else {}
     for key, stage in stages.items():
         _check_stage(stage, where=f"{where}: {key}")
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,13 @@ from training.evaluation.encoders import load_model
 from training.reranking.collection import Collection, Texts
 from training.reranking.config import NegativesConfig, RerankConfig, SourceConfig
 from training.reranking.mixing import AlignedPair, TextPair, mixed_test_set, stages_of
-from training.reranking.negatives import Negatives, aligned_pairs, hard_negatives, random_negatives
+from training.reranking.negatives import (
+    Negatives,
+    aligned_pairs,
+    hard_negatives,
+    near_negatives,
+    random_negatives,
+)
 from training.reranking.paraphrases import Parallel, paraphrase_pairs
 from training.reranking.ranking import RankingSet
 from training.reranking.readers import read_collection
@@ -44,12 +49,20 @@ class RerankData:
         return MeasuredText.of((self.read(source) for source in sources), others)
 
     def read(self, source: SourceConfig) -> Collection:
-        """A source, its first questions where it is limited.
+        """A source; where it is limited, that many of its questions, evenly spaced.
 
         Raises: EvaluationError: it is missing or malformed.
         """
         found = read_collection(self.folder / source.path, source.format)
-        return found.with_questions(islice(found.questions, source.questions))
+        if source.parallel:
+            found = found.in_all(self.config.languages)
+            if not found.questions:
+                raise EvaluationError(f"{source.path} has no question in all of {', '.join(self.config.languages)}")
+        count = len(found.questions)
+        if source.questions is None or source.questions >= count:
+            return found
+        rows = np.linspace(0, count - 1, source.questions).round().astype(int).tolist()
+        return found.with_questions(found.questions[row] for row in rows)
 
     @cached_property
     def training(self) -> list[Collection]:
@@ -121,6 +134,18 @@ class RerankData:
         kept = ({name: text for name, text in one.items() if name in wanted} for one in found.values())
         return [one for one in kept if len(one) > 1]
 
+    def texts(self) -> list[str]:
+        """Questions, passages that answer them, sentences of XPI: what a smaller vocabulary is made for."""
+        parts: list[Texts] = []
+        for one in self.training:
+            answers = dict.fromkeys(index for question in one.questions for index in question.positives)
+            parts += [question.texts for question in one.questions]
+            parts += [one.passages[index] for index in answers]
+        if self.config.xpi is not None:
+            parts += screen_sentences(self.parallel(self.config.xpi.sources), self.measured)
+        wanted = set(self.config.languages)
+        return list(dict.fromkeys(text for one in parts for name, text in one.items() if name in wanted))
+
     def fingerprint(self) -> str:
         """Identity of all files that the run reads."""
         settings = self.config
@@ -171,6 +196,8 @@ class RerankData:
 
 def find_negatives(collection: Collection, settings: NegativesConfig, *, seed: int) -> Negatives:
     """The negatives of each question, by chance or by the bi-encoder that the settings name."""
+    if settings.kind == "near":
+        return near_negatives(collection, settings.count, depth=settings.depth, seed=seed)
     if settings.kind == "random" or settings.encoder is None:
         return random_negatives(collection, settings.count, seed=seed)
     model = load_model(settings.encoder)

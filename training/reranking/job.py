@@ -1,4 +1,4 @@
-"""The batch job of a re-ranker: xpi -> xpr -> scores -> final, each in its own folder; run again to resume."""
+"""The batch job of a re-ranker: body -> xpi -> xpr -> taught -> scores -> final; run again to resume."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from training.config.stage import StageConfig
 from training.errors import ConfigError
 from training.evaluation.encoders import load_model
 from training.evaluation.vectors import each_text_once
-from training.models.cross_encoder import load_base
+from training.models.cross_encoder import CrossEncoder, load_base
 from training.models.teacher import teacher_identity
 from training.optimisation.processes import process_count
 from training.pipeline.runner import Step, run_alone, run_steps
 from training.pipeline.summary import pairs_seen, training_commit
-from training.reranking.checkpoint import load_cross_encoder
+from training.reranking.body import small_body
+from training.reranking.checkpoint import load_cross_encoder, save_cross_encoder
 from training.reranking.config import RerankConfig, load_rerank_config
 from training.reranking.data import RerankData
 from training.reranking.measure import measure, sets_of
 from training.reranking.ranking import Scorer
 from training.reranking.record import write_record
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
+from training.reranking.teaching import MODEL, teach
 from training.reranking.trainer import BEST, LAST, train_stage
 from training.system.device import pick_device
 from training.system.files import write_json_atomically
@@ -37,7 +40,7 @@ from training.system.hardware import describe_hardware
 
 logger = logging.getLogger(__name__)
 SCORES = "scores.json"
-RERANKER, BI_ENCODER, BM25 = "re-ranker", "bi-encoder", "BM25"  # rows of scores.json
+RERANKER, BI_ENCODER, BM25, TAUGHT = "re-ranker", "bi-encoder", "BM25", "bi-encoder, taught"  # rows of scores.json
 
 
 @dataclass(frozen=True)
@@ -63,25 +66,49 @@ class RerankRun:
         """xpi to final."""
         config, xpr = self.config, self.xpr_steps
         chain = []
+        before_all = "data"
+        if config.body is not None:
+            shape = {"body": asdict(config.body), "xpi_sources": config.xpi.sources if config.xpi else []}
+            chain.append(Step("body", lambda _: _shared(config) | shape, ("data",), self._body))
+            before_all = "body"
         if config.xpi is not None:
             xpi = {"xpi": asdict(config.xpi) | {"stage": _stage(config.xpi.stage)}}
-            chain.append(Step("xpi", lambda _: _shared(config) | xpi, ("data",), self._xpi))
+            chain.append(Step("xpi", lambda _: _shared(config) | xpi, (before_all,), self._xpi))
         for number, name in enumerate(xpr):
             before = xpr[number - 1] if number else "xpi" if config.xpi else None
             work = partial(self._xpr, number, before)
-            chain.append(Step(name, lambda _: _shared(config) | _xpr(config), (before or "data",), work))
-        chain.append(Step("scores", lambda _: {"measure": asdict(config.measure)}, (xpr[-1],), self._score))
+            chain.append(Step(name, lambda _: _shared(config) | _xpr(config), (before or before_all,), work))
+        if config.teach is not None:
+            teach = asdict(config.teach) | {"encoder": teacher_identity(config.teach.encoder)}
+            chain.append(Step("taught", lambda _: {"teach": teach}, (xpr[-1],), self._teach))
+        last = chain[-1].name
+        chain.append(Step("scores", lambda _: {"measure": asdict(config.measure)}, (last,), self._score))
         return [*chain, Step("final", lambda _: {"name": config.name}, (xpr[-1], "scores"), self._finish)]
+
+    def _body(self, folder: Path) -> None:
+        config, body = self.config, self.config.body
+        if body is not None:
+            whole, tokenizer = load_base(config.base, attention=self._attention)
+            model, small = small_body(whole, tokenizer, body, self.data.texts(), attention=self._attention)
+            facts = {"name": config.name, "languages": config.languages, "max_length": config.max_length}
+            save_cross_encoder(model, small, folder, **facts)  # type: ignore[arg-type]
+
+    def _start(self) -> tuple[CrossEncoder, PreTrainedTokenizerFast]:
+        """The model before training."""
+        if self.config.body is None:
+            return load_base(self.config.base, attention=self._attention)
+        model, tokenizer, _ = load_cross_encoder(self.out / "body", attention=self._attention)
+        return model, tokenizer
 
     def _xpi(self, folder: Path) -> None:
         stage = self.config.xpi.stage if self.config.xpi else self.config.xpr
-        model, tokenizer = load_base(self.config.base, attention=self._attention)
+        model, tokenizer = self._start()
         pairs, validation = self.data.xpi_pairs(), self.data.validation
         train_stage(model, tokenizer, pairs, validation, self.config, stage, folder, device=self.device)
 
     def _xpr(self, number: int, before: str | None, folder: Path) -> None:
         if before is None:
-            model, tokenizer = load_base(self.config.base, attention=self._attention)
+            model, tokenizer = self._start()
         else:
             weights = LAST if before == "xpi" else BEST
             model, tokenizer, _ = load_cross_encoder(self.out / before / weights, attention=self._attention)
@@ -89,6 +116,20 @@ class RerankRun:
             model.reset_head(seed=self.config.seed)  # stage 2 starts with a fresh one
         pairs, validation = self.data.xpr_stages()[number], self.data.validation
         train_stage(model, tokenizer, pairs, validation, self.config, self.config.xpr, folder, device=self.device)
+
+    def _teach(self, folder: Path) -> None:
+        teach_config = self.config.teach
+        if teach_config is not None:
+            teach(
+                [pair for stage in self.data.xpr_stages() for pair in stage],
+                self._own_scorer(bf16=True).scores,
+                self.data.validation,
+                teach_config,
+                folder,
+                seed=self.config.seed,
+                checkpoint_minutes=self.config.checkpoint_minutes,
+                device=self.device,
+            )
 
     def _score(self, folder: Path) -> None:
         settings = self.config.measure
@@ -101,14 +142,19 @@ class RerankRun:
         write_json_atomically(folder / SCORES, found)
 
     def _scorers(self) -> dict[str, Scorer]:
-        model, tokenizer, facts = load_cross_encoder(self.out / self.xpr_steps[-1] / BEST, attention=self._attention)
-        own = CrossEncoderScorer(model.to(self.device), tokenizer, max_length=facts.max_length)
-        scorers: dict[str, Scorer] = {RERANKER: own, BM25: bm25}
-        if self.config.measure.bi_encoder is not None:
-            encoder = load_model(self.config.measure.bi_encoder)
-            encoders = each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
-            scorers[BI_ENCODER] = BiEncoderScorer(*encoders)
+        scorers: dict[str, Scorer] = {RERANKER: self._own_scorer(), BM25: bm25}
+        taught = None if self.config.teach is None else str(self.out / "taught" / MODEL)
+        for name, bi_encoder in ((BI_ENCODER, self.config.measure.bi_encoder), (TAUGHT, taught)):
+            if bi_encoder is not None:
+                encoder = load_model(bi_encoder)
+                encoders = each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
+                scorers[name] = BiEncoderScorer(*encoders)
         return scorers
+
+    def _own_scorer(self, *, bf16: bool = False) -> CrossEncoderScorer:
+        """The best re-ranker of the last stage."""
+        model, tokenizer, facts = load_cross_encoder(self.out / self.xpr_steps[-1] / BEST, attention=self._attention)
+        return CrossEncoderScorer(model.to(self.device), tokenizer, max_length=facts.max_length, bf16=bf16)
 
     def _finish(self, folder: Path) -> None:
         """Both checkpoints with their records, and what the best one scores."""
@@ -125,6 +171,8 @@ class RerankRun:
                 pairs_seen=seen,
                 scores=scores if name == BEST else {},
             )
+        if self.config.teach is not None:
+            shutil.copytree(self.out / "taught" / MODEL, folder / "bi-encoder", dirs_exist_ok=True)
         shutil.copyfile(self.out / "scores" / SCORES, folder / SCORES)
         logger.info("the re-ranker is in %s; %s holds the weights of the end", folder / BEST, folder / LAST)
 

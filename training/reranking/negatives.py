@@ -24,6 +24,22 @@ def random_negatives(collection: Collection, count: int, *, seed: int) -> Negati
     return [_drawn(_pool(collection, question, pools), question, count, generator) for question in collection.questions]
 
 
+def near_negatives(collection: Collection, count: int, *, depth: int, seed: int) -> Negatives:
+    """`count` drawn from the `depth` candidates that stand closest to each question's first positive in its file.
+
+    Files keep the passages of one article together, so most of these are on the same subject.
+    """
+    generator = np.random.default_rng((seed, 8))
+    pools: dict[frozenset[str], NDArray[np.int64]] = {}
+    found = []
+    for question in collection.questions:
+        pool = _pool(collection, question, pools)
+        middle = int(np.searchsorted(pool, question.positives[0]))
+        first = max(0, min(middle - depth // 2, len(pool) - depth))
+        found.append(_drawn(pool[first : first + depth], question, count, generator))
+    return found
+
+
 def hard_negatives(
     collection: Collection, count: int, *, encode_query: Encode, encode_passage: Encode, depth: int, seed: int
 ) -> Negatives:
@@ -60,7 +76,7 @@ def _pool(
     """The passages to draw from; those of the whole collection are found once for each set of languages."""
     wanted = frozenset(collection.passages[question.positives[0]])
     if question.candidates is not None:
-        return np.array(question.candidates, dtype=np.int64)
+        return np.sort(np.array(question.candidates, dtype=np.int64))
     if wanted not in pools:
         passages = enumerate(collection.passages)
         pools[wanted] = np.array([index for index, texts in passages if wanted <= texts.keys()], dtype=np.int64)

@@ -4,6 +4,7 @@ jsonl      a question a line: query, positives (or positive), negatives, qlang, 
 squad      SQuAD's JSON (MLQA, XQuAD, BiPaR, JaQuAD ..), one file for each language or couple of languages
 mkqa       MKQA's JSON lines: a question's queries and answers by language
 tsv        XQuAD's queries.<lang>.tsv and passages.<lang>.tsv, or BiPaR's queries_full.tsv, passages_full.tsv, qrels.tsv
+parallel   a source of parallel text, en-<lang>.tsv: a few lines in a row are a passage, one of them its question
 insurance  InsuranceQA v2 and its Chinese translation (training.reranking.insurance)
 """
 
@@ -12,19 +13,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
+from training.corpora.sources.readers import read_pairs
 from training.errors import EvaluationError
-from training.evaluation.lines import LANGUAGE, find_file, parse_lines, read_rows
+from training.evaluation.lines import LANGUAGE, find_file, parse_lines, read_rows, split_columns
 from training.reranking.collection import Collection, CollectionBuilder
 from training.reranking.insurance import read_insurance
 from training.system.text_files import open_bytes
 
-Format = Literal["jsonl", "squad", "mkqa", "tsv", "insurance"]
+Format = Literal["jsonl", "squad", "mkqa", "tsv", "parallel", "insurance"]
 SUFFIX = r"\.jsonl?(\.gz)?"
 CONTEXT_AND_QUESTION = re.compile(rf".*context-(?P<passage>{LANGUAGE})-question-(?P<query>{LANGUAGE}){SUFFIX}")  # MLQA
 ONE_LANGUAGE = re.compile(rf"(.*[._-])?(?P<passage>{LANGUAGE}){SUFFIX}")  # xquad.en.json
+PARALLEL = re.compile(rf"en-(?P<other>{LANGUAGE})\.tsv(\.gz)?")
+PASSAGE_LINES = 5  # of parallel text in a row
+UNSPACED = ("zh", "zh_Hant", "ja", "th", "km", "my")  # sentences are joined without a space
 BIPAR = ("queries_full.tsv", "passages_full.tsv", "qrels.tsv")  # id<TAB>English<TAB>Chinese
 
 
@@ -103,12 +109,12 @@ def read_tsv(folder: Path) -> Collection:
         queries, passages, qrels = (path for path in paths if path)
         index_of = {
             id_: builder.passage({"en": english, "zh": chinese}, id_)
-            for id_, english, chinese in read_rows(passages, "id<TAB>English<TAB>Chinese")
+            for id_, english, chinese in parse_lines(passages, _bipar_row, "id<TAB>English<TAB>Chinese")
         }
         answers: dict[str, list[int]] = {}
         for query, passage in read_rows(qrels, "query<TAB>passage"):
             answers.setdefault(query, []).append(_known(index_of, passage, qrels))
-        for id_, english, chinese in read_rows(queries, "id<TAB>English<TAB>Chinese"):
+        for id_, english, chinese in parse_lines(queries, _bipar_row, "id<TAB>English<TAB>Chinese"):
             builder.question(id_, {"en": english, "zh": chinese}, answers.get(id_, []))
         return builder.build()
     index_of = {}
@@ -121,11 +127,40 @@ def read_tsv(folder: Path) -> Collection:
     return builder.build()
 
 
+def read_parallel(folder: Path) -> Collection:
+    """Questions and passages in English and one other language, of each language in turn.
+
+    A question is a sentence of its passage, the first of the first passage, the second of the second, and so on.
+    """
+    matches = ((PARALLEL.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
+    by_language = [_parallel_rows(path, match["other"]) for match, path in matches if match]
+    builder = CollectionBuilder()
+    for number, chunks in enumerate(zip_longest(*by_language)):
+        for one in filter(None, chunks):
+            passage = {name: ("" if name in UNSPACED else " ").join(texts) for name, texts in one.items()}
+            question = {name: texts[number % len(texts)] for name, texts in one.items()}
+            builder.question((number, *one), question, [builder.passage(passage)])
+    return builder.build()
+
+
+def _parallel_rows(path: Path, other: str) -> Iterator[dict[str, list[str]]]:
+    """A few lines in a row, by language."""
+    pairs = read_pairs(path, other)
+    while chunk := list(islice(pairs, PASSAGE_LINES)):
+        yield {"en": [english for english, _ in chunk], other: [text for _, text in chunk]}
+
+
 def tsv_files(folder: Path, stem: str) -> list[tuple[str, Path]]:
     """`<stem>.<language>.tsv`, plain or .gz, by language."""
     name = re.compile(rf"{stem}\.(?P<language>{LANGUAGE})\.tsv(\.gz)?")
     matches = ((name.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
     return [(match["language"], path) for match, path in matches if match]
+
+
+def _bipar_row(line: str) -> list[str]:
+    """Passages may name their book in a fourth column."""
+    columns = line.split("\t")
+    return split_columns("\t".join(columns[:3]) if len(columns) == 4 else line, "id<TAB>English<TAB>Chinese")
 
 
 def _known(index_of: dict[str, int], passage: str, path: Path) -> int:
@@ -178,5 +213,6 @@ READERS: dict[Format, Callable[[Path], Collection]] = {
     "squad": read_squad,
     "mkqa": read_mkqa,
     "tsv": read_tsv,
+    "parallel": read_parallel,
     "insurance": read_insurance,
 }

@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import CrossletEncoder, compile_layers
 from training.optimisation.batches import BatchStream, Indices
 from training.optimisation.loop import Objective, train
 from training.reranking.checkpoint import save_cross_encoder
@@ -82,7 +83,7 @@ def train_stage(
 
     `best/` is the checkpoint of the highest acc@1 on the way, `last/` the one of the end.
     """
-    pair_tokenizer = PairTokenizer(tokenizer, max_length=config.max_length)
+    pair_tokenizer = PairTokenizer(tokenizer, max_length=min(stage.max_length, config.max_length))
     store = pair_tokenizer.store([pair.query for pair in pairs], [pair.passage for pair in pairs])
     label_N = torch.tensor([pair.label for pair in pairs])
     total = stage.pairs if stage.epochs is None else max(2, round(stage.epochs * len(pairs)))
@@ -94,6 +95,8 @@ def train_stage(
         seed=seed,
         epoch_pairs=len(pairs),
     )
+    if stage.compile and isinstance(model.encoder, CrossletEncoder):
+        compile_layers(model.encoder)
     keeper = BestKeeper(model, tokenizer, validation, config, folder, bf16=stage.bf16)
     train(
         relevance_objective(model.to(device).eval(), store, label_N, device),

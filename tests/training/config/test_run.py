@@ -13,6 +13,8 @@ SPECS = {
     "ablation-multilingual",
     "paper-tables",
     "reranker",
+    "reranker-small",
+    "reranker-study",
     "alignment-tables",
 }  # of many runs each, or of another kind
 CONFIGS = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in SPECS)

@@ -1,5 +1,7 @@
 """Small random encoders of each family, saved by transformers with a tokenizer of the family's own kind."""
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,11 +27,19 @@ Texts = list[str]
 
 
 def wordpiece(texts: Texts) -> Tokenizer:
+    """Characters and frequent words. Not trained: a trainer breaks ties by chance."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=600, special_tokens=BERT_SPECIALS, show_progress=False)
-    tokenizer.train_from_iterator(texts, trainer)
+    normalized = map(tokenizer.normalizer.normalize_str, texts)
+    counts = Counter(word for text in normalized for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text))
+    characters = sorted(set("".join(counts)))
+    words = sorted(counts, key=lambda word: (-counts[word], word))
+    pieces = dict.fromkeys([*BERT_SPECIALS, *characters, *(f"##{one}" for one in characters), *words])
+    tokenizer.model = models.WordPiece(
+        {piece: index for index, piece in enumerate(list(pieces)[:600])}, unk_token="[UNK]"
+    )
+    tokenizer.add_special_tokens(BERT_SPECIALS)
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return tokenizer
 
@@ -41,6 +51,13 @@ def unigram(texts: Texts) -> Tokenizer:
         vocab_size=600, special_tokens=ROBERTA_SPECIALS, unk_token="<unk>", show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
+    state = json.loads(tokenizer.to_str())  # the trainer orders pieces by chance
+    specials, pieces = (
+        state["model"]["vocab"][: len(ROBERTA_SPECIALS)],
+        state["model"]["vocab"][len(ROBERTA_SPECIALS) :],
+    )
+    state["model"]["vocab"] = specials + sorted(([piece, round(score, 3)] for piece, score in pieces), reverse=True)
+    tokenizer = Tokenizer.from_str(json.dumps(state))
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )

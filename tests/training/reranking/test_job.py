@@ -1,11 +1,13 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.training.reranking.small import student_base, write_data
+from tests.training.models.bases import save_family
+from tests.training.reranking.small import TEXTS, student_base, translated, write_data
 from training.__main__ import main
 from training.evaluation.__main__ import main as evaluate
 from training.reranking.checkpoint import load_cross_encoder
@@ -76,6 +78,46 @@ def test_one_command_trains_measures_and_keeps_best_and_last(base: Path, data: P
     assert (tmp_path / "out/xpr/done.json").stat().st_mtime_ns == done
 
 
+def test_a_small_body_is_made_first_and_a_bi_encoder_is_taught_last(data: Path, tmp_path: Path) -> None:
+    texts = [*TEXTS, *map(translated, TEXTS)]
+    base, student = save_family("xlm-roberta", tmp_path / "base", texts), student_base(tmp_path / "student")
+    body = {"layers": [0, 2], "vocab_size": 500, "bottleneck_size": 16}
+    teaching = {"encoder": str(student), "stage": {"epochs": 1.0, "batch_size": 8, "learning_rate": 1.0e-3}}
+    values = settings(base, body=body, teach=teaching)
+    values["measure"]["bi_encoder"] = str(student)
+    assert run(write_config(tmp_path / "small.yaml", values), data, tmp_path / "out") == 0
+    model, tokenizer, _ = load_cross_encoder(tmp_path / "out/final/best")
+    assert len(model.encoder.body.encoder.layer) == 2
+    assert model.encoder.config.bottleneck_size == 16
+    assert model.encoder.config.vocab_size == len(tokenizer) <= 500
+    scores = json.loads((tmp_path / "out/final/scores.json").read_text())["xset"]
+    assert scores.keys() == {"re-ranker", "BM25", "bi-encoder", "bi-encoder, taught"}
+    assert (tmp_path / "out/final/bi-encoder/modules.json").is_file()
+    assert {"margin"} <= json.loads((tmp_path / "out/taught/log.jsonl").read_text().splitlines()[0]).keys()
+
+
+def test_a_limited_source_gives_questions_from_all_over_it(base: Path, data: Path, tmp_path: Path) -> None:
+    values = settings(base, train=[{"path": "qa/train.jsonl", "questions": 3, "parallel": True}])
+    config = load_rerank_config(write_config(tmp_path / "small.yaml", values))
+    found = RerankData(config, data).read(config.train[0])
+    whole = RerankData(config, data).read(replace(config.train[0], questions=None)).questions
+    assert [question.texts for question in found.questions] == [whole[row].texts for row in (0, 4, 8)]
+
+
+def test_a_parallel_source_has_only_what_is_in_all_languages(base: Path, tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "query": "why", "qlang": "en", "positive": "so", "plang": "en"},
+        {"id": "1", "query": "whyo", "qlang": "xx", "positive": "soo", "plang": "xx"},
+        {"id": "2", "query": "who", "qlang": "en", "positive": "I", "plang": "en"},
+    ]
+    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = settings(base, train=[{"path": "qa.jsonl", "parallel": True}])
+    config = load_rerank_config(write_config(tmp_path / "small.yaml", values))
+    found = RerankData(config, tmp_path).read(config.train[0])
+    assert [dict(question.texts) for question in found.questions] == [{"en": "why", "xx": "whyo"}]
+    assert [dict(passage) for passage in found.passages] == [{"en": "so", "xx": "soo"}]
+
+
 def test_a_cascade_is_a_step_for_each_language(base: Path, data: Path, tmp_path: Path) -> None:
     values = settings(base, strategy="cascade", measure={"sets": []})
     del values["xpi"]
@@ -110,6 +152,8 @@ def test_held_out_questions_are_not_trained_on(base: Path, data: Path, tmp_path:
         ({"xpr": {**STAGE, "patience": 2}}, "keeps its best and its last weights both"),
         ({"train": [{"path": "qa/none.jsonl"}]}, "there is no .*qa/none.jsonl"),
         ({"colour": 1}, "unknown key 'colour'"),
+        ({"body": {"layers": [], "vocab_size": 9}}, "body.layers \\(how many\\) is 0; it must be at least 1"),
+        ({"teach": {"encoder": "x", "scale": 0.0}}, "teach.scale is 0.0; it must be above 0"),
     ],
 )
 def test_what_cannot_run_is_refused_in_one_sentence(
@@ -140,6 +184,7 @@ def test_evaluate_measures_an_encoder_and_a_cross_encoder(
     assert "score it with --sets rerank" in capsys.readouterr().err
 
 
-def test_the_shipped_configuration_loads() -> None:
-    path = Path(__file__).parents[3] / "training/configs/reranker.yaml"
+@pytest.mark.parametrize("name", ["reranker", "reranker-small"])
+def test_the_shipped_configurations_load(name: str) -> None:
+    path = Path(__file__).parents[3] / f"training/configs/{name}.yaml"
     assert load_rerank_config(path).strategy == "mixed"

@@ -2,7 +2,7 @@ import numpy as np
 
 from tests.training.reranking.test_mixing import collection_in
 from training.reranking.collection import Collection, Question
-from training.reranking.negatives import aligned_pairs, hard_negatives, random_negatives
+from training.reranking.negatives import aligned_pairs, hard_negatives, near_negatives, random_negatives
 
 
 def test_random_negatives_never_answer_and_are_as_many_as_asked() -> None:
@@ -16,6 +16,23 @@ def test_random_negatives_come_from_the_candidates_where_there_are_such() -> Non
     passages = tuple({"en": str(index)} for index in range(100))
     collection = Collection((Question({"en": "q"}, (3,), (3, 50, 60)),), passages)
     assert set(random_negatives(collection, 5, seed=0)[0]) == {50, 60}
+
+
+def test_near_negatives_stand_close_to_the_answer_in_the_file() -> None:
+    collection = collection_in(["en", "zh"], 30, 100)
+    found = near_negatives(collection, 4, depth=10, seed=0)
+    for question, negatives in zip(collection.questions, found, strict=True):
+        (answer,) = question.positives
+        assert len(set(negatives) - {answer}) == 4
+        assert all(abs(index - answer) < 10 for index in negatives)
+
+
+def test_near_negatives_of_the_last_passage_are_those_before_it() -> None:
+    passages = tuple({"en": str(index)} for index in range(50))
+    collection = Collection((Question({"en": "q"}, (49,)), Question({"en": "r"}, (30,), (30, 2, 40))), passages)
+    last, among_candidates = near_negatives(collection, 3, depth=4, seed=0)
+    assert set(last) == {46, 47, 48}
+    assert set(among_candidates) == {2, 40}
 
 
 def test_hard_negatives_are_the_nearest_that_do_not_answer() -> None:

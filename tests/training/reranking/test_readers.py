@@ -88,7 +88,7 @@ def test_xquad_tables_are_parallel(tmp_path: Path) -> None:
 
 def test_bipar_tables_are_english_and_chinese(tmp_path: Path) -> None:
     (tmp_path / "queries_full.tsv").write_text("q\twho\t谁\n", encoding="utf-8")
-    (tmp_path / "passages_full.tsv").write_text("p\tpassage\t段落\n", encoding="utf-8")
+    (tmp_path / "passages_full.tsv").write_text("p\tpassage\t段落\ta book\n", encoding="utf-8")
     (tmp_path / "qrels.tsv").write_text("q\tp\n")
     found = read_collection(tmp_path, "tsv")
     assert answers(found) == [({"en": "who", "zh": "谁"}, [{"en": "passage", "zh": "段落"}])]
@@ -120,3 +120,15 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "train-v2.0.json").write_text(squad("c", ("1", "q")))
     with pytest.raises(EvaluationError, match="names no language"):
         read_collection(tmp_path / "train-v2.0.json", "squad")
+
+
+def test_parallel_text_is_passages_of_lines_in_a_row_and_one_line_of_each_as_its_question(tmp_path: Path) -> None:
+    for other, count in (("de", 7), ("zh", 5)):
+        rows = (f"e{number}\t{other}{number}\n" for number in range(count))
+        (tmp_path / f"en-{other}.tsv").write_text("".join(rows))
+    found = read_collection(tmp_path, "parallel")
+    assert answers(found) == [
+        ({"en": "e0", "de": "de0"}, [{"en": "e0 e1 e2 e3 e4", "de": "de0 de1 de2 de3 de4", "zh": "zh0zh1zh2zh3zh4"}]),
+        ({"en": "e0", "zh": "zh0"}, [{"en": "e0 e1 e2 e3 e4", "de": "de0 de1 de2 de3 de4", "zh": "zh0zh1zh2zh3zh4"}]),
+        ({"en": "e6", "de": "de6"}, [{"en": "e5 e6", "de": "de5 de6"}]),
+    ]

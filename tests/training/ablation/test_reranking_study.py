@@ -1,0 +1,100 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.training.reranking.small import student_base, write_data
+from tests.training.reranking.test_job import settings
+from training.ablation.__main__ import main
+from training.ablation.findings import Verdict
+from training.ablation.reranking.paper import INSURANCE_QA, ZERO_SHOT
+from training.ablation.reranking.report import findings_table, verdict, zero_shot_table
+from training.ablation.reranking.study import study_spec
+from training.config.parsing import read_yaml
+from training.reranking.job import RERANKER
+
+STAGE = {"epochs": 1.0, "batch_size": 8, "learning_rate": 3.0e-3}
+
+
+def write_study(folder: Path, **changes: object) -> Path:
+    base = student_base(folder / "base")
+    run = settings(base, xpi={"sources": ["talk"], "count": 32, "stage": STAGE}, xpr=STAGE) | changes
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump({"kind": "reranker-study", "title": "Three strategies", "run": run}))
+    return path
+
+
+def as_scores(cell_mrr: dict[str, float], label: str = "xquad") -> dict:
+    """Scores of cells by their MRR; acc@1 is ten points under it."""
+    return {
+        name: {label: {RERANKER: {"acc@1": {"mixed": mrr - 10}, "acc@10": {"mixed": mrr + 9}, "mrr": {"mixed": mrr}}}}
+        for name, mrr in cell_mrr.items()
+    }
+
+
+def test_one_command_trains_the_six_cells_and_writes_the_papers_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, data, out = write_study(tmp_path), write_data(tmp_path / "data"), tmp_path / "out"
+    command = [str(spec), "--data", str(data), "--out", str(out)]
+    assert main([*command, "--dry-run"]) == 0
+    assert "XPI + merged: xpi (shared)" not in (plan := capsys.readouterr().out)
+    assert "XPI + cascade: xpi (shared), xpr-1, xpr-2" in plan
+    assert main(command) == 0
+    assert len(list((out / "steps").glob("xpi-*"))) == 1
+    pairs = {
+        folder.name: sum(
+            json.loads((step / "log.jsonl").read_text().splitlines()[-1])["pairs"] for step in folder.glob("xpr*")
+        )
+        for folder in (out / "cells").iterdir()
+    }
+    assert pairs.keys() == {"merged", "cascade", "mixed", "xpi-merged", "xpi-cascade", "xpi-mixed"}
+    assert len(set(pairs.values())) == 1
+    report = (out / "report/report.md").read_text()
+    for name, published in INSURANCE_QA.items():
+        row = next(line for line in report.splitlines() if line.startswith(f"| {name} |"))
+        assert f"{published[0]:.2f}" in row
+        assert "–" not in row
+    assert "| bi-encoder alone |" in report
+    assert str(tmp_path) not in report.replace(str(tmp_path / "base"), "")
+    capsys.readouterr()
+    assert main([*command, "--dry-run"]) == 0
+    assert capsys.readouterr().out.count(": done") == 6
+
+
+def test_a_set_of_the_paper_stands_beside_its_figures() -> None:
+    table = zero_shot_table(as_scores({"mixed": 50.0, "XPI + mixed": 52.5}))
+    (row,) = table.rows
+    assert row[:3] == ["xquad", "40.00 → 42.50", "47.90 → 56.64"]
+    assert row[-1] == "{:.2f} → {:.2f}".format(*(ZERO_SHOT["xquad"][name][2] for name in ("mixed", "XPI + mixed")))
+
+
+def test_a_finding_is_judged_by_its_smallest_difference() -> None:
+    scores = as_scores({"merged": 40.0, "cascade": 44.5, "mixed": 45.0, "XPI + mixed": 42.0})
+    found = {row[0]: row[2:] for row in findings_table(scores, margin=1.0).rows}
+    assert found["mixed is the best strategy"] == ["+4.29", "+0.50", Verdict.WITHIN_NOISE]
+    assert found["XPI helps mixed"] == ["+1.35", "-3.00", Verdict.NOT_CONFIRMED]
+    assert found["XPI hurts cascade"] == ["+0.93", "–", Verdict.NOT_RUN]
+    assert verdict(1.5, 1.0) == Verdict.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"xpi": None}, "run has no xpi"),
+        ({"xpr": {**STAGE, "epochs": None, "pairs": 64}}, "run.xpr must have epochs"),
+        ({"languages": ["en"]}, "languages (how many) is 1"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    changes: dict, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = write_study(tmp_path, **changes)
+    assert main([str(spec), "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_shipped_study_loads() -> None:
+    path = Path(__file__).parents[3] / "training/configs/reranker-study.yaml"
+    assert study_spec(read_yaml(path), where=path.name).run.languages == ["en", "zh"]

@@ -1,0 +1,155 @@
+"""The study's report, in the shape of the paper's tables. All numbers come from the cells' scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean
+
+from training.ablation.document import Block, Heading, Paragraph, Table
+from training.ablation.findings import Verdict
+from training.ablation.report import short
+from training.ablation.reranking.paper import CITATION, INSURANCE_QA, METRICS, zero_shot_of
+from training.ablation.reranking.study import Scores, StudyCell, StudySpec
+from training.reranking.job import BI_ENCODER, BM25, RERANKER
+from training.reranking.measure import MIXED
+
+NOTHING = "–"
+BEFORE_AND_AFTER = ("mixed", "XPI + mixed")
+BASELINES = {BI_ENCODER: "bi-encoder alone", BM25: "BM25"}
+ALL_METRICS = {"acc@1": "acc@1", "acc@10": "acc@10", "mrr": "MRR", "map": "MAP", "ndcg@10": "nDCG@10"}
+FINDINGS = {  # claim -> its better and its worse cells
+    "mixed is the best strategy": (("mixed", "merged"), ("mixed", "cascade")),
+    "with XPI, mixed is the best strategy": (("XPI + mixed", "XPI + merged"), ("XPI + mixed", "XPI + cascade")),
+    "XPI helps mixed": (("XPI + mixed", "mixed"),),
+    "XPI hurts cascade": (("cascade", "XPI + cascade"),),  # on acc@1 in the paper
+}
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """What a report is made of. `command`: the one that made it."""
+
+    spec: StudySpec
+    cells: list[StudyCell]
+    command: str
+
+    def blocks(self) -> Iterator[Block]:
+        """The report's blocks, in order."""
+        scores = {cell.name: found for cell in self.cells if (found := cell.scores()) is not None}
+        yield self._introduction()
+        yield Heading("What holds of the paper's findings")
+        yield findings_table(scores, margin=self.spec.margin)
+        yield Heading("Strategies, with XPI and without")
+        yield strategies_table(scores)
+        yield Heading("Zero-shot: mixed, then XPI + mixed")
+        yield zero_shot_table(scores)
+        for label in sorted({label for found in scores.values() for label in found}):
+            yield Heading(f"On {label}")
+            yield set_table(label, scores)
+        yield Paragraph(self._made_by())
+
+    def _introduction(self) -> Paragraph:
+        run = self.spec.run
+        sources = ", ".join(source.label for source in run.train)
+        return Paragraph(
+            f"Re-rankers on {run.base} in {' and '.join(run.languages)}, trained on {sources}. Test sets are mixed by "
+            "language, and every passage of a set is a candidate. Metrics are x 100, over the whole list. "
+            f"The paper's figures: {CITATION}; its models are mBERT trained on InsuranceQA. Compare the direction of "
+            "differences, not scores."
+        )
+
+    def _made_by(self) -> str:
+        records = {file: record for cell in self.cells for file, record in cell.records().items()}
+        if not records:
+            return f"`{self.command}`; nothing trained yet."
+        commits = ", ".join(f"`{one}`" for one in sorted({short(row["git_commit"]) for row in records.values()}))
+        hardware = "; ".join(sorted({row["hardware"] for row in records.values()}))
+        minutes = sum(row["last_run_s"] for row in records.values()) / 60
+        pairs = sorted({cell.pairs() for cell in self.cells if cell.is_done})
+        seen = " or ".join(f"{count:,}" for count in pairs) or "no"
+        return (
+            f"`{self.command}`, commit {commits}; {hardware}; {seen} pairs of question and passage a cell; "
+            f"{minutes:.0f} minutes for all steps."
+        )
+
+
+def findings_table(scores: dict[str, Scores], *, margin: float) -> Table:
+    """Each claim with the smallest difference in mean MRR that it rests on, in the paper and here."""
+    metric = {"XPI hurts cascade": "acc@1"}
+    rows = []
+    for claim, pairs in FINDINGS.items():
+        by = metric.get(claim, "mrr")
+        published = {name: row[METRICS.index(by)] for name, row in INSURANCE_QA.items()}
+        paper = min(published[one] - published[other] for one, other in pairs)
+        means = [(_mean(scores, one, by), _mean(scores, other, by)) for one, other in pairs]
+        found = [one - other for one, other in means if one is not None and other is not None]
+        ours = min(found) if len(found) == len(pairs) else None
+        rows.append([claim, ALL_METRICS[by], f"{paper:+.2f}", _signed(ours), verdict(ours, margin)])
+    note = f"Mean over the sets; differences of up to {margin:g} points count as noise. One training each."
+    return Table(["finding", "metric", "paper", "here", ""], rows, note)
+
+
+def verdict(difference: float | None, margin: float) -> Verdict:
+    """Of a claimed difference, in points."""
+    if difference is None:
+        return Verdict.NOT_RUN
+    if abs(difference) <= margin:
+        return Verdict.WITHIN_NOISE
+    return Verdict.CONFIRMED if difference > 0 else Verdict.NOT_CONFIRMED
+
+
+def strategies_table(scores: dict[str, Scores]) -> Table:
+    """The paper's table of six cells on InsuranceQA, beside the mean over our sets."""
+    header = ["trained", *(f"{ALL_METRICS[metric]}, here" for metric in METRICS)]
+    header += [f"{ALL_METRICS[metric]}, InsuranceQA, paper" for metric in METRICS]
+    rows = [
+        [name, *(_plain(_mean(scores, name, metric)) for metric in METRICS), *map(_plain, published)]
+        for name, published in INSURANCE_QA.items()
+    ]
+    return Table(header, rows, "Here: mean over the sets measured.")
+
+
+def zero_shot_table(scores: dict[str, Scores]) -> Table:
+    """Each set's acc@1, acc@10 and MRR before and after XPI, beside the paper's."""
+    labels = sorted({label for found in scores.values() for label in found})
+    header = ["set", *(f"{ALL_METRICS[metric]}{where}" for metric in METRICS[:3] for where in (", here", ", paper"))]
+    rows = []
+    for label in labels:
+        published = zero_shot_of(label) or {}
+        row = [label]
+        for column, metric in enumerate(METRICS[:3]):
+            here = [_score(scores, name, label, metric) for name in BEFORE_AND_AFTER]
+            paper = [published[name][column] if name in published else None for name in BEFORE_AND_AFTER]
+            row += [" → ".join(map(_plain, here)), " → ".join(map(_plain, paper))]
+        rows.append(row)
+    return Table(header, rows)
+
+
+def set_table(label: str, scores: dict[str, Scores]) -> Table:
+    """All metrics of the cells and the baselines on one mixed set."""
+    rows = [[name, *(_plain(_score(scores, name, label, metric)) for metric in ALL_METRICS)] for name in INSURANCE_QA]
+    for scorer, title in BASELINES.items():
+        found = next((one[label][scorer] for one in scores.values() if scorer in one.get(label, {})), None)
+        if found is not None:
+            rows.append([title, *(_plain(found[metric].get(MIXED)) for metric in ALL_METRICS)])
+    return Table(["", *ALL_METRICS.values()], rows)
+
+
+def _score(scores: dict[str, Scores], name: str, label: str, metric: str) -> float | None:
+    by_set = scores.get(name, {})
+    return by_set[label][RERANKER][metric].get(MIXED) if label in by_set else None
+
+
+def _mean(scores: dict[str, Scores], name: str, metric: str) -> float | None:
+    found = [_score(scores, name, label, metric) for label in scores.get(name, {})]
+    there = [score for score in found if score is not None]
+    return fmean(there) if there else None
+
+
+def _plain(score: float | None) -> str:
+    return NOTHING if score is None else f"{score:.2f}"
+
+
+def _signed(score: float | None) -> str:
+    return NOTHING if score is None else f"{score:+.2f}"

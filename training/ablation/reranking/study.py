@@ -1,0 +1,113 @@
+"""Trains the six cells of the study; equal steps (the small body, XPI) are trained once. Run again to resume."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from training.config.parsing import build
+from training.errors import ConfigError
+from training.pipeline.runner import DONE, fingerprints, run_steps, share_steps
+from training.pipeline.summary import pairs_seen
+from training.reranking.config import RerankConfig, check_config
+from training.reranking.data import RerankData
+from training.reranking.job import RerankRun, read_scores
+from training.reranking.mixing import Strategy
+
+logger = logging.getLogger(__name__)
+KIND = "reranker-study"
+STRATEGIES: tuple[Strategy, ...] = ("merged", "cascade", "mixed")
+Scores = dict[str, dict[str, dict[str, dict[str, float]]]]  # set -> scorer -> metric -> couple -> score x 100
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """A study. `run`: the configuration with XPI; `strategy` and `xpi` are varied."""
+
+    kind: Literal["reranker-study"]
+    title: str
+    run: RerankConfig
+    margin: float = 1.0  # points of MRR under which a difference is noise
+
+
+@dataclass(frozen=True)
+class StudyCell:
+    """One training."""
+
+    name: str  # as the paper's rows: "XPI + mixed"
+    run: RerankRun
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is trained and measured."""
+        return (self.run.out / "final" / DONE).exists()
+
+    def scores(self) -> Scores | None:
+        """What it scores; None: not trained yet."""
+        return read_scores(self.run.out) if self.is_done else None
+
+    def pairs(self) -> int:
+        """Pairs of question and passage that a finished cell was trained on."""
+        return sum(pairs_seen(self.run.out / step) for step in self.run.xpr_steps)
+
+    def records(self) -> dict[Path, dict[str, Any]]:
+        """Of each finished step its commit, hardware and seconds."""
+        files = [self.run.out / step.name / DONE for step in self.run.steps()]
+        return {file.resolve(): json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()}
+
+
+def is_study(raw: Any) -> bool:
+    """Whether a specification's plain values are a re-ranking study's."""
+    return isinstance(raw, dict) and raw.get("kind") == KIND
+
+
+def study_spec(raw: Any, *, where: str) -> StudySpec:
+    """A specification from plain values.
+
+    Raises: ConfigError: names the key, the value and what it must be.
+    """
+    spec = build(StudySpec, raw, where=where)
+    check_config(spec.run, where=f"{where}: run")
+    if spec.run.xpi is None:
+        raise ConfigError(f"{where}: run has no xpi; the study compares runs with it and without")
+    if spec.run.xpr.epochs is None:
+        raise ConfigError(f"{where}: run.xpr must have epochs: by pairs, a cascade would see as many in each language")
+    return spec
+
+
+def study_cells(spec: StudySpec, data: Path, out: Path) -> list[StudyCell]:
+    """The cells, in the order of the paper's table."""
+    cells = []
+    for xpi, strategy in product((None, spec.run.xpi), STRATEGIES):
+        folder = strategy if xpi is None else f"xpi-{strategy}"
+        config = replace(spec.run, strategy=strategy, xpi=xpi)
+        name = strategy if xpi is None else f"XPI + {strategy}"
+        cells.append(StudyCell(name, RerankRun(config, RerankData(config, data), out / "cells" / folder)))
+    return cells
+
+
+def train_cells(cells: list[StudyCell], out: Path) -> None:
+    """Train and measure what is not done yet."""
+    for number, cell in enumerate(cells, start=1):
+        logger.info("cell %d of %d: %s", number, len(cells), cell.name)
+        run, steps = cell.run, cell.run.steps()
+        identity = run.data.fingerprint()
+        share_steps(steps, run.config, run.out, out / "steps", data_fingerprint=identity)
+        run_steps(steps, run.config, run.out, data_fingerprint=identity)
+
+
+def describe_cells(cells: list[StudyCell]) -> list[str]:
+    """Each cell with its steps, and which of them it shares with one above."""
+    known: set[str] = set()
+    lines = []
+    for cell in cells:
+        run = cell.run
+        identities = fingerprints(run.steps(), run.config, data_fingerprint=run.data.fingerprint())
+        steps = [name if identity not in known else f"{name} (shared)" for name, identity in identities.items()]
+        known |= set(identities.values())
+        lines.append(f"{cell.name}: {'done' if cell.is_done else ', '.join(steps)}")
+    return lines

@@ -1,0 +1,70 @@
+"""A smaller body from a larger one: some of its layers, the vocabulary of the training text, a narrow word table.
+
+Trains nothing. Shapes: V vocabulary, H hidden, B bottleneck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
+from transformers import PreTrainedTokenizerFast
+
+from training.errors import ConfigError
+from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import BottleneckEmbedding, CrossletConfig, CrossletEncoder, copy_body, shape_of
+from training.models.start import FAMILIES, OFFSET_FAMILIES
+from training.models.svd import weighted_svd
+from training.reranking.config import BodyConfig
+from training.vocabulary.pruning import count_pieces, prune_tokenizer
+
+
+def small_body(
+    model: CrossEncoder, tokenizer: PreTrainedTokenizerFast, config: BodyConfig, texts: Sequence[str], *, attention: str
+) -> tuple[CrossEncoder, PreTrainedTokenizerFast]:
+    """A cross-encoder on a part of this one's body, and its tokenizer.
+
+    Args:   texts: whose pieces are kept and weighted.
+    Raises: ConfigError: the body is of another family, lacks a layer, or its vocabulary cannot be pruned.
+    """
+    whole = model.encoder if isinstance(model.encoder, CrossletEncoder) else _as_crosslet(model)
+    if whole.config.bottleneck_size is not None or whole.config.recurrences > 1:
+        raise ConfigError("body: the base has a bottleneck or a recurrent unit already; leave body out")
+    base = whole.config.base_config()
+    if max(config.layers) >= base.num_hidden_layers:
+        raise ConfigError(f"body.layers has {max(config.layers)}; the base's are 0 to {base.num_hidden_layers - 1}")
+    pieces = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    counts_V = count_pieces(pieces, list(texts))
+    pruned, kept_ids = prune_tokenizer(pieces, counts_V, config.vocab_size)
+    new_tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
+    pad_id, kept = int(new_tokenizer.pad_token_id), torch.from_numpy(kept_ids)
+    changes = {"num_hidden_layers": len(config.layers), "vocab_size": len(kept), "pad_token_id": pad_id}
+    shape = CrossletConfig(base=shape_of(base, **changes), bottleneck_size=config.bottleneck_size)
+    shape._attn_implementation = attention
+    encoder = CrossletEncoder(shape)
+    copy_body(whole, encoder, config.layers)
+    if base.model_type in OFFSET_FAMILIES:  # positions count from the padding id
+        positions = encoder.body.embeddings.position_embeddings.weight
+        positions.data = positions.data.roll(pad_id - int(base.pad_token_id), dims=0)
+    table_VH = whole.body.get_input_embeddings().weight.detach()[kept]
+    words = encoder.get_input_embeddings()
+    with torch.no_grad():
+        if isinstance(words, BottleneckEmbedding):
+            frequency_V = torch.from_numpy(counts_V)[kept]
+            table_VB, projection_HB = weighted_svd(table_VH, frequency_V, words.table.embedding_dim)
+            words.table.weight.copy_(table_VB)
+            words.projection.weight.copy_(projection_HB)
+        else:
+            encoder.body.get_input_embeddings().weight.copy_(table_VH)
+    return CrossEncoder(encoder, sep_id=int(new_tokenizer.sep_token_id)), new_tokenizer
+
+
+def _as_crosslet(model: CrossEncoder) -> CrossletEncoder:
+    """The same body as one of ours."""
+    body = model.encoder
+    if body.config.model_type not in FAMILIES:
+        raise ConfigError(f"body: the base is of type {body.config.model_type!r}; known types: {', '.join(FAMILIES)}")
+    encoder = CrossletEncoder(CrossletConfig(base=shape_of(body.config)))
+    encoder.body.load_state_dict(body.state_dict())
+    return encoder
