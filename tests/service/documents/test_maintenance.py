@@ -12,6 +12,7 @@ import pytest
 from service.documents.collection import Collection
 from service.documents.query import Query
 from service.documents.results import Shown
+from service.documents.store.passages import PassageReader
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.ivf import InvertedIndex
 from service.documents.vectors.maintenance import IndexMaintenance
@@ -368,9 +369,11 @@ def test_of_very_many_equal_texts_few_vectors_are_read_at_a_time(
     wait_for(lambda: collection.backend == INVERTED)
     monkeypatch.setattr("service.documents.results.CHUNK_ROWS", 50)
     read: list[int] = []
-    vectors_of = DocumentStore.vectors_of
+    vectors_of = PassageReader.vectors_of_documents
     monkeypatch.setattr(
-        DocumentStore, "vectors_of", lambda store, rows: read.append(len(rows)) or vectors_of(store, rows)
+        PassageReader,
+        "vectors_of_documents",
+        lambda passages, rows: read.append(len(rows)) or vectors_of(passages, rows),
     )
     assert sorted(found(collection, vectors(1)[0])) == sorted(f"d{number}" for number in range(600))[:10]
     assert sum(read) == 600
