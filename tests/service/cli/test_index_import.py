@@ -52,7 +52,7 @@ def load(capsys: Capture, documents: Path, vectors_ND: np.ndarray, *options: str
 
 def stored() -> dict[str, np.ndarray]:
     with open_store_file(Settings().documents_path) as file:
-        return {row.id: np.frombuffer(row.vector, "<f4") for row in file.documents(with_vectors=True)}
+        return {row.id: np.frombuffer(row.passages[0].vector, "<f4") for row in file.documents(with_vectors=True)}
 
 
 def test_an_imported_store_is_the_one_that_a_build_makes(

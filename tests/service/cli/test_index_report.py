@@ -11,12 +11,15 @@ from service.bulk.report.languages import script_of
 from service.bulk.report.nearest import Nearest
 from service.bulk.report.sample import opening
 from service.cli import main as cli
+from service.document_index import load_collections
+from service.model.artifact import load_manifest
 from service.model.encoder import load_encoder
 from service.settings import Settings
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
 from tests.service.bulk.files import write_jsonl
 from tests.service.cli.terminal import on_a_terminal
 from tests.service.conftest import Serve
+from tests.service.documents.test_maintenance import wait_for
 
 Capture = pytest.CaptureFixture[str]
 LANGUAGES = ("en", "de", "es")
@@ -115,7 +118,7 @@ def test_of_documents_in_passages_nothing_is_cut_and_the_best_passage_counts(cap
 
 def test_shares_and_scores_are_those_of_a_search_by_hand(capsys: Capture, tiny_model: Path) -> None:
     rows = documents()
-    built(capsys, rows)
+    built(capsys, rows, "--no-chunk")
     summary = json.loads(crosslet(capsys, "index", "report")[0])
     encoder = load_encoder(tiny_model)
     query_QD = np.stack([encoder.encode(opening(str(row["text"]))).vector for row in rows])
@@ -130,10 +133,13 @@ def test_shares_and_scores_are_those_of_a_search_by_hand(capsys: Capture, tiny_m
 
 
 def test_the_recall_of_inverted_lists_is_measured_against_all_vectors(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Path
 ) -> None:
     monkeypatch.setenv("CROSSLET_EXACT_DOCUMENTS", "100")
-    built(capsys, documents())
+    built(capsys, documents(), "--no-chunk")
+    collections = load_collections(Settings(), load_manifest(tiny_model))
+    wait_for(lambda: (tmp_path / "data" / "index.json").exists())
+    collections.close()
     before = {path.name: path.read_bytes() for path in (tmp_path / "data").glob("index*")}
     assert "index.json" in before
     assert 0.9 < json.loads(crosslet(capsys, "index", "report")[0])["recall"] <= 1
