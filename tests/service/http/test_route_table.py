@@ -112,8 +112,8 @@ def test_head_is_get_without_its_body(client: TestClient, path: str) -> None:
         ("/openapi.json", {"GET", "HEAD"}),
         ("/documents", {"GET", "HEAD", "PUT"}),
         ("/documents/", {"GET", "HEAD", "PUT"}),
-        ("/documents/a", {"GET", "HEAD", "DELETE"}),
-        ("/documents/delete", {"GET", "HEAD", "DELETE", "POST"}),  # an id may be `delete`
+        ("/documents/a", {"GET", "HEAD", "PATCH", "DELETE"}),
+        ("/documents/delete", {"GET", "HEAD", "PATCH", "DELETE", "POST"}),  # an id may be `delete`
         (OF_A_FILE, {"GET", "HEAD"}),
     ],
 )
