@@ -429,4 +429,7 @@ def test_without_a_key_the_log_warns(tiny_model: Path, tmp_path: Path) -> None:
 def test_the_version_is_the_distributions() -> None:
     import tomllib
 
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"] == VERSION
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["dynamic"] == ["version"]
+    read = (ROOT / project["tool"]["hatch"]["version"]["path"]).read_text(encoding="utf-8")
+    assert f'VERSION = "{VERSION}"' in read
