@@ -20,7 +20,7 @@ CONFIG = CorpusConfig(sources={"news": SourceConfig(), "talks": SourceConfig()})
 
 
 def data_folder(root: Path) -> Path:
-    write(root / "parallel/news/en-de.tsv", "Good day\tGuten Tag", "Thanks\tDanke", "I sleep\tIch schlafe", "Hi\tHallo")
+    write(root / "parallel/news/en-de.tsv", "Good day\tGuten Tag", "Thanks\tDanke", "I sleep\tIch schlafe", "Hello all\tMoin zusammen")
     write(root / "parallel/talks/en-de.tsv.gz", "good day!\tGuten Tag.", "New\tNeu")
     write(root / "eval/stsb/dev/en-de.tsv", "5\tTHANKS!\tIrgendwas anderes", "2.5\tSomething else\tich schlafe.")
     return root
@@ -41,7 +41,7 @@ def build(config: CorpusConfig, languages: list[str], data: Path, out: Path, see
 
 def test_a_corpus_holds_no_evaluation_sentence_and_no_duplicate(tmp_path: Path) -> None:
     corpus = build(CONFIG, ["de"], data_folder(tmp_path / "data"), tmp_path / "out")
-    assert {pair[2:] for pair in pairs_of(corpus)} == {("Good day", "Guten Tag"), ("Hi", "Hallo"), ("New", "Neu")}
+    assert {pair[2:] for pair in pairs_of(corpus)} == {("Good day", "Guten Tag"), ("Hello all", "Moin zusammen"), ("New", "Neu")}
     report = json.loads((tmp_path / "out/report.json").read_text())
     assert report["dropped"] == {"in an evaluation set": 2, "duplicate": 1}  # one leaked in English, one in German
     assert report["kept"] == {"news/de": 2, "talks/de": 1}
@@ -95,16 +95,16 @@ def test_a_cap_keeps_a_sample_by_seed_in_the_order_of_the_file(tmp_path: Path) -
 
 def test_every_text_is_stored_once_and_english_comes_first(tmp_path: Path) -> None:
     with CorpusWriter(tmp_path, ["de", "fr"], ["news", "talks"]) as writer:
-        writer.add([("Hi", "Hallo"), ("Yes", "Ja")], language="de", source="news")
-        writer.add([("Hi", "Salut"), ("No", "Hallo")], language="fr", source="talks")
+        writer.add([("Hello all", "Moin zusammen"), ("Yes", "Ja")], language="de", source="news")
+        writer.add([("Hello all", "Salut"), ("No", "Moin zusammen")], language="fr", source="talks")
     corpus = Corpus.load(tmp_path)
-    assert list(corpus.texts) == ["Hi", "Yes", "No", "Hallo", "Ja", "Salut"]
+    assert list(corpus.texts) == ["Hello all", "Yes", "No", "Moin zusammen", "Ja", "Salut"]
     assert corpus.english_count == 3
     assert list(pairs_of(corpus)) == [
-        ("de", "news", "Hi", "Hallo"),
+        ("de", "news", "Hello all", "Moin zusammen"),
         ("de", "news", "Yes", "Ja"),
-        ("fr", "talks", "Hi", "Salut"),
-        ("fr", "talks", "No", "Hallo"),
+        ("fr", "talks", "Hello all", "Salut"),
+        ("fr", "talks", "No", "Moin zusammen"),
     ]
     assert corpus.texts_in("en").tolist() == [0, 1, 2]
     assert corpus.texts_in("fr").tolist() == [3, 5]
@@ -140,7 +140,7 @@ def test_any_pairs_written_in_any_batches_are_read_back(
 
 def test_a_killed_writer_leaves_nothing_that_loads(tmp_path: Path) -> None:
     with CorpusWriter(tmp_path, ["de"], ["news"]) as writer:
-        writer.add([("Hi", "Hallo")], language="de", source="news")
+        writer.add([("Hello all", "Moin zusammen")], language="de", source="news")
     with pytest.raises(KeyboardInterrupt), CorpusWriter(tmp_path, ["de"], ["news"]) as writer:  # noqa: PT012
         writer.add([("Yes", "Ja")], language="de", source="news")
         raise KeyboardInterrupt
