@@ -20,7 +20,13 @@ CONFIG = CorpusConfig(sources={"news": SourceConfig(), "talks": SourceConfig()})
 
 
 def data_folder(root: Path) -> Path:
-    write(root / "parallel/news/en-de.tsv", "Good day\tGuten Tag", "Thanks\tDanke", "I sleep\tIch schlafe", "Hello all\tMoin zusammen")
+    write(
+        root / "parallel/news/en-de.tsv",
+        "Good day\tGuten Tag",
+        "Thanks\tDanke",
+        "I sleep\tIch schlafe",
+        "Hello all\tMoin zusammen",
+    )
     write(root / "parallel/talks/en-de.tsv.gz", "good day!\tGuten Tag.", "New\tNeu")
     write(root / "eval/stsb/dev/en-de.tsv", "5\tTHANKS!\tIrgendwas anderes", "2.5\tSomething else\tich schlafe.")
     return root
@@ -41,7 +47,11 @@ def build(config: CorpusConfig, languages: list[str], data: Path, out: Path, see
 
 def test_a_corpus_holds_no_evaluation_sentence_and_no_duplicate(tmp_path: Path) -> None:
     corpus = build(CONFIG, ["de"], data_folder(tmp_path / "data"), tmp_path / "out")
-    assert {pair[2:] for pair in pairs_of(corpus)} == {("Good day", "Guten Tag"), ("Hello all", "Moin zusammen"), ("New", "Neu")}
+    assert {pair[2:] for pair in pairs_of(corpus)} == {
+        ("Good day", "Guten Tag"),
+        ("Hello all", "Moin zusammen"),
+        ("New", "Neu"),
+    }
     report = json.loads((tmp_path / "out/report.json").read_text())
     assert report["dropped"] == {"in an evaluation set": 2, "duplicate": 1}  # one leaked in English, one in German
     assert report["kept"] == {"news/de": 2, "talks/de": 1}
