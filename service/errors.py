@@ -13,8 +13,8 @@ CrossletError
     ├── InvalidInput        422  a field is invalid
     │   └── TextTooLong     422  `truncate: false` and a text longer than the model reads
     ├── Unauthorized        401  no key, or a wrong one
-    │   └── Forbidden       403  a read-only key on a write
-    ├── NotFound            404  unknown document id or route
+    │   └── Forbidden       403  a read-only key on a change or a backup
+    ├── NotFound            404  unknown document id, collection or route
     ├── MethodNotAllowed    405  the route does not take this method
     ├── TooLarge            413  the body is over a limit
     ├── UnknownEncoding     415  the body is compressed, but not with gzip
@@ -83,7 +83,7 @@ class Forbidden(Unauthorized):
 
 
 class NotFound(ServiceError):
-    """No such document, or no such route."""
+    """No such document, collection or route."""
 
 
 class MethodNotAllowed(ServiceError):
