@@ -51,8 +51,12 @@ def load_collection(
         number = store.catalog.number_of(name)
         if number is None and read_only:
             raise StartError(_there_is_none(name, settings, store.catalog))
-        store.select(store.catalog.create(name, most=settings.max_collections) if number is None else number)
+        store.select(_created(store, name, settings) if number is None else number)
         return _index_options(settings, manifest).opened(store, read_only=read_only)
+
+
+def _created(store: DocumentStore, name: str, settings: Settings) -> int:
+    return store.catalog.create(name, most=settings.max_collections, chunks=settings.chunk is not False)
 
 
 def _there_is_none(name: str, settings: Settings, catalog: Catalog) -> str:
@@ -64,7 +68,11 @@ def _there_is_none(name: str, settings: Settings, catalog: Catalog) -> str:
 def _opened_store(settings: Settings, manifest: Manifest, *, read_only: bool = False) -> Iterator[DocumentStore]:
     """Open the store; if what follows fails, close it. A damaged one is one that cannot be served."""
     store = DocumentStore(
-        settings.documents_path, fingerprint=manifest.fingerprint, dim=manifest.dim, read_only=read_only
+        settings.documents_path,
+        fingerprint=manifest.fingerprint,
+        dim=manifest.dim,
+        read_only=read_only,
+        chunks=settings.chunk is not False,
     )
     try:
         yield store
@@ -86,6 +94,7 @@ def _index_options(
         exact_documents=settings.exact_documents,
         max_index_bytes=settings.max_index_bytes,
         check_memory=check_memory,
+        chunks=settings.chunk is not False,
     )
 
 

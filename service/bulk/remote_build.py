@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from service.bulk.build import BATCH_CHARS, BATCH_DOCUMENTS, Outcome
 from service.bulk.records import Record
-from service.bulk.service_client import ServiceClient
+from service.bulk.service_client import NothingStoredError, ServiceClient
 from service.documents.store.document import Document
 from service.errors import InvalidInput
 
@@ -76,7 +76,11 @@ class RemoteBuild:
     def _send(self, read: int) -> None:
         if not self._documents:
             return
-        answer = self._client.put(self._documents)
+        try:
+            answer = self._client.put(self._documents)
+        except NothingStoredError as exc:
+            self._on_failed(f"lines {self._lines[0]} to {self._lines[-1]}: {exc}")
+            answer = {"upserted": 0, "unchanged": 0, "failed_lines": len(self._lines)}
         self.outcome.stored += answer["upserted"]
         self.outcome.unchanged += answer["unchanged"]
         self.outcome.failed += answer["failed_lines"]

@@ -17,6 +17,10 @@ PATIENCE_S = 60.0  # for a service that is full, starts again, or cannot be reac
 AGAIN = frozenset({429, 502, 503, 504})
 
 
+class NothingStoredError(StartError):
+    """The service refused every document of a batch; the message has the first one's reason."""
+
+
 class ServiceClient:
     """One connection to a service; made anew where it was closed. Repeating a request changes nothing."""
 
@@ -88,4 +92,7 @@ class ServiceClient:
             raise StartError(f"{self._url} answered {status} without JSON; is it a crosslet service?")
         if status == 200 and isinstance(answer.get("lines"), int):
             return answer
-        raise StartError(f"{self._url} answered {status}: {answer.get('error', 'it does not take lines of documents')}")
+        said = answer.get("error", "it does not take lines of documents")
+        if status == 422 and str(said).startswith("no line could be stored"):
+            raise NothingStoredError(said)
+        raise StartError(f"{self._url} answered {status}: {said}")

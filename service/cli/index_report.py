@@ -51,7 +51,7 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
             index = IndexMaintenance(
                 store, dim=stored.dim, snapshots=snapshots, exact_rows=settings.exact_documents
             ).load()
-            with progress("report", total=len(index), unit="documents") as bar:
+            with progress("report", total=store.count(), unit="documents") as bar:
                 found = measure(
                     store,
                     index,

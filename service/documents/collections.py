@@ -49,21 +49,24 @@ class Collections:
 
         Raises: StorageFull: as `Collection`, or there are too many collections.  InvalidInput: the name is malformed.
         """
-        if name in self._open:
-            self._open[name].check_room(documents)
+        found = self._open.get(name)
+        if found is not None:
+            found.check_room(documents)
         else:
             self._check_new(name)
 
     def is_chunked(self, name: str, wanted: bool | None) -> bool:
         """Whether to split new documents into passages, as `DocumentIndex` says; a new collection's are."""
-        if name not in self._open:
+        found = self._open.get(name)
+        if found is None:
             self._check_new(name)
             return wanted is not False
-        return self._open[name].is_chunked(wanted)
+        return found.is_chunked(wanted)
 
     def documents_of(self, name: str, ids: Sequence[str]) -> dict[str, StoredDocument]:
         """As `DocumentIndex.documents_of`; a collection that will be made has none."""
-        return self._open[name].documents_of(ids) if name in self._open else {}
+        found = self._open.get(name)
+        return {} if found is None else found.documents_of(ids)
 
     def put(self, name: str, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         """Put documents into a collection, which is made if there is none; as `DocumentIndex.put`."""
@@ -117,6 +120,7 @@ class IndexOptions:
     folder: of the index snapshots.  exact_documents: up to so many a search is exhaustive.
     max_index_bytes: memory limit for the vectors of all collections, 0 = no limit.
     check_memory: raises StorageFull if the process has no room for that many more bytes.
+    chunks: whether a new collection splits documents into passages where nothing else is said.
     """
 
     folder: Path
@@ -125,6 +129,7 @@ class IndexOptions:
     exact_documents: int
     max_index_bytes: int = 0
     check_memory: Callable[[int], None] = lambda growth_bytes: None
+    chunks: bool = True
 
     def opened(
         self,
@@ -189,7 +194,7 @@ class StoredCollections(Collections):
         self._store.catalog.check_new(name, most=self._max_collections)
 
     def _make(self, name: str) -> None:
-        number = self._store.catalog.create(name, most=self._max_collections)
+        number = self._store.catalog.create(name, most=self._max_collections, chunks=self._options.chunks)
         self._open = self._open | {name: self._opened(number)}
 
     def _opened(self, number: int) -> Collection:

@@ -22,6 +22,7 @@ from service.errors import InvalidInput
 
 CHARS_A_NUMBER = 12  # of a float32 in JSON
 CHUNK_ROWS = 1024  # documents whose vectors are read at a time: equal texts may tie in very many rows
+CHUNK_SPLIT_ROWS = 64  # the same where documents have several vectors
 
 T = TypeVar("T")
 
@@ -102,6 +103,12 @@ class FilterTime:
         with self._bounded("the keywords and their filter take", "send fewer words, or a narrower filter"):
             return store.with_keywords(query, condition, until=self._until)
 
+    def check_passages(self) -> None:
+        """Raises: InvalidInput: the time is up, before the best passage of each document is known."""
+        with self._bounded("finding the passages takes", "send fewer queries, a smaller top_k, or leave text out"):
+            if time.monotonic() > self._until:
+                raise TimeoutError
+
     def facet(self, store: DocumentStore, field: str, *, most_values: int, condition: Condition | None) -> Facet:
         """Count the documents that a filter selects by a field's values.
 
@@ -125,8 +132,9 @@ def scored(store: DocumentStore, rows: Iterable[int], vector_D: Vectors) -> tupl
     known: list[Rows] = [np.empty(0, np.int64)]
     scores: list[Vectors] = [np.empty(0, np.float32)]
     ascending = sorted(rows)
-    for start in range(0, len(ascending), CHUNK_ROWS):
-        row_P, vectors_PD = store.passages.vectors_of_documents(ascending[start : start + CHUNK_ROWS])
+    step = CHUNK_SPLIT_ROWS if store.passages.has_own_numbers else CHUNK_ROWS
+    for start in range(0, len(ascending), step):
+        row_P, vectors_PD = store.passages.vectors_of_documents(ascending[start : start + step])
         if not len(row_P):
             continue
         found, first_N = np.unique(row_P, return_index=True)
@@ -210,6 +218,7 @@ class DocumentReader:
             return {}
         passages: dict[int, Passage] = {}
         for hit in found:
+            self._time.check_passages()
             spans, vectors_PD = reader.of_document(hit.row)
             if len(spans) > 1:
                 has_words = query.vector_D is None or hit.keywords_rank is not None

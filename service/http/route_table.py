@@ -50,7 +50,8 @@ class Resources:
     def _found(self, path: str) -> Iterator[tuple[Route | Mount, str]]:
         """Yield the routes of a path, whatever their methods, each with the path as the route spells it."""
         for route in self._routes:
-            for spelling in {path, path if route.param_convertors else path.removesuffix("/") or "/"}:
+            ends_in_id = isinstance(route, Mount) or route.path.endswith(":path}")
+            for spelling in {path, path if ends_in_id else path.removesuffix("/") or "/"}:
                 match = route.path_regex.match(spelling)
                 if match and all(match.groupdict().values()):  # an id is never empty
                     yield route, spelling

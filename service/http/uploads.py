@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import orjson
 
 from service.documents.comparison import is_same
+from service.documents.store.catalog import check_name
 from service.documents.store.document import Document
-from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded, ServiceError
+from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded, ServiceError, TooLarge
 from service.http.dependencies import Embedder
 from service.http.document_embedding import in_passages
 from service.http.document_writing import Written, write_documents
@@ -24,7 +25,7 @@ from service.runtime import Runtime
 from service.schemas.documents import document_in
 
 BATCH_DOCUMENTS = 64  # embedded together, written in one transaction
-BATCH_CHARS = 250_000
+BATCH_BYTES = 500_000  # of lines that are held together: a longer line is a batch of its own
 
 T = TypeVar("T")
 
@@ -76,17 +77,17 @@ class Report:
 class _Batch:
     documents: list[Document] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
-    chars: int = 0
+    size_bytes: int = 0
 
-    def add(self, line: int, document: Document) -> None:
+    def add(self, line: int, document: Document, *, size_bytes: int = 0) -> None:
         self.documents.append(document)
         self.lines.append(line)
-        self.chars += len(document.text)
+        self.size_bytes += size_bytes
 
-    def has_room_for(self, document: Document, limit: int) -> bool:
+    def has_room_for(self, document: Document, *, size_bytes: int, limit: int) -> bool:
         """Each id at most once in a batch: of two the later one stays."""
-        is_full = len(self.documents) >= limit or self.chars >= BATCH_CHARS
-        return not is_full and all(one.id != document.id for one in self.documents)
+        is_full = len(self.documents) >= limit or self.size_bytes + size_bytes > BATCH_BYTES
+        return not self.documents or (not is_full and all(one.id != document.id for one in self.documents))
 
 
 class Upload:
@@ -101,9 +102,10 @@ class Upload:
     async def run(self, lines: AsyncIterator[Line]) -> Report:
         """Store every line that is a document.
 
-        Raises: InvalidInput: no line is.  ServiceError: the body, the queue or the disk ends the upload; the message
-            says which lines are stored.
+        Raises: InvalidInput: no line is, or the collection's name is malformed.  ServiceError: the body, the queue or
+            the disk ends the upload; the message says which lines are stored.
         """
+        check_name(self._runtime.collection_name)
         batch = _Batch()
         limit = min(BATCH_DOCUMENTS, self._runtime.settings.max_texts)
         try:
@@ -115,10 +117,11 @@ class Upload:
                 except InvalidInput as exc:
                     self._note(line.number, str(exc))
                     continue
-                if not batch.has_room_for(document, limit):
+                size_bytes = len(line.content or b"")
+                if not batch.has_room_for(document, size_bytes=size_bytes, limit=limit):
                     await self._store(batch)
                     batch = _Batch()
-                batch.add(line.number, document)
+                batch.add(line.number, document, size_bytes=size_bytes)
             await self._store(batch)
         except ServiceError as exc:
             done = batch.lines[0] if batch.lines else self._read_lines + 1
@@ -159,10 +162,10 @@ class Upload:
             split = await self._patiently(
                 lambda: in_passages(batch.documents, self._embedder, self._runtime, wanted=None)
             )
-            changed = await self._runtime.read(self._changed, _Batch(split, batch.lines))
+            changed = await self._patiently(lambda: self._runtime.read(self._changed, _Batch(split, batch.lines)))
             if changed.documents:
                 self._count(changed, await self._patiently(lambda: self._written(changed)))
-        except (InvalidInput, InferenceFailed) as exc:
+        except (InvalidInput, InferenceFailed, TooLarge) as exc:
             if len(batch.documents) == 1:
                 self._note(batch.lines[0], str(exc).removeprefix("documents[0]."))
                 return
@@ -181,9 +184,6 @@ class Upload:
             if before is None or not is_same(document, before):
                 changed.add(line, document)
         return changed
-
-    def _split(self, batch: _Batch) -> Coroutine[Any, Any, list[Document]]:
-        return in_passages(batch.documents, self._embedder, self._runtime, wanted=None)
 
     def _written(self, batch: _Batch) -> Coroutine[Any, Any, Written]:
         return write_documents(batch.documents, embedder=self._embedder, runtime=self._runtime)

@@ -94,7 +94,8 @@ def test_what_composes_export_makes_of_a_run_is_what_compose_serves(
     documented = (ROOT / "docs/guide/compose.md").read_text(encoding="utf-8")
     (arguments,) = re.findall(r"docker compose run --build export (.+)", documented)
     (model,) = re.findall(r"CROSSLET_MODEL=(\S+) docker compose up", documented)
-    services = compose(CROSSLET_MODEL=model)["services"]
+    services = compose()["services"]
+    assert services["service"]["environment"]["CROSSLET_MODEL"] is None  # as the shell has it
     checkout = tmp_path / "checkout"
     (checkout / "runs").mkdir(parents=True)
     (checkout / "runs/mine").symlink_to(run_folder)
@@ -107,7 +108,7 @@ def test_what_composes_export_makes_of_a_run_is_what_compose_serves(
     subprocess.run(command, cwd=tmp_path / services["export"]["working_dir"][1:], check=True, timeout=300)
 
     served_folder = checkout / {target: source for source, target, _ in binds(services["service"])}["/models"]
-    path = tmp_path / services["service"]["working_dir"][1:] / services["service"]["environment"]["CROSSLET_MODEL"]
+    path = tmp_path / services["service"]["working_dir"][1:] / model
     assert path.resolve().parent == served_folder.resolve()
     with live_service(path, tmp_path / "store") as client:
         served = np.array(client.post("/embed", json={"inputs": TEXTS}).json())

@@ -73,7 +73,7 @@ def tail(scores: Floats, above: float) -> float:
     Chance also draws translations and near-copies: few, but they would be the top of any sample.
     """
     median, upper = np.quantile(scores, [0.5, 0.9]).tolist()
-    return float(median + (upper - median) / NORMAL.inv_cdf(0.9) * NORMAL.inv_cdf(1 - above))
+    return min(1.0, float(median + (upper - median) / NORMAL.inv_cdf(0.9) * NORMAL.inv_cdf(1 - above)))
 
 
 def thresholds(own_Q: Floats, unrelated_QS: Floats, languages: Sequence[str]) -> dict[str, Threshold]:

@@ -11,7 +11,7 @@ import numpy as np
 from service.documents.protocol import Rows, Vectors
 from service.documents.store.store import DocumentStore
 
-BATCH = 1024
+BATCH = 64  # documents, which may have hundreds of passages each
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,18 @@ class Nearest:
 
 def scores_of(store: DocumentStore, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
     """The rows that exist, ascending, and each query's score with each one's best passage (Q, N)."""
+    parts = [_scores_of(store, rows[start : start + BATCH], query_QD) for start in range(0, len(rows), BATCH)]
+    return np.concatenate([rows_N for rows_N, _ in parts]), np.concatenate([scores for _, scores in parts], axis=1)
+
+
+def _scores_of(store: DocumentStore, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
     row_P, vectors_PD = store.passages.vectors_of_documents(rows)
     rows_N, first_N = np.unique(row_P, return_index=True)
     return rows_N, np.maximum.reduceat(query_QD @ vectors_PD.T, first_N, axis=1)
 
 
 def exact_nearest(store: DocumentStore, query_QD: Vectors, k: int, *, advance: Callable[[int], object]) -> Nearest:
-    """Compare every query with every passage. Memory: Q scores for each passage of 1,024 documents.
+    """Compare every query with every passage. Memory: Q scores for each passage of 64 documents.
 
     advance: called with the number of further documents compared.
     """

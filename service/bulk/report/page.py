@@ -75,7 +75,13 @@ def _scores(report: Report) -> str:
     }
     marks = {"suggested min_score": report.thresholds["all"].score} if "all" in report.thresholds else {}
     rows = [
-        (escape(name), f"{one.score:.3f}", _percent(one.kept), f"{one.above:.2%}".replace("%", " %"), f"{one.queries:,}")
+        (
+            escape(name),
+            f"{one.score:.3f}",
+            _percent(one.kept),
+            f"{one.above:.2%}".replace("%", " %"),
+            f"{one.queries:,}",
+        )
         for name, one in report.thresholds.items()
     ]
     return (

@@ -43,7 +43,8 @@ class PassageReader:
     def has_own_numbers(self) -> bool:
         """Whether a passage may have another number than its document's row."""
         query = f"SELECT json_extract(settings, '$.has_passages') FROM collections WHERE {self._ours}"  # noqa: S608
-        return bool(self._all(query)[0][0])
+        found = self._all(query)
+        return bool(found and found[0][0])  # none: the collection was dropped
 
     def numbers(self) -> Rows:
         """Every number, in ascending order."""

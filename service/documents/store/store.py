@@ -146,7 +146,7 @@ class DocumentStore:
 
     def count(self) -> int:
         """Return the number of documents."""
-        return int(self._all(f"SELECT documents FROM collections WHERE {self._ours}")[0][0])  # noqa: S608
+        return int(self._of_collection("documents"))
 
     def rows(self) -> Rows:
         """Every document's row, in ascending order."""
@@ -156,8 +156,14 @@ class DocumentStore:
     @property
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said; not in stores of before passages."""
-        query = f"SELECT json_extract(settings, '$.chunk') FROM collections WHERE {self._ours}"  # noqa: S608
-        return bool(self._all(query)[0][0])
+        return bool(self._of_collection("json_extract(settings, '$.chunk')"))
+
+    def _of_collection(self, column: str) -> Any:
+        """Raises: NotFound: it was dropped."""
+        found = self._all(f"SELECT {column} FROM collections WHERE {self._ours}")  # noqa: S608
+        if not found:
+            raise was_dropped()
+        return found[0][0]
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
         """The rows of the ids that exist."""

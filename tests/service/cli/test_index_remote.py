@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.bulk.build import BATCH_DOCUMENTS
 from service.bulk.service_client import ServiceClient
 from service.cli import main as cli
 from service.documents.store.document import Document
@@ -70,6 +71,16 @@ def test_bad_lines_and_what_the_service_refuses_are_named_by_their_lines(
     assert any(line.startswith("crosslet: line 4: ") and "no finite vector" in line for line in error)
     assert "1 documents read: 1 new or replaced, 0 unchanged, 1 bad lines skipped, 1 could not be embedded" in error
     assert error[-1] == "crosslet: 1 documents were not stored; earlier versions of them stay"
+
+
+def test_a_batch_of_which_nothing_can_be_stored_does_not_end_the_load(
+    service: httpx.Client, capsys: Capture, tmp_path: Path
+) -> None:
+    rows = [{"id": f"d{number}", "text": "hallo"} for number in range(BATCH_DOCUMENTS)]
+    path = write_jsonl(tmp_path / "a.jsonl", [{"id": f"bad{row['id']}", "text": "kaputt"} for row in rows] + rows)
+    error = build(capsys, path, service.base_url, status=2)
+    assert f"{BATCH_DOCUMENTS} documents read: {BATCH_DOCUMENTS} new or replaced" in error[-2]
+    assert error[-1] == f"crosslet: {BATCH_DOCUMENTS} documents were not stored; earlier versions of them stay"
 
 
 @pytest.mark.parametrize(

@@ -216,3 +216,23 @@ def test_damage_in_any_collection_is_found_and_told_with_its_name(
     with open_store_file(tmp_path / "documents.sqlite3") as file:
         (fault,) = [fault for _, fault in file.faults() if fault]
     assert fault.startswith("collection shop: the keywords are not those of the texts")
+
+
+def test_a_new_collection_splits_documents_as_its_service_does(tmp_path: Path) -> None:
+    for chunks in (True, False):
+        store = DocumentStore(tmp_path / f"{chunks}.sqlite3", fingerprint="aa", dim=DIM, chunks=chunks)
+        options = IndexOptions(tmp_path / str(chunks), "aa", DIM, exact_documents=EXACT, chunks=chunks)
+        collections = StoredCollections(store, options, max_collections=4)
+        put(collections, "shop", a="text")
+        assert [collections.is_chunked(name, None) for name in ("default", "shop")] == [chunks, chunks]
+        collections.close()
+
+
+def test_a_store_whose_collection_was_dropped_says_so(tmp_path: Path) -> None:
+    collections = opened(tmp_path)
+    put(collections, "shop", a="text")
+    shop = collections.of("shop")
+    collections.drop("shop")
+    with pytest.raises(NotFound):
+        shop.is_chunked(None)
+    collections.close()

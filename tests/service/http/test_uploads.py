@@ -88,6 +88,18 @@ def test_a_body_without_a_document_is_refused(client: TestClient, content: bytes
     assert words in answer.json()["error"]
 
 
+def test_lines_are_held_together_by_their_bytes_metadata_included(client: TestClient) -> None:
+    heavy = [{"id": f"d{n}", "text": "hallo", "metadata": {"m": "a" * 300_000}} for n in range(4)]
+    answer = upload(client, *heavy).json()
+    assert (answer["upserted"], answer["revision"]) == (4, 4)  # a transaction each
+
+
+def test_lines_for_a_collection_of_no_possible_name_are_refused_at_once(client: TestClient) -> None:
+    answer = client.put("/collections/-a/documents", content=body_of(*many(3)), headers=HEADERS)
+    assert answer.status_code == 422
+    assert "no line could be stored" not in answer.json()["error"]
+
+
 def test_of_two_lines_with_one_id_the_later_stays(client: TestClient) -> None:
     answer = upload(client, {"id": "a", "text": "hallo"}, {"id": "a", "text": "guten morgen"}).json()
     assert answer["upserted"] == 2

@@ -78,6 +78,13 @@ def test_a_put_that_is_refused_makes_no_collection(serve: Serve) -> None:
     assert "the limit is 2 (CROSSLET_MAX_COLLECTIONS): drop one first" in refused.json()["error"]
 
 
+def test_paths_below_a_collection_may_end_in_a_slash(client: TestClient) -> None:
+    client.put("/collections/shop/documents/", json={"documents": [{"id": "a", "text": "x"}]})
+    assert client.get("/collections/shop/").json()["documents"] == 1
+    assert client.post("/collections/shop/search/", json={"query": "x"}).status_code == 200
+    assert client.post("/collections/shop/documents/count/", json={}).json()["count"] == 1
+
+
 def test_a_read_key_reads_and_searches_collections_and_changes_none(serve: Serve) -> None:
     client = serve(api_keys="full", read_api_keys="read")
     full, read = ({"authorization": f"Bearer {key}"} for key in ("full", "read"))
