@@ -17,7 +17,7 @@ let running = null;
 export function startSearch() {
   const modes = document.documentElement.dataset.modes.split(" ").filter(Boolean);
   byId("mode").append(...modes.map((mode) => el("option", { value: mode, textContent: mode })));
-  show(byId("mode-field"), modes.length > 0);
+  show(byId("mode-field"), modes.length > 1);
   byId("search-form").addEventListener("submit", (event) => {
     event.preventDefault();
     run(0);
@@ -135,7 +135,7 @@ function showResults({ results, took_ms }, headers, offset) {
 
 /** The recommended minimum for queries in any language, where scores are cosines and none was chosen. */
 function doubtfulBelow() {
-  const areCosines = !reranks() && ["", "dense"].includes(byId("mode").value);
+  const areCosines = !reranks() && byId("mode").value === "dense";
   return (areCosines && byId("min-score").value === "" && info?.min_scores.all) || -Infinity;
 }
 

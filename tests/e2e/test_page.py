@@ -114,6 +114,12 @@ def test_a_visitor_gives_the_key_adds_documents_and_finds_them_in_another_langua
 
 def test_scores_are_bars_and_the_recommended_minimum_divides_the_results(page: Page, service: httpx.Client) -> None:
     put(service, ["Das Passwort ist falsch.", "The moon is far away."])
+    assert page.value("[...document.querySelectorAll('#mode option')].map(e => e.value)") == [
+        "hybrid",
+        "dense",
+        "keywords",
+    ]
+    page.value("document.querySelector('#mode').value = 'dense'")
     search(page, "My password is wrong.")
     widths = page.value("[...document.querySelectorAll('.fill')].map(e => parseFloat(e.style.inlineSize))")
     scores = page.value("[...document.querySelectorAll('.bar')].map(e => Number(e.ariaValueNow))")
@@ -136,7 +142,7 @@ def test_every_line_that_is_no_document_is_named_and_all_others_are_stored(page:
     assert add(page, LINES) == "2 documents are stored."
     errors = page.text("#add-errors").splitlines()
     assert [error.split(":")[0] for error in errors] == ["Line 3", "Line 4", "Line 5", "Line 6"]
-    assert "already, at 1" in errors[1]
+    assert "is used twice, first at 1" in errors[1]
     assert "'.' or '..'" in errors[3]  # the service's own words
     assert service.get("/documents/a").text.count("1234567890123456789") == 1  # to the last digit
     assert service.get("/documents/7").json()["metadata"] == {"lang": "de"}
@@ -189,7 +195,7 @@ def test_a_request_is_shown_as_a_command_without_the_key(page: Page, service: ht
     command = page.text("#curl-text")
     assert command.startswith(f"curl -s '{service.base_url}/lab/crosslet/search' \\")
     assert '-H "Authorization: Bearer $CROSSLET_KEY"' in command
-    assert r"""-d '{"query":"it'\''s here","top_k":10}'""" in command
+    assert r"""-d '{"query":"it'\''s here","top_k":10,"mode":"hybrid"}'""" in command
     assert KEY not in page.value("document.documentElement.outerHTML")
 
 

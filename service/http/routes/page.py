@@ -8,11 +8,13 @@ from typing import get_args
 
 from fastapi import APIRouter, Request, Response
 
+from service.documents.milvus.address import EMBEDDED
 from service.documents.mode import Mode
 from service.errors import NotFound
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
 from service.http.routes.docs import to_docs
+from service.runtime import Runtime
 
 FILES = Path(__file__).resolve().parents[2] / "web"
 PATH = "/page"  # of its files
@@ -50,7 +52,7 @@ async def page(request: Request, runtime: RuntimeDependency) -> Response:
         answer = await to_docs(runtime)
     else:
         content = await asyncio.to_thread((FILES / "index.html").read_bytes)
-        answer = _file(request, _filled_in(content, runtime.settings.root_path), "text/html")
+        answer = _file(request, _filled_in(content, runtime), "text/html")
     answer.headers["vary"] = "Accept"
     return answer
 
@@ -64,16 +66,19 @@ async def page_file(name: str, request: Request) -> Response:
     return _file(request, await asyncio.to_thread(path.read_bytes), MEDIA_TYPES[path.suffix])
 
 
-def _filled_in(page: bytes, root_path: str) -> bytes:
+def _filled_in(page: bytes, runtime: Runtime) -> bytes:
     """The page with what depends on the service: where its paths begin, and the modes of a search."""
+    root_path = runtime.settings.root_path
     # Without a prefix, paths are relative: one that nobody has set may be there, too.
     base = f"{root_path}/" if root_path else "./"
-    return page.replace(b"{base}", base.encode()).replace(b"{modes}", " ".join(search_modes()).encode())
+    return page.replace(b"{base}", base.encode()).replace(b"{modes}", " ".join(search_modes(runtime)).encode())
 
 
-def search_modes() -> list[str]:
-    """The modes that a search may name."""
-    return list(get_args(Mode))
+def search_modes(runtime: Runtime) -> list[Mode]:
+    """The modes that a search may name, the service's own first."""
+    own = runtime.settings.default_mode
+    others: list[Mode] = [mode for mode in get_args(Mode) if mode != own and runtime.settings.index == EMBEDDED]
+    return [own, *others]
 
 
 def _file(request: Request, content: bytes, media_type: str) -> Response:

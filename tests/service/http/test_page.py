@@ -113,10 +113,14 @@ def test_the_page_can_be_switched_off(serve: Serve) -> None:
     assert client.get("/page/main.js").status_code == 404
 
 
-def test_the_page_knows_the_modes_that_the_description_lists(client: TestClient) -> None:
+@pytest.mark.parametrize("own", [None, "dense", "keywords"])
+def test_the_page_offers_the_modes_of_the_description_the_services_own_first(serve: Serve, own: str | None) -> None:
+    client = serve(search_mode=own)
     request = client.get("/openapi.json").json()["components"]["schemas"]["SearchRequest"]
     modes = next(one["enum"] for one in request["properties"]["mode"]["anyOf"] if "enum" in one)
-    assert f'data-modes="{" ".join(modes)}"' in client.get("/", headers=BROWSER).text
+    (offered,) = re.findall(r'data-modes="([^"]*)"', client.get("/", headers=BROWSER).text)
+    assert offered.split()[0] == (own or "hybrid")
+    assert sorted(offered.split()) == sorted(modes)
 
 
 def test_files_count_under_one_route(client: TestClient) -> None:
