@@ -7,7 +7,7 @@ from service.documents.backend import DocumentIndex
 from service.documents.collections import Collections, IndexOptions, StoredCollections
 from service.documents.milvus.address import EMBEDDED, milvus_address
 from service.documents.store.catalog import Catalog
-from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.collection_name import DEFAULT_NAME
 from service.documents.store.store import DocumentStore
 from service.errors import Damaged, StartError, StoreError
 from service.model.artifact import Manifest

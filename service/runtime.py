@@ -13,7 +13,7 @@ from service.documents.backend import DocumentIndex
 from service.documents.collections import Collections
 from service.documents.lookup_pool import LookupPool
 from service.documents.milvus.address import EMBEDDED
-from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.collection_name import DEFAULT_NAME
 from service.engine.cache import VectorCache
 from service.engine.inline import LIMIT_S
 from service.engine.pairs import encode_with

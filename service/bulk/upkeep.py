@@ -12,7 +12,7 @@ import orjson
 from service.bulk.store_file import StoreFile, open_store_file
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.catalog import listed
-from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.collection_name import DEFAULT_NAME
 from service.documents.store.store import DocumentStore
 from service.errors import StoreError
 

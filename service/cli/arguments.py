@@ -10,7 +10,7 @@ import orjson
 
 from service.cli.start_trial import Use
 from service.documents.milvus.address import EMBEDDED
-from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.collection_name import DEFAULT_NAME
 from service.errors import StartError
 from service.json_parsing import loads
 from service.settings import Settings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from service.cli.bad_lines import named, on_bad_line
 from service.cli.column_types import types_of
-from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.collection_name import DEFAULT_NAME
 from service.errors import InferenceFailed, InvalidInput, StartError
 from service.settings import Settings
 

@@ -11,7 +11,7 @@ from service.cli.input_texts import readable
 from service.cli.table import described, json_argument, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.mode import Mode
-from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.collection_name import DEFAULT_NAME
 from service.settings import Settings
 from service.spelling import did_you_mean
 

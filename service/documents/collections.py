@@ -12,8 +12,7 @@ from pathlib import Path
 from service.documents.backend import DocumentIndex
 from service.documents.collection import Collection
 from service.documents.protocol import Vectors
-from service.documents.store.catalog import check_name
-from service.documents.store.schema import DEFAULT_NAME
+from service.documents.store.collection_name import DEFAULT_NAME, check_name
 from service.documents.store.store import Document, DocumentStore, StoredDocument
 from service.documents.upkeep import Upkeep
 from service.documents.vectors.maintenance import IndexMaintenance

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from service.documents.comparison import is_same
-from service.documents.store.catalog import check_name
+from service.documents.store.collection_name import check_name
 from service.documents.store.document import Document
 from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded, ServiceError, TooLarge
 from service.http.dependencies import Embedder

@@ -93,7 +93,7 @@ def test_what_composes_export_makes_of_a_run_is_what_compose_serves(
 
     documented = (ROOT / "docs/guide/compose.md").read_text(encoding="utf-8")
     (arguments,) = re.findall(r"docker compose run --build export (.+)", documented)
-    (model,) = re.findall(r"CROSSLET_MODEL=(\S+) docker compose up", documented)
+    (model,) = set(re.findall(r"CROSSLET_MODEL=(\S+) docker compose up", documented))
     services = compose()["services"]
     assert services["service"]["environment"]["CROSSLET_MODEL"] is None  # as the shell has it
     checkout = tmp_path / "checkout"

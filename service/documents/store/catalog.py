@@ -1,16 +1,14 @@
 """The named collections of a store: lists, makes and drops them. Knows tables; reads no document."""
 
-import re
 import sqlite3
 from dataclasses import dataclass
 
 from service.documents.keywords.index import KeywordIndex
+from service.documents.store.collection_name import check_name
 from service.documents.store.connections import StoreConnections
 from service.documents.store.schema import DEFAULT, settings_of
-from service.errors import InvalidInput, NotFound, StorageFull
+from service.errors import NotFound, StorageFull
 
-LONGEST_NAME = 64
-NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 TABLES = ("fields", "passages", "documents", "collections")  # with a column `collection`
 
 
@@ -93,15 +91,6 @@ def listed(connection: sqlite3.Connection) -> list[Named]:
     """Every collection that a connection sees, by age."""
     query = "SELECT collection, name, documents, revision FROM collections ORDER BY collection"
     return [Named(*found) for found in connection.execute(query)]
-
-
-def check_name(name: str) -> None:
-    """Raises: InvalidInput: no collection may be named like this."""
-    if not NAME.fullmatch(name):
-        raise InvalidInput(
-            f"a collection's name has 1 to {LONGEST_NAME} characters: letters and digits of English, and . _ - after "
-            "the first"
-        )
 
 
 def was_dropped() -> NotFound:

@@ -2,7 +2,8 @@
 
 import sqlite3
 
-from service.documents.store.schema import CHECKSUMS_SINCE, DEFAULT, DEFAULT_NAME, KEYWORDS_SINCE, PATHS_SINCE, paths
+from service.documents.store.collection_name import DEFAULT_NAME
+from service.documents.store.schema import CHECKSUMS_SINCE, DEFAULT, KEYWORDS_SINCE, PATHS_SINCE, paths
 
 PATHS = """
 CREATE TEMP TABLE paths (

@@ -19,13 +19,14 @@ import orjson
 
 from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import RULES
+from service.documents.store.collection_name import DEFAULT_NAME
 from service.documents.store.fields import SqlValue, fields_of
 
 SCHEMA_VERSION = 5
 CHECKSUMS_SINCE = 3
 PATHS_SINCE = 4  # before, `fields` has only the metadata's top-level keys
 KEYWORDS_SINCE = PASSAGES_SINCE = 5
-DEFAULT, DEFAULT_NAME = 1, "default"  # the collection that is always there
+DEFAULT = 1  # number of the collection that is always there
 FIELDS = """
 CREATE TABLE fields (
     collection INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,

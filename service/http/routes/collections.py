@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Response
 from fastapi.routing import APIRoute
 
 from service.documents.backend import DocumentIndex
-from service.documents.store.catalog import LONGEST_NAME
+from service.documents.store.collection_name import LONGEST_NAME
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
 from service.http.responses import json_response

@@ -1,0 +1,18 @@
+"""What collections may be called. Imports nothing slow: the command line needs it before it knows its command."""
+
+import re
+
+from service.errors import InvalidInput
+
+DEFAULT_NAME = "default"  # of the collection that is always there
+LONGEST_NAME = 64
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
+
+
+def check_name(name: str) -> None:
+    """Raises: InvalidInput: no collection may be named like this."""
+    if not NAME.fullmatch(name):
+        raise InvalidInput(
+            f"a collection's name has 1 to {LONGEST_NAME} characters: letters and digits of English, and . _ - after "
+            "the first"
+        )
