@@ -26,7 +26,7 @@ class Resources:
     def __init__(self, app: ASGIApp, *, routes: Iterable[Route | Mount], strict: Collection[Route | Mount]) -> None:
         """strict: the routes that refuse unknown query parameters."""
         self._app = app
-        self._routes = list(routes)
+        self._routes = [(route, isinstance(route, Mount) or route.path.endswith(":path}")) for route in routes]
         self._parameters = {id(route): _query_parameters(route) for route in strict}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,9 +49,9 @@ class Resources:
 
     def _found(self, path: str) -> Iterator[tuple[Route | Mount, str]]:
         """Yield the routes of a path, whatever their methods, each with the path as the route spells it."""
-        for route in self._routes:
-            ends_in_id = isinstance(route, Mount) or route.path.endswith(":path}")
-            for spelling in {path, path if ends_in_id else path.removesuffix("/") or "/"}:
+        both = dict.fromkeys((path, path.removesuffix("/") or "/"))
+        for route, ends_in_id in self._routes:
+            for spelling in (path,) if ends_in_id else both:
                 match = route.path_regex.match(spelling)
                 if match and all(match.groupdict().values()):  # an id is never empty
                     yield route, spelling

@@ -13,11 +13,11 @@ from training.adaptation.output import describe_model, write_model
 from training.adaptation.report import write_report
 from training.adaptation.start import open_start
 from training.adaptation.trainer import RATES, UNFROZEN, Settings
-from training.alignment.arguments import add_arguments, read_files
+from training.alignment.arguments import add_arguments, at_least_1, exit_status, read_files
 from training.alignment.output import remove_model
 from training.alignment.probe import MAX_LOSS
 from training.alignment.split import split_file
-from training.errors import AlignmentError, TrainingError
+from training.errors import AlignmentError
 from training.evaluation.encoders import load_model
 
 MODEL = "model"  # in --out
@@ -28,14 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Returns: 0; 1 where nothing is gained or a language is harmed; 2 with one sentence; 130 on Ctrl-C."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
-    try:
-        return run(options)
-    except (TrainingError, OSError) as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; nothing was written", file=sys.stderr)
-        return 130
+    return exit_status(run, options)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     add, default = parser.add_argument, Settings()
     rates = ", ".join(f"{rate:g} ({name})" for name, rate in RATES.items())
     add("--unfreeze", choices=UNFROZEN, default=default.unfreeze, help="what is trained; default: %(default)s")
-    add("--epochs", type=int, default=default.epochs, help="passes over the pairs; default: %(default)s")
+    add("--epochs", type=at_least_1, default=default.epochs, help="passes over the pairs; default: %(default)s")
     add("--learning-rate", type=float, help=f"default: {rates}")
     return parser
 

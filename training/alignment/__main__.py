@@ -11,7 +11,7 @@ from typing import NoReturn
 import torch
 from tqdm import tqdm
 
-from training.alignment.arguments import add_arguments, read_files
+from training.alignment.arguments import add_arguments, at_least_1, exit_status, read_files
 from training.alignment.candidates import METHODS
 from training.alignment.head import STRUCTURES
 from training.alignment.job import Outcome, Task, align
@@ -22,7 +22,7 @@ from training.alignment.probe import MAX_LOSS
 from training.alignment.report import write_report
 from training.alignment.study import run_study
 from training.alignment.trainer import Epoch, Progress, Settings
-from training.errors import AlignmentError, TrainingError
+from training.errors import AlignmentError
 from training.evaluation.encoders import load_model
 
 MODEL = "model"  # in --out
@@ -34,14 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("training").setLevel(logging.INFO)
-    try:
-        return run(options)
-    except (TrainingError, OSError) as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped; nothing was written", file=sys.stderr)
-        return 130
+    return exit_status(run, options)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -136,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--negatives", choices=STRATEGIES, default=default.negatives, help="default: %(default)s")
     add("--learning-rate", type=float, default=default.learning_rate, help="default: %(default)s; the paper: 5e-6")
     add("--batch", type=int, default=default.batch, help="pairs; default: %(default)s")
-    add("--epochs", type=int, default=default.epochs, help="default: %(default)s; the paper: 70")
+    add("--epochs", type=at_least_1, default=default.epochs, help="default: %(default)s; the paper: 70")
     add("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
     return parser
 

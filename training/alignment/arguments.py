@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from training.alignment.pairs import PairFile, read_pairs
 from training.alignment.probe import MAX_LOSS
 from training.corpora.cleaning.leakage import EvaluationSentences
+from training.errors import TrainingError
 
 LEAST_TEST = 10  # pairs of --test
 
@@ -42,6 +45,26 @@ def add_arguments(parser: argparse.ArgumentParser, *, pairs_required: bool) -> N
     add("--seed", type=int, default=0, help="default: %(default)s")
     add("--force", action="store_true", help=f"write the model though a language loses more than {MAX_LOSS} points")
     add("--overwrite", action="store_true", help="replace the model of an earlier run in --out")
+
+
+def exit_status(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """What `run` returns; 2 with one sentence after an error, 130 on Ctrl-C."""
+    try:
+        return run(options)
+    except (TrainingError, OSError) as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; nothing was written", file=sys.stderr)
+        return 130
+
+
+def at_least_1(text: str) -> int:
+    """A whole number of 1 or more, for argparse."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return number
 
 
 def read_files(options: argparse.Namespace) -> tuple[PairFile, PairFile | None]:

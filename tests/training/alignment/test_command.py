@@ -87,6 +87,8 @@ def test_a_head_that_harms_a_language_is_refused_unless_forced(
         "siamese",
         "--structure",
         "relu",
+        "--learning-rate",
+        "0.05",  # far too high: it harms whatever vocabulary the small model was given
     ]
     assert main(options) == 1
     captured = capsys.readouterr()
