@@ -14,12 +14,13 @@ from service.bulk.upkeep import verify
 from service.documents.best_passage import best_passage
 from service.documents.collection import Collection
 from service.documents.query import Query
-from service.documents.results import Shown
+from service.documents.results import Shown, scored
 from service.documents.store.document import Document, chosen, parts_of, whole
+from service.documents.store.passages import PassageReader
 from service.documents.store.store import DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
-from service.errors import StorageFull
+from service.errors import InvalidInput, StorageFull
 from tests.service.documents.test_maintenance import INVERTED, wait_for
 
 DIM = 4
@@ -113,6 +114,28 @@ def test_a_document_of_many_near_passages_does_not_hide_the_others(collection: C
     put(collection, {"long": [near] * 300, "b": [far], "c": [far, [0, 0, 1, 0]]})
     assert [id_ for id_, _ in found(collection, np.array([0, 1, 0, 0]), 3)] == ["long", "b", "c"]
     assert [id_ for id_, _ in found(collection, np.array([0, 1, 0, 0]), 9)] == ["long", "b", "c"]
+
+
+def test_the_search_for_the_best_passages_ends_with_the_requests_time(collection: Collection) -> None:
+    put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]]})
+    assert found(collection, np.array([1, 0, 0, 0]), 1, shown=Shown(filter_s=60)) == [("a", 1.0)]
+    with pytest.raises(InvalidInput, match="finding the passages takes longer than 0 s"):
+        found(collection, np.array([1, 0, 0, 0]), 1, shown=Shown(filter_s=0))
+    assert found(collection, np.array([1, 0, 0, 0]), 1, shown=Shown(filter_s=0, passage=False)) == [("a", 1.0)]
+
+
+def test_vectors_of_documents_in_passages_are_read_a_few_documents_at_a_time(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(collection, {f"d{number}": [[1, 0, 0, 0], [0, 1, 0, 0]] for number in range(9)})
+    monkeypatch.setattr("service.documents.results.CHUNK_SPLIT_ROWS", 2)
+    read: list[int] = []
+    vectors_of = PassageReader.vectors_of_documents
+    monkeypatch.setattr(
+        PassageReader, "vectors_of_documents", lambda one, rows: read.append(len(rows)) or vectors_of(one, rows)
+    )
+    rows, scores = scored(collection._store, range(1, 10), np.array([0, 1, 0, 0], np.float32))
+    assert (len(rows), scores.tolist(), read) == (9, [1.0] * 9, [2, 2, 2, 2, 1])
 
 
 def test_a_filter_and_a_deletion_by_filter_mean_documents(collection: Collection) -> None:
