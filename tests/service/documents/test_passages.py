@@ -118,10 +118,11 @@ def test_a_document_of_many_near_passages_does_not_hide_the_others(collection: C
 
 def test_the_search_for_the_best_passages_ends_with_the_requests_time(collection: Collection) -> None:
     put(collection, {"a": [[1, 0, 0, 0], [0, 1, 0, 0]]})
-    assert found(collection, np.array([1, 0, 0, 0]), 1, shown=Shown(filter_s=60)) == [("a", 1.0)]
+    queries = [Query(np.array([1, 0, 0, 0], np.float32))]
+    for shown in (Shown(filter_s=60), Shown(filter_s=0, passage=False)):
+        assert [match.document.id for match in collection.search_all(queries, top_k=1, shown=shown)[0]] == ["a"]
     with pytest.raises(InvalidInput, match="finding the passages takes longer than 0 s"):
-        found(collection, np.array([1, 0, 0, 0]), 1, shown=Shown(filter_s=0))
-    assert found(collection, np.array([1, 0, 0, 0]), 1, shown=Shown(filter_s=0, passage=False)) == [("a", 1.0)]
+        collection.search_all(queries, top_k=1, shown=Shown(filter_s=0))
 
 
 def test_vectors_of_documents_in_passages_are_read_a_few_documents_at_a_time(
