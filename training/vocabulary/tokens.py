@@ -50,15 +50,15 @@ class TokenStore:
 
         A text longer than `max_length` keeps its last token ([SEP]).
         """
-        bounds = zip(self.offsets[texts].tolist(), self.offsets[texts + 1].tolist(), strict=True)
-        rows = [self.ids[start:stop] for start, stop in bounds]
-        rows = [row if len(row) <= max_length else np.append(row[: max_length - 1], row[-1]) for row in rows]
-        input_ids_BL = torch.full((len(rows), max(map(len, rows))), self.pad_id)
-        attention_mask_BL = torch.zeros_like(input_ids_BL)
-        for index, row in enumerate(rows):
-            input_ids_BL[index, : len(row)] = torch.from_numpy(row.astype(np.int64))
-            attention_mask_BL[index, : len(row)] = 1
-        return input_ids_BL, attention_mask_BL
+        start_B, length_B = self.offsets[texts], self.lengths_of(texts)
+        kept_B = np.minimum(length_B, max_length)
+        place_L = np.arange(kept_B.max())
+        is_token_BL = place_L < kept_B[:, None]
+        place_BL = np.where(is_token_BL, place_L, 0)
+        cut = np.flatnonzero(length_B > max_length)
+        place_BL[cut, -1] = length_B[cut] - 1
+        ids_BL = np.where(is_token_BL, self.ids[start_B[:, None] + place_BL], self.pad_id)
+        return torch.from_numpy(ids_BL.astype(np.int64)), torch.from_numpy(is_token_BL.astype(np.int64))
 
     @classmethod
     def load(cls, folder: Path) -> TokenStore:
