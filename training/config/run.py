@@ -187,6 +187,8 @@ def check(config: RunConfig, *, where: str) -> None:
     in_order = [name for name in STAGES if name in config.stages]
     if config.stages != in_order:
         raise ConfigError(f"{where}: stages is {config.stages}; each at most once, in order: {', '.join(STAGES)}")
+    if config.corpus.noise is not None:
+        _check_share(f"{where}: corpus.noise", config.corpus.noise)
     for name, source in config.corpus.sources.items():
         if source.max_pairs is not None and source.max_pairs < 1:
             raise ConfigError(f"{where}: corpus.sources.{name}.max_pairs is {source.max_pairs}; it must be at least 1")

@@ -21,6 +21,7 @@ from training.config.corpus import CorpusConfig
 from training.corpora.cleaning.filters import PairFilter
 from training.corpora.cleaning.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.corpus import Corpus
+from training.corpora.noise import noisy_pairs
 from training.corpora.report import CorpusReport
 from training.corpora.sources.readers import find_pair_file, read_pairs
 from training.corpora.sources.tsv import Pair
@@ -60,8 +61,9 @@ def build_corpus(
                 limit = config.sources[source].max_pairs
                 chosen = _sample(found, config.max_pairs if limit is None else limit, generator)
                 for batch in _batches(compress(_spooled(out / SPOOL), chosen)):
-                    writer.add(batch, language=language, source=source)
-                report.kept[source, language] = int(chosen.sum())
+                    copies = pair_filter.without_leaks(list(noisy_pairs(batch, config.noise or 0, seed=seed)), dropped)
+                    writer.add([*batch, *copies], language=language, source=source)
+                    report.kept[source, language] += len(batch) + len(copies)
                 dropped["over the cap"] = found - int(chosen.sum())
             if not any(report.kept[source, language] for source in config.sources):
                 reasons = report.reasons(language) or "its files are empty"

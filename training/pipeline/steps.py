@@ -60,9 +60,7 @@ def stage_settings(config: RunConfig, name: Stage) -> Settings:
 def _corpus(config: RunConfig) -> Settings:
     """`fetch` does not change the result: it is written with a fixed value."""
     settings = {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
-    if config.corpus.keep_repeats is None:
-        del settings["keep_repeats"]
-    return settings
+    return {key: value for key, value in settings.items() if value is not None or key not in ("keep_repeats", "noise")}
 
 
 def _tokenizer(config: RunConfig) -> Settings:

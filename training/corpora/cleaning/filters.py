@@ -52,6 +52,12 @@ class PairFilter:
         new = [pair for pair, first in zip(fit, is_new, strict=True) if first]
         return self._in_language(new, dropped) if self._checks else new
 
+    def without_leaks(self, pairs: Sequence[Pair], dropped: Counter[str]) -> list[Pair]:
+        """The pairs that are not in or near an evaluation set, as `keep` finds them, and no other filter."""
+        leaks = [self._leak((matching_words(english), matching_words(other))) for english, other in pairs]
+        dropped.update(leak for leak in leaks if leak)
+        return [pair for pair, leak in zip(pairs, leaks, strict=True) if not leak]
+
     def _wrong_with(self, pair: Pair) -> str | None:
         english, other = pair
         limit, ratio = self._config.max_chars, self._config.max_length_ratio
