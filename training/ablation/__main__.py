@@ -22,7 +22,7 @@ from training.ablation.reranking.study import (
     train_cells,
 )
 from training.ablation.results import Results
-from training.ablation.runner import describe_plan, plan_trials, train_trials
+from training.ablation.runner import Trial, describe_plan, plan_trials, train_in_processes, train_trials
 from training.ablation.spec import load_spec
 from training.config.parsing import read_yaml
 from training.corpora.sources.fetch import ensure_sources
@@ -45,10 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--data", type=Path, required=True, help="folder with parallel/ and eval/, as for training/run.sh"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for steps, cells and the report")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cells trained at a time, on one GPU (1)")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry-run", action="store_true", help="print the cells, their steps and the steps they share")
     mode.add_argument("--report-only", action="store_true", help="write the report without training")
     options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error(f"--jobs is {options.jobs}; it must be at least 1")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -85,7 +88,7 @@ def ablate(options: argparse.Namespace) -> int:
     folder = options.out / REPORT
     command = _command(options)
     with run_alone(options.out):
-        failures = {} if options.report_only else train_trials(trials, options.out)
+        failures = {} if options.report_only else _train(trials, options)
         results = Results.of(trials)
         report = Report(spec, results, options.data, command, failures)
         write_document(spec.title, list(report.blocks()), folder)
@@ -95,6 +98,12 @@ def ablate(options: argparse.Namespace) -> int:
     for name, reason in failures.items():
         print(f"failed: {name}: {reason}", file=sys.stderr)
     return FAILED_CELLS if failures else 0
+
+
+def _train(trials: list[Trial], options: argparse.Namespace) -> dict[str, str]:
+    if options.jobs == 1:
+        return train_trials(trials, options.out)
+    return train_in_processes(trials, options.out, options.jobs)
 
 
 def ablate_reranking(spec: StudySpec, options: argparse.Namespace) -> int:

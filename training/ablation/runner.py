@@ -1,15 +1,20 @@
-"""Trains cells one after another; cells share the steps they have in common."""
+"""Trains cells, one or several at a time; cells share the steps they have in common."""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import signal
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
 from training.ablation.grid import Cell
-from training.errors import ConfigError
+from training.errors import ConfigError, TrainingError
 from training.pipeline.run import Run
 from training.pipeline.runner import DONE, Step, fingerprints, run_steps, share_steps
 from training.pipeline.steps import steps_of
@@ -63,6 +68,32 @@ def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
     return trials
 
 
+def train_in_processes(trials: list[Trial], out: Path, jobs: int) -> dict[str, str]:
+    """`train_trials` with `jobs` processes, a cell each; a process waits for a step that another is making."""
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_start_job)
+    try:
+        running = [pool.submit(_train_cell, trial.cell, trial.run.data, out) for trial in trials]
+        return {name: reason for job in running for name, reason in job.result().items()}
+    except BrokenProcessPool as exc:
+        raise TrainingError("a process was killed, perhaps for memory; run again, with fewer --jobs") from exc
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():  # after Ctrl-C; otherwise they have nothing to do
+            process.terminate()
+
+
+def _start_job() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(message)s", stream=sys.stderr
+    )
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _train_cell(cell: Cell, data: Path, out: Path) -> dict[str, str]:
+    """A trial cannot be sent to a process: its steps hold functions."""
+    return train_trials(plan_trials([cell], data, out), out)
+
+
 def train_trials(trials: list[Trial], out: Path) -> dict[str, str]:
     """Train unfinished cells. If a cell fails, go on with the next.
 
@@ -107,4 +138,4 @@ def _train(trial: Trial, out: Path) -> None:
     if not teacher.is_symlink():
         (out / "teacher").mkdir(exist_ok=True)
         teacher.symlink_to(os.path.relpath(out / "teacher", run.out), target_is_directory=True)
-    run_steps(trial.steps, run.config, run.out, data_fingerprint=trial.data_fingerprint)
+    run_steps(trial.steps, run.config, run.out, data_fingerprint=trial.data_fingerprint, shared=True)

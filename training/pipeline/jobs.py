@@ -98,7 +98,7 @@ def start(run: Run, folder: Path) -> None:
     pad_id = int(run.tokenizer.pad_token_id)
     assistant = assistant_from_base(
         base, embeddings_VH, dim=dim, normalized=normalized, pad_id=pad_id, seed=run.config.seed
-    )
+    ).to(run.device)
     if run.config.has_label_space:
         sample = run.corpus.english[sample_pairs(run)].astype(np.int64)
         vectors = run.sample_embeddings(sample)
@@ -170,7 +170,7 @@ def shrink(run: Run, folder: Path) -> None:
     """Build the student before training, from the assistant."""
     assistant = run.load(run.assistant)
     frequency_V = run.tokens.counts(assistant.encoder.config.vocab_size)
-    student = student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed)
+    student = student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed).to(run.device)
     if run.config.head == "fitted":
         fit_head(run, student)
     run.save(student, folder)

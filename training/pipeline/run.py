@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,11 +28,12 @@ from training.models.labels import LabelSpace
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
 from training.models.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
 from training.optimisation.batches import Plan
-from training.optimisation.processes import on_main_process
+from training.optimisation.processes import is_main_process, on_main_process
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.system.arrays import map_array
 from training.system.device import pick_device
 from training.system.files import files_under, fingerprint_files
+from training.system.locks import wait_for
 from training.vocabulary.tokens import TokenStore
 
 CHECKPOINT = "checkpoint"  # subfolder of a step: a sentence-transformers model
@@ -197,8 +199,11 @@ class Run:
 
         teacher = self._load(name, self.device)
         dim = int(teacher.get_embedding_dimension() or 0)
-        on_main_process(lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english)))
-        store = EmbeddingStore(folder, dim=dim)
+        with wait_for(folder) if is_main_process() else nullcontext():  # jobs of an ablation share the store
+            on_main_process(
+                lambda: embed_missing(teacher, texts(), EmbeddingStore(folder, dim=dim), total=len(english))
+            )
+            store = EmbeddingStore(folder, dim=dim)
         return store.vectors(), store.rows(texts())
 
     def validation(self, model: SentenceEncoder) -> Callable[[], dict[str, float]]:

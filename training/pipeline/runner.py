@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -36,6 +36,7 @@ from training.optimisation.checkpoints import has_states, remove_states
 from training.optimisation.processes import from_main_process, is_main_process, on_main_process
 from training.system.files import write_atomically, write_json_atomically
 from training.system.hardware import describe_hardware
+from training.system.locks import wait_for
 
 logger = logging.getLogger(__name__)
 DONE = "done.json"
@@ -100,11 +101,13 @@ def run_steps(
     data_fingerprint: str,
     restart_from: str | None = None,
     until: str | None = None,
+    shared: bool = False,
 ) -> None:
     """Run unfinished steps up to `until`; first discard `restart_from` and every step that depends on it.
 
     Nothing is discarded or written until every remaining step is found to match this configuration.
 
+    Args:   shared: other processes may make the same steps, each once: wait for them.
     Raises: StepMismatchError: a step's folder was made with other settings or other data, or there is no such step.
     """
     names = [step.name for step in steps]
@@ -113,12 +116,13 @@ def run_steps(
     marks = _marks(steps, config, data_fingerprint)
     on_main_process(lambda: _prepare(steps, config, out, marks, restart_from))
     for step in steps if until is None else steps[: names.index(until) + 1]:
-        if from_main_process((out / step.name / DONE).exists()):
-            logger.info("%s: already done", step.name)
-        elif step.together:
-            _run(step, marks[step.name], out / step.name)
-        else:
-            on_main_process(functools.partial(_run, step, marks[step.name], out / step.name))
+        with wait_for(out / step.name) if shared else nullcontext():
+            if from_main_process((out / step.name / DONE).exists()):
+                logger.info("%s: already done", step.name)
+            elif step.together:
+                _run(step, marks[step.name], out / step.name)
+            else:
+                on_main_process(functools.partial(_run, step, marks[step.name], out / step.name))
 
 
 def _prepare(
