@@ -118,7 +118,8 @@ def test_a_spec_that_cannot_be_read_is_one_sentence(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.slow
-def test_two_cells_are_trained_scored_and_reported(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_two_cells_are_trained_scored_and_reported(data: Path, tmp_path: Path, jobs: str) -> None:
     path = write_spec(
         tmp_path,
         runs={"full": {}, "w/o MCL": {"contrastive.objective": "none"}},
@@ -129,7 +130,7 @@ def test_two_cells_are_trained_scored_and_reported(data: Path, tmp_path: Path) -
     base = yaml.safe_load((tmp_path / "base.yaml").read_text(encoding="utf-8"))
     (tmp_path / "base.yaml").write_text(yaml.safe_dump({**base, **TINY}), encoding="utf-8")
     out = tmp_path / "out"
-    assert main([str(path), "--data", str(data), "--out", str(out)]) == 0
+    assert main([str(path), "--data", str(data), "--out", str(out), "--jobs", jobs]) == 0
     text = (out / "report/report.md").read_text(encoding="utf-8")
     for name in ("full", "w-o-MCL"):
         scores = json.loads((out / "cells" / name / "contrastive-scores/scores.json").read_text())
