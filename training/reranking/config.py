@@ -70,7 +70,7 @@ class NegativesConfig:
     """What a question is trained against."""
 
     # random: of the whole set; near: passages close by in the file, of the same article; hard: a bi-encoder's nearest
-    kind: Literal["random", "near", "hard"] = "random"
+    kind: Literal["random", "near", "hard", "near+hard"] = "random"  # near+hard: half of each
     count: int = 4  # each question; not printed
     encoder: str | None = None  # hard: the bi-encoder that finds them, a folder or a name
     depth: int = 50  # hard and near: drawn from so many passages
@@ -172,9 +172,10 @@ def check_config(config: RerankConfig, *, where: str) -> None:
     for key, (value, least) in at_least.items():
         if value < least:
             raise ConfigError(f"{where}: {key} is {value}; it must be at least {least}")
-    if config.negatives.kind == "hard" and config.negatives.encoder is None:
+    if "hard" in config.negatives.kind and config.negatives.encoder is None:
+        kind = config.negatives.kind
         raise ConfigError(
-            f"{where}: negatives.kind is hard; negatives.encoder must name the bi-encoder that finds them"
+            f"{where}: negatives.kind is {kind}; negatives.encoder must name the bi-encoder that finds them"
         )
     if config.xpi is not None and not 0 < config.xpi.positive_share < 1:
         raise ConfigError(f"{where}: xpi.positive_share is {config.xpi.positive_share}; it must be between 0 and 1")

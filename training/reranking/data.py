@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ import numpy as np
 from training.corpora.cleaning.leakage import EvaluationSentences
 from training.corpora.sources.readers import files_of, find_pair_file, read_pairs
 from training.errors import ConfigError, CorpusError, EvaluationError
-from training.evaluation.encoders import load_model
+from training.evaluation.encoders import Model, load_model
+from training.evaluation.vectors import each_text_once
 from training.reranking.collection import Collection, Texts
 from training.reranking.config import NegativesConfig, RerankConfig, SourceConfig
 from training.reranking.mixing import AlignedPair, TextPair, mixed_test_set, stages_of
@@ -21,6 +22,7 @@ from training.reranking.negatives import (
     Negatives,
     aligned_pairs,
     hard_negatives,
+    joined_negatives,
     near_negatives,
     random_negatives,
 )
@@ -89,8 +91,10 @@ class RerankData:
     def xpr_stages(self) -> list[list[TextPair]]:
         """The pairs of stage 2, stage after stage, by the run's strategy."""
         pairs: list[AlignedPair] = []
+        settings, seed = self.config.negatives, self.config.seed
+        encoder = load_model(settings.encoder) if "hard" in settings.kind and settings.encoder else None
         for collection in self.training:
-            found = aligned_pairs(collection, find_negatives(collection, self.config.negatives, seed=self.config.seed))
+            found = aligned_pairs(collection, find_negatives(collection, settings, encoder=encoder, seed=seed))
             first = 1 + max((pair.question for pair in pairs), default=-1)
             pairs += [replace(pair, question=first + pair.question) for pair in found]
         stages = stages_of(self.config.strategy, pairs, self.config.languages, seed=self.config.seed)
@@ -194,21 +198,28 @@ class RerankData:
                 yield from files_of(path) if path else ()
 
 
-def find_negatives(collection: Collection, settings: NegativesConfig, *, seed: int) -> Negatives:
-    """The negatives of each question, by chance or by the bi-encoder that the settings name."""
+def find_negatives(
+    collection: Collection, settings: NegativesConfig, *, encoder: Model | None = None, seed: int
+) -> Negatives:
+    """The negatives of each question, by chance, by place or by the bi-encoder that the settings name.
+
+    Args: encoder: that bi-encoder; None: it is loaded where it is needed.
+    """
+    near = partial(near_negatives, collection, settings.count, depth=settings.depth, seed=seed)
     if settings.kind == "near":
-        return near_negatives(collection, settings.count, depth=settings.depth, seed=seed)
+        return near()
     if settings.kind == "random" or settings.encoder is None:
         return random_negatives(collection, settings.count, seed=seed)
-    model = load_model(settings.encoder)
-    return hard_negatives(
+    model = encoder or load_model(settings.encoder)
+    hard = hard_negatives(
         collection,
         settings.count,
-        encode_query=model.encode_query,
-        encode_passage=model.encode_document,
+        encode_query=each_text_once(model.encode_query),
+        encode_passage=each_text_once(model.encode_document),
         depth=settings.depth,
         seed=seed,
     )
+    return hard if settings.kind == "hard" else joined_negatives(near(), hard, settings.count)
 
 
 def joined(sets: Iterable[RankingSet]) -> RankingSet:

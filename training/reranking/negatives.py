@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,21 +43,38 @@ def near_negatives(collection: Collection, count: int, *, depth: int, seed: int)
 def hard_negatives(
     collection: Collection, count: int, *, encode_query: Encode, encode_passage: Encode, depth: int, seed: int
 ) -> Negatives:
-    """`count` drawn from the `depth` passages nearest to each question, those left out that answer it.
+    """`count` drawn from the `depth` candidates nearest to each question that do not answer it.
 
-    Each text is encoded in the first language that it has, so the encoder must be cross-lingual.
+    Of a whole collection only passages in all languages of the question's first positive are drawn: the same text with
+    another translation may answer it. Each text is encoded in the first language that it has, so the encoder must be
+    cross-lingual.
     """
     generator = np.random.default_rng((seed, 6))
     query_QD = encode_query([_any_text(question.texts) for question in collection.questions])
     passage_ND = encode_passage([_any_text(passage) for passage in collection.passages])
-    most = max((len(question.positives) for question in collection.questions), default=0)
-    _, nearest_QK = nearest(query_QD, passage_ND, depth + most)
-    found = []
-    for question, row in zip(collection.questions, nearest_QK, strict=True):
-        allowed = row if question.candidates is None else row[np.isin(row, question.candidates)]
-        others = allowed[~np.isin(allowed, question.positives)][:depth]
-        found.append(tuple(generator.permutation(others)[:count].tolist()))
-    return found
+    pools: dict[frozenset[str], NDArray[np.int64]] = {}
+    rows_of_pool: dict[Hashable, list[int]] = {}
+    for row, question in enumerate(collection.questions):
+        languages = frozenset(collection.passages[question.positives[0]])
+        rows_of_pool.setdefault(languages if question.candidates is None else row, []).append(row)
+    found: dict[int, tuple[int, ...]] = {}
+    for rows in rows_of_pool.values():
+        pool = _pool(collection, collection.questions[rows[0]], pools)
+        most = max(len(collection.questions[row].positives) for row in rows)
+        _, place_RK = nearest(query_QD[rows], passage_ND[pool], depth + most)
+        for row, nearest_K in zip(rows, pool[place_RK], strict=True):
+            others = nearest_K[~np.isin(nearest_K, collection.questions[row].positives)][:depth]
+            found[row] = tuple(generator.permutation(others)[:count].tolist())
+    return [found[row] for row in range(len(collection.questions))]
+
+
+def joined_negatives(first: Negatives, second: Negatives, count: int) -> Negatives:
+    """Half of `count` from the first, the larger half if odd, the others from the second; no passage twice."""
+    share = count - count // 2
+    return [
+        tuple(dict.fromkeys([*one[:share], *other, *one[share:]]))[:count]
+        for one, other in zip(first, second, strict=True)
+    ]
 
 
 def aligned_pairs(collection: Collection, negatives: Sequence[Sequence[int]]) -> list[AlignedPair]:

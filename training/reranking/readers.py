@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -48,13 +49,20 @@ def read_collection(path: Path, kind: Format) -> Collection:
 
 
 def read_jsonl(path: Path) -> Collection:
-    """Rows of one id are one question in several languages; without ids, rows of one query are."""
+    """Rows of one id are one question in several languages; without ids, rows of one query are.
+
+    An id of several queries in one language names none of them: joined files may count from 0 each.
+    """
     layout = "a JSON object with query, positives (or positive) and, where known, negatives, qlang, plang, id"
+    rows = list(parse_lines(path, _question_row, layout))
+    queries = {(row.get("id"), _query_language(row), row["query"]) for row in rows}
+    times = Counter((id_, language) for id_, language, _ in queries)
+    ambiguous = {id_ for (id_, _), count in times.items() if count > 1}
     builder = CollectionBuilder()
-    for row in parse_lines(path, _question_row, layout):
-        query_language = row.get("qlang") or row.get("language") or "und"
+    for row in rows:
+        query_language = _query_language(row)
         passage_language = row.get("plang") or row.get("language") or query_language
-        key = row.get("id")
+        key = None if row.get("id") in ambiguous else row.get("id")
         positives = row["positives"]
         indices = [
             builder.passage({passage_language: text}, None if key is None else (key, number))
@@ -155,6 +163,10 @@ def tsv_files(folder: Path, stem: str) -> list[tuple[str, Path]]:
     name = re.compile(rf"{stem}\.(?P<language>{LANGUAGE})\.tsv(\.gz)?")
     matches = ((name.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
     return [(match["language"], path) for match, path in matches if match]
+
+
+def _query_language(row: dict[str, Any]) -> str:
+    return row.get("qlang") or row.get("language") or "und"
 
 
 def _bipar_row(line: str) -> list[str]:

@@ -14,7 +14,7 @@ from training.reranking.pair_tokens import PairTokenizer
 from training.reranking.ranking import RankingSet
 from training.system.device import autocast
 
-BATCH = 64  # pairs
+BATCH, GPU_BATCH = 64, 512  # pairs
 CHUNK = 16_384  # pairs tokenised at once, sorted by length
 Scores = list[NDArray[np.float32]]
 
@@ -51,9 +51,10 @@ class CrossEncoderScorer:
         store = self.tokenizer.store(queries, passages)
         order = np.argsort(store.lengths, kind="stable").astype(np.int32)
         device = next(self.model.parameters()).device
+        size = BATCH if device.type == "cpu" else GPU_BATCH
         logit_N = np.empty(len(queries), dtype=np.float32)
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
             ids_BL, mask_BL = store.batch(rows, max_length=self.tokenizer.max_length)
             with torch.inference_mode(), autocast(device) if self.bf16 else torch.autocast(device.type, enabled=False):
                 logit_N[rows] = self.model(ids_BL.to(device), mask_BL.to(device)).float().cpu().numpy()

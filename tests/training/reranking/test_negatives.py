@@ -2,7 +2,13 @@ import numpy as np
 
 from tests.training.reranking.test_mixing import collection_in
 from training.reranking.collection import Collection, Question
-from training.reranking.negatives import aligned_pairs, hard_negatives, near_negatives, random_negatives
+from training.reranking.negatives import (
+    aligned_pairs,
+    hard_negatives,
+    joined_negatives,
+    near_negatives,
+    random_negatives,
+)
 
 
 def test_random_negatives_never_answer_and_are_as_many_as_asked() -> None:
@@ -44,6 +50,26 @@ def test_hard_negatives_are_the_nearest_that_do_not_answer() -> None:
 
     (found,) = hard_negatives(collection, 2, encode_query=encode, encode_passage=encode, depth=2, seed=0)
     assert set(found) == {1, 2}  # p0 answers
+
+
+def test_hard_negatives_are_in_the_languages_of_the_answer_or_among_the_candidates() -> None:
+    passages = ({"en": "0", "de": "0"}, {"en": "1", "fr": "1"}, {"en": "2", "de": "2"}, {"en": "3", "de": "3"})
+    questions = (Question({"en": "0"}, (0,)), Question({"en": "1"}, (1,), (0, 1, 3)))
+
+    def encode(texts: list[str]) -> np.ndarray:
+        angles = np.array([0.1 * int(text) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+    found = hard_negatives(
+        Collection(questions, passages), 1, encode_query=encode, encode_passage=encode, depth=1, seed=0
+    )
+    assert found == [(2,), (0,)]
+
+
+def test_two_kinds_of_negatives_make_half_each_and_no_passage_comes_twice() -> None:
+    first, second = [(0, 1, 2, 3), (0, 1, 2), (5,)], [(7, 8, 9, 10), (1, 0, 9), (6,)]
+    assert joined_negatives(first, second, 4) == [(0, 1, 7, 8), (0, 1, 9, 2), (5, 6)]
+    assert joined_negatives(first, second, 3)[0] == (0, 1, 7)
 
 
 def test_each_question_is_paired_with_its_positives_and_negatives() -> None:

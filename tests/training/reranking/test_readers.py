@@ -28,6 +28,18 @@ def test_json_lines_of_one_id_are_one_question_in_several_languages(tmp_path: Pa
     assert answers(found) == [({"en": "why", "de": "warum"}, [{"en": "because", "de": "darum"}])]
 
 
+def test_an_id_of_several_queries_in_one_language_joins_none_of_them(tmp_path: Path) -> None:
+    rows = [
+        {"id": "0", "query": "q", "qlang": "en", "positive": "one"},
+        {"id": "0", "query": "r", "qlang": "en", "positive": "two"},
+        {"id": "0", "query": "s", "qlang": "ko", "positive": "three"},
+    ]
+    found = read_collection(write_json_lines(tmp_path / "a.jsonl", rows), "jsonl")
+    assert answers(found) == [
+        ({"en": "q"}, [{"en": "one"}]), ({"en": "r"}, [{"en": "two"}]), ({"ko": "s"}, [{"ko": "three"}]),
+    ]  # fmt: skip
+
+
 def test_json_lines_with_negatives_have_candidates_of_their_own(tmp_path: Path) -> None:
     rows = [
         {"query": "q", "language": "de", "positives": ["a", "b"], "negatives": ["c"]},
