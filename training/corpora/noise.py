@@ -89,4 +89,3 @@ def _without_accents(text: str, _: np.random.Generator) -> str:
 
 def _without_marks(text: str, _: np.random.Generator) -> str:
     return "".join(" " if unicodedata.category(letter).startswith("P") else letter for letter in text)
-

@@ -59,6 +59,29 @@ def test_a_corpus_holds_no_evaluation_sentence_and_no_duplicate(tmp_path: Path) 
     assert report["pairs"] == 3
 
 
+def test_noise_adds_badly_typed_copies_but_none_that_an_evaluation_set_has(tmp_path: Path) -> None:
+    lines = [f"Where is order {number}\tWo ist die Bestellung {number}" for number in range(200)]
+    plain = {tuple(line.split("\t")) for line in lines}
+    write(tmp_path / "parallel/news/en-de.tsv", *lines)
+    write(tmp_path / "eval/stsb/dev/en-de.tsv", "5\tx\ty")
+    config = CorpusConfig(sources={"news": SourceConfig()}, noise=0.5)
+
+    def copies() -> list[tuple[str, str]]:
+        pairs = [
+            (english, other) for _, _, english, other in pairs_of(build(config, ["de"], tmp_path, tmp_path / "out"))
+        ]
+        assert plain <= set(pairs)
+        assert json.loads((tmp_path / "out/report.json").read_text())["pairs"] == len(pairs)
+        return [pair for pair in pairs if pair not in plain]
+
+    first = copies()
+    assert 70 <= len(first) <= 130
+    assert {english for english, _ in first} <= {english for english, _ in plain}
+    leak = next(copy for _, copy in first if copy.lower().startswith("wo ist die") and "bestellung" not in copy.lower())
+    write(tmp_path / "eval/stsb/dev/en-de.tsv", f"5\tx\t{leak}")
+    assert leak not in [copy for _, copy in copies()]
+
+
 def test_a_run_without_its_evaluation_sets_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "parallel/news/en-de.tsv", "Good day\tGuten Tag")
     write(tmp_path / "parallel/talks/en-de.tsv", "New\tNeu")
