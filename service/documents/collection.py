@@ -171,8 +171,8 @@ class Collection(StoredDocuments):
                 if query.vector_D is None:
                     return self._matches(query, None, top_k, reads, revision)
                 among = reads.selected(revision)
-                with self._live.in_step.shared():
-                    dense = self._nearest(query, top_k, among) if self._live.is_at(revision) else None
+                with self._live.held() as held:
+                    dense = self._nearest(held.index, query, top_k, among) if held.is_at(revision) else None
                 if dense is not None:
                     return self._matches(query, dense, top_k, reads, revision)
             time.sleep(RETRY_S)
@@ -180,24 +180,24 @@ class Collection(StoredDocuments):
 
     def _before_writers(self, queries: Sequence[Query], top_k: int, reads: DocumentReader) -> list[list[Match]]:
         while True:
-            with self._live.in_step.shared(), self._store.read_transaction() as revision:
-                if self._live.is_at(revision):
+            with self._live.held() as held, self._store.read_transaction() as revision:
+                if held.is_at(revision):
                     among = reads.selected(revision)
-                    nearest_B = (self._nearest(query, top_k, among) for query in queries)
+                    nearest_B = (self._nearest(held.index, query, top_k, among) for query in queries)
                     return [
                         self._matches(query, dense, top_k, reads, revision)
                         for query, dense in zip(queries, nearest_B, strict=True)
                     ]
             time.sleep(RETRY_S)
 
-    def _nearest(self, query: Query, top_k: int, among: Rows | None) -> Ranked | None:
+    def _nearest(self, index: VectorIndex, query: Query, top_k: int, among: Rows | None) -> Ranked | None:
         if query.vector_D is None:
             return None
         wanted = top_k if query.words is None else depth(top_k)
         if query.without is None:
-            return nearest(self._store, self._live.now, query.vector_D, top_k=wanted, among=among)
+            return nearest(self._store, index, query.vector_D, top_k=wanted, among=among)
         own = self._store.rows_of([query.without])
-        best = nearest(self._store, self._live.now, query.vector_D, top_k=wanted + 1, among=among)
+        best = nearest(self._store, index, query.vector_D, top_k=wanted + 1, among=among)
         return [hit for hit in best if hit[1] not in own][:wanted]
 
     def _matches(

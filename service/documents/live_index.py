@@ -2,7 +2,9 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from service.documents.protocol import VectorIndex
 from service.documents.store.store import DocumentStore
@@ -13,6 +15,18 @@ from service.documents.vectors.rwlock import ReadWriteLock
 from service.errors import StorageFull
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class HeldIndex:
+    """An index that no change is applied to, and the revision it is at; None: another process may advance the store."""
+
+    index: VectorIndex
+    revision: int | None
+
+    def is_at(self, revision: int) -> bool:
+        """Whether it has the changes up to a revision, and no more."""
+        return self.revision in {None, revision}
 
 
 class LiveIndex:
@@ -32,7 +46,7 @@ class LiveIndex:
               upkeep: the thread that renews it; None: another process may be writing the store.
         """
         self.writing = threading.Lock()  # held from before a change of the store until the index has followed
-        self.in_step = ReadWriteLock()  # guards the index and its revision
+        self._in_step = ReadWriteLock()
         self._store = store
         self._maintenance = maintenance
         self._check_memory = check_memory
@@ -44,14 +58,16 @@ class LiveIndex:
         self._upkeep = upkeep
         self.resume()
 
-    def is_at(self, revision: int) -> bool:
-        """Whether the index has the changes up to a revision, and no more; ask while `in_step` is held."""
-        return self._revision in {None, revision}
+    @contextmanager
+    def held(self) -> Iterator[HeldIndex]:
+        """The index to search in; changes wait until the block ends."""
+        with self._in_step.shared():
+            yield HeldIndex(self.now, self._revision)
 
     def follow(self, revision: int, change: Callable[[VectorIndex], None], *, changed: int) -> None:
         """Apply a durable change of so many rows. If that fails, the index is reloaded and not saved."""
         try:
-            with self.in_step.exclusive():
+            with self._in_step.exclusive():
                 self._revision = revision
                 change(self.now)
         except BaseException:
@@ -113,7 +129,7 @@ class LiveIndex:
     def _reload(self) -> None:
         with self.writing:
             index = self._maintenance.load()
-            with self.in_step.exclusive():
+            with self._in_step.exclusive():
                 self.now = index
             self._is_behind = False
 
@@ -123,6 +139,6 @@ class LiveIndex:
             self._maintenance.catch_up(built.index, built.revision)
         with self.writing:  # the last changes: writers wait, readers do not
             self._maintenance.catch_up(built.index, revision)
-            with self.in_step.exclusive():
+            with self._in_step.exclusive():
                 self.now = built.index
         self._note(0)  # a bulk load may have outgrown it already
