@@ -1,4 +1,4 @@
-"""Builds a tiny real artifact without torch: a trained WordPiece tokenizer and a mean-of-embeddings graph."""
+"""Builds a tiny real artifact without torch: a WordPiece tokenizer and a mean-of-embeddings graph."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import normalizers
 
 from service.model.artifact import Manifest, ParityPack, Space, describe_files, fingerprint_of, load_manifest
 from service.model.session import Session
 from service.model.tokenizer import Tokenizer as ServiceTokenizer
+from tests.vocabularies import wordpiece
 
 DIM = 16
 MAX_LENGTH = 24
@@ -111,17 +112,7 @@ def add_space(folder: Path, name: str, affine: np.ndarray) -> Manifest:
 
 
 def _write_tokenizer(path: Path, *, last_word: str | None) -> int:
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    # There are more to choose from, so that every build has as many, though not always the same.
-    trainer = trainers.WordPieceTrainer(vocab_size=240, special_tokens=specials, show_progress=False)
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
+    tokenizer = wordpiece(TEXTS, normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()]))
     if last_word is not None:
         tokenizer.add_tokens([last_word])
     tokenizer.save(str(path))

@@ -29,7 +29,9 @@ def test_similarity_prints_what_a_service_answers(capsys: Capture) -> None:
     assert rows == [{"score": score, "text": text} for score, text in zip(scores, inputs["sentences"], strict=True)]
     header, *shown = on_a_terminal("similarity", *TEXTS[:5], columns=200).screen.splitlines()
     assert header.split() == ["score", "text"]
-    assert shown == [f"{row['score']:6.3f}  {row['text']}" for row in rows[:4]]
+    written = [f"{row['score']:.3f}" for row in rows[:4]]
+    width = max(map(len, written))
+    assert shown == [f"{score:>{width}}  {row['text']}" for score, row in zip(written, rows[:4], strict=True)]
 
 
 def test_similarity_takes_two_texts_or_more_and_no_empty_one(capsys: Capture) -> None:

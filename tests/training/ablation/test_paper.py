@@ -24,7 +24,8 @@ from transformers import (
 )
 
 from tests.parallel_text import write_data_folder
-from tests.training.models.bases import SIZES, byte_level_bpe, save_base, unigram, wordpiece
+from tests.training.models.bases import SIZES, save_base
+from tests.vocabularies import byte_level_bpe, unigram, wordpiece
 from training.__main__ import main
 from training.ablation.grid import read_cells
 from training.ablation.spec import load_spec

@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertTokenizerFast
 
 from tests.training.hub import serve_model
-from tests.training.models.bases import SIZES, save_base, wordpiece
+from tests.training.models.bases import SIZES, save_base
+from tests.vocabularies import wordpiece
 
 LOAD = """
 import sys, torch

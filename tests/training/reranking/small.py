@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from transformers import BertConfig, PreTrainedTokenizerFast
 
-from tests.training.models.bases import SIZES, wordpiece
+from tests.training.models.bases import SIZES
+from tests.vocabularies import wordpiece
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder, save_sentence_encoder
 from training.reranking.ranking import RankingSet

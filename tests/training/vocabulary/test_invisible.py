@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tokenizers import normalizers
 
-from tests.training.models.bases import byte_level_bpe, unigram, wordpiece
 from tests.training.vocabulary.test_pruning import CORPUS, LEARNT_FROM
+from tests.vocabularies import byte_level_bpe, unigram, wordpiece
 from training.config.run import TokenizerConfig
 from training.corpora.corpus import Corpus
 from training.vocabulary.invisible import drop_invisible, dropping_invisible

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models
 
-from tests.training.models.bases import byte_level_bpe, unigram, wordpiece
+from tests.vocabularies import byte_level_bpe, unigram, wordpiece
 from training.errors import ConfigError
 from training.vocabulary.pruning import count_pieces, prune_tokenizer
 

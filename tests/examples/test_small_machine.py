@@ -1,0 +1,89 @@
+"""examples/small_machine.sh: one core and 512 MiB, while clients send what they can hardly take."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.contract.live import wait_until_ready
+from tests.parallel_text import LANGUAGES, OBJECTS, SUBJECTS, VERBS, sentence
+from tests.ports import reserved_port
+from tests.skeleton.project import ROOT
+
+MIB = 2**20
+LIMIT_BYTES = 512 * MIB
+MOST_RESIDENT_BYTES = 256 * MIB  # examples/README.md: 185 MiB
+CLIENTS = 16  # half of them embed, half search
+REQUESTS = 25  # of each client
+CHOICES = list(product(range(len(SUBJECTS)), range(len(VERBS)), range(len(OBJECTS))))
+TEXTS = [sentence(choice, language) for choice in CHOICES for language in LANGUAGES]
+
+
+@contextmanager
+def small_machine(checkout: Path) -> Iterator[tuple[httpx.Client, int]]:
+    """The example's process on one core with RLIMIT_DATA: a client of it, and its id."""
+    (checkout / "examples").symlink_to(ROOT / "examples")
+    (checkout / ".venv").symlink_to(sys.prefix)
+    core = max(os.sched_getaffinity(0))
+    with reserved_port() as port:
+        given = {"MODEL": ROOT / "models/default", "DATA": checkout / "data", "PORT": port}
+        process = subprocess.Popen(
+            ["bash", "-c", f"ulimit -d {LIMIT_BYTES // 1024} && exec examples/small_machine.sh"],
+            cwd=checkout,
+            env=os.environ | {f"CROSSLET_{name}": str(value) for name, value in given.items()},
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        )
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
+                wait_until_ready(client, process)
+                yield client, process.pid
+        finally:
+            process.kill()
+            process.wait()
+
+
+def client_of(client: httpx.Client, number: int) -> Counter[int]:
+    """Send `REQUESTS` one after the other; the answers' status codes."""
+    found: Counter[int] = Counter()
+    for request in range(REQUESTS):
+        start = 16 * (number * REQUESTS + request) % (len(TEXTS) - 16)
+        if number % 2:
+            answer = client.post("/search", json={"query": TEXTS[start], "top_k": 10})
+        else:
+            answer = client.post("/embed", json={"inputs": TEXTS[start : start + 16]})
+        found[answer.status_code] += 1
+    return found
+
+
+def status_bytes(pid: int, name: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # one core, which others may use too
+def test_512_mb_answer_or_refuse_every_request_and_half_of_it_is_resident(tmp_path: Path) -> None:
+    with small_machine(tmp_path) as (client, pid):
+        limits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
+        assert f"Max data size {LIMIT_BYTES} {LIMIT_BYTES} bytes" in " ".join(limits.split())
+        for start in range(0, 2000, 200):
+            documents = [{"id": str(row), "text": TEXTS[row]} for row in range(start, start + 200)]
+            assert client.put("/documents", json={"documents": documents}).status_code == 200
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            answers = sum(clients.map(lambda number: client_of(client, number), range(CLIENTS)), Counter())
+        peak, private = status_bytes(pid, "VmHWM"), status_bytes(pid, "VmData")
+        assert answers.total() == CLIENTS * REQUESTS
+        assert set(answers) <= {200, 429}
+        assert answers[200] > CLIENTS * REQUESTS / 2
+        assert peak < MOST_RESIDENT_BYTES
+        assert private < LIMIT_BYTES
+        assert client.get("/ready").status_code == 200
+        print(f"{answers}, peak resident {peak / MIB:.0f} MiB, private {private / MIB:.0f} MiB")
