@@ -18,6 +18,7 @@ import orjson
 from service.bulk.stored_row import StoredPassage, StoredRow
 from service.documents.keywords.terms import RULES
 from service.documents.store.catalog import Named, listed
+from service.documents.store.collection_name import DEFAULT_NAME, where
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
 from service.documents.store.keyword_integrity import keywords_fault
@@ -38,7 +39,7 @@ class StoreFile:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
-        self._number = DEFAULT
+        self._number, self.name = DEFAULT, DEFAULT_NAME
         facts = self.facts = dict(connection.execute("SELECT key, value FROM store").fetchall())
         try:
             self.fingerprint, self.dim, self.revision = facts["fingerprint"], int(facts["dim"]), int(facts["revision"])
@@ -52,18 +53,18 @@ class StoreFile:
         """Every collection, by age: the default one first."""
         return listed(self._connection)
 
-    def of(self, number: int) -> "StoreFile":
+    def of(self, one: Named) -> "StoreFile":
         """The documents of another collection."""
         other = copy(self)
-        other._number = number
+        other._number, other.name = one.number, one.name
         return other
 
     def named(self, name: str) -> "StoreFile":
         """The same by its name. Raises: StartError: there is none."""
-        numbers = {one.name: one.number for one in self.collections()}
-        if name not in numbers:
-            raise StartError(f"document store {self._path} has no collection {name}{did_you_mean(name, numbers)}")
-        return self.of(numbers[name])
+        there = {one.name: one for one in self.collections()}
+        if name not in there:
+            raise StartError(f"document store {self._path} has no collection {name}{did_you_mean(name, there)}")
+        return self.of(there[name])
 
     def count(self) -> int:
         """Return the number of documents."""
@@ -71,7 +72,7 @@ class StoreFile:
 
     def total(self) -> int:
         """The number of documents of all collections."""
-        return sum(self.of(one.number).count() for one in self.collections())
+        return sum(self.of(one).count() for one in self.collections())
 
     def passages(self) -> int:
         """Return the number of vectors."""
@@ -118,7 +119,7 @@ class StoreFile:
         for row in self.rows(with_passages=with_vectors):
             if not row.is_text_sound or (with_vectors and not row.are_vectors_sound):
                 name = orjson.dumps(row.id).decode()
-                raise StoreError(f"document {name} of {self._path} is damaged on the disk ({REPAIR})")
+                raise StoreError(f"{where(self.name)}document {name} of {self._path} is damaged on the disk ({REPAIR})")
             yield row
 
     def missing(self, ids: Iterable[str]) -> list[str]:
@@ -147,22 +148,21 @@ class StoreFile:
         if homeless:
             yield 0, "homeless", f"{homeless} documents belong to no collection"
         for one in self.collections():
-            where = "" if one.number == DEFAULT else f"collection {one.name}: "
-            yield from self.of(one.number)._faults_of_collection(one, where)
+            yield from self.of(one)._faults_of_collection(one.documents)
 
-    def _faults_of_collection(self, named: Named, where: str) -> Iterator[tuple[int, str | None, str | None]]:
-        count = self.count()
-        if named.documents != count:
-            yield 0, "count", f"{where}there are {count} documents, the table of collections says {named.documents}"
+    def _faults_of_collection(self, said: int) -> Iterator[tuple[int, str | None, str | None]]:
+        count, prefix = self.count(), where(self.name)
+        if said != count:
+            yield 0, "count", f"{prefix}there are {count} documents, the table of collections says {said}"
         are_texts_sound = True
         for rows in _batched(self.rows(), BATCH_ROWS):
             for row in rows:
                 are_texts_sound = are_texts_sound and row.is_text_sound
                 for kind, what in self._faults_of(row):
-                    yield 0, kind, f"{where}document {orjson.dumps(row.id).decode()} {what}"
+                    yield 0, kind, f"{prefix}document {orjson.dumps(row.id).decode()} {what}"
             yield len(rows), None, None
         if are_texts_sound and (fault := self.keywords_fault()) is not None:
-            yield 0, "keywords", where + fault
+            yield 0, "keywords", prefix + fault
 
     def keywords_fault(self) -> str | None:
         """One sentence, if the keywords are not those of the texts, which are sound."""

@@ -148,6 +148,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.progress import progress
     from service.bulk.repair import repair as make_anew
     from service.bulk.store_file import open_store_file
+    from service.documents.store.collection_name import where
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
 
@@ -168,10 +169,10 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     sys.stderr.write(f"{path}: {done.vectors} of {count} vectors recomputed\n")
     if done.keywords:
         sys.stderr.write(f"{path}: keywords rebuilt\n")
-    for id_ in done.lost:
-        sys.stderr.write(f"{named(id_)}: its text or metadata are damaged\n")
-    for id_, error in done.failed.items():
-        sys.stderr.write(f"{named(id_)}: {error}\n")
+    for name, id_ in done.lost:
+        sys.stderr.write(f"{where(name)}{named(id_)}: its text or metadata are damaged\n")
+    for (name, id_), error in done.failed.items():
+        sys.stderr.write(f"{where(name)}{named(id_)}: {error}\n")
     damaged = len(done.lost) + len(done.failed)
     if damaged:
         raise StoreError(f"document store {path} has {damaged} damaged documents: put them again, or delete them")

@@ -211,7 +211,7 @@ def test_a_vector_that_the_model_fails_to_make_anew_stays_damaged_and_is_named(s
 
     for one, made in ((engine, 1), (failing, 0)):
         done = repair(store / STORE, one, fingerprint="aa", dim=DIM)
-        assert (done.vectors, done.lost, done.failed) == (made, [], {"d4": "the model failed"})
+        assert (done.vectors, done.lost, done.failed) == (made, [], {("default", "d4"): "the model failed"})
     assert is_found_by_verify(store)
 
 
@@ -232,7 +232,7 @@ def nothing_to_embed(batches: Iterable[Sequence[str]]) -> Vectors:
 def test_a_text_cannot_be_repaired_and_is_named(store: Path) -> None:
     flip(store, TEXTS["d7"].encode())
     done = repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
-    assert (done.vectors, done.lost) == (0, ["d7"])
+    assert (done.vectors, done.lost) == (0, [("default", "d7")])
 
 
 @pytest.mark.parametrize(
