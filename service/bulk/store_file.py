@@ -17,7 +17,7 @@ import orjson
 
 from service.bulk.stored_row import StoredPassage, StoredRow
 from service.documents.keywords.terms import RULES
-from service.documents.store.catalog import Named, listed
+from service.documents.store.catalog import Named, listed, unknown
 from service.documents.store.collection_name import DEFAULT_NAME, where
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
@@ -26,7 +26,6 @@ from service.documents.store.locking import connect, read_mode
 from service.documents.store.older_stores import view_as_todays
 from service.documents.store.schema import DEFAULT, KEYWORDS_SINCE, PASSAGES_SINCE, PATHS_SINCE, checksum
 from service.errors import StartError, StoreError
-from service.spelling import did_you_mean
 
 NORM_TOLERANCE = 1e-3
 BATCH_ROWS = 1024
@@ -63,7 +62,7 @@ class StoreFile:
         """The same by its name. Raises: StartError: there is none."""
         there = {one.name: one for one in self.collections()}
         if name not in there:
-            raise StartError(f"document store {self._path} has no collection {name}{did_you_mean(name, there)}")
+            raise unknown(name, there, self._path)
         return self.of(there[name])
 
     def count(self) -> int:

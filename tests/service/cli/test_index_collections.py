@@ -26,9 +26,9 @@ def test_commands_work_on_the_collection_they_name(capsys: Capture, tmp_path: Pa
     assert facts["collections"] == {"default": 12, "shop": 1}
     assert "13 documents are intact" in crosslet(capsys, "index", "verify")[1]
     assert crosslet(capsys, "index", "compact")[0]
-    for command in (["index", "export"], ["index", "stats"], ["search", "Kessel"]):
+    for command in (["index", "export"], ["index", "stats"], ["index", "report"], ["search", "Kessel"]):
         error = crosslet(capsys, *command, "--collection", "shpo", status=2)[1]
-        assert "has no collection shpo; did you mean shop?" in error
+        assert "has no collection shpo; it has default, shop" in error
     error = crosslet(capsys, "index", "build", shop, "--collection", "a/b", status=2)[1]
     assert "a collection's name has 1 to 64 characters" in error
 
