@@ -51,7 +51,9 @@ def load_collection(
         if number is None and read_only:
             raise unknown(name, [one.name for one in store.catalog.listed()], settings.documents_path)
         store.select(_created(store, name, settings) if number is None else number)
-        return _index_options(settings, manifest).opened(store, read_only=read_only)
+        options = _index_options(settings, manifest)
+        others = options.bytes_of_others(store) if options.max_index_bytes and not read_only else 0
+        return options.opened(store, others_bytes=lambda: others, read_only=read_only)
 
 
 def _created(store: DocumentStore, name: str, settings: Settings) -> int:

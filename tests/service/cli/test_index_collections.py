@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from service.documents.store.schema import checksum
+from tests.artifacts import DIM
 from tests.service.bulk.files import DOCUMENTS, read_jsonl, write_jsonl
 from tests.service.cli.test_index import Capture, build, crosslet, damage, local
 
@@ -67,3 +69,22 @@ def test_a_document_that_another_model_fails_on_is_named_with_its_collection(
     damage("UPDATE documents SET text = 'schlecht' WHERE row = 2")
     error = crosslet(capsys, "index", "re-embed", "--model", failing_model, status=2)[1]
     assert 'crosslet: collection shop: document "odd" of' in error
+
+
+def test_a_load_that_fits_its_own_collection_but_not_the_store_is_refused(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    row_bytes = 4 * DIM + 8
+    monkeypatch.setenv("CROSSLET_MAX_INDEX_BYTES", str(20 * row_bytes))
+    build(capsys, path)
+    error = crosslet(capsys, "index", "build", path, "--collection", "shop", status=2)[1]
+    said = f"the index would take {24 * row_bytes} bytes; the limit is {20 * row_bytes} (CROSSLET_MAX_INDEX_BYTES)"
+    assert said in error
+    assert "8 new" in build(capsys, write_jsonl(path, DOCUMENTS[:8]), "--collection", "shop")  # to the last byte
+    vectors = tmp_path / "v.npy"
+    np.save(vectors, np.eye(1, DIM, dtype=np.float32))
+    write_jsonl(path, [{"id": "more", "text": "x"}])
+    for name in ("default", "shop", "third"):
+        command = ("index", "import", path, vectors, "--no-model-check", "--collection", name)
+        assert f"would take {21 * row_bytes} bytes" in crosslet(capsys, *command, status=2)[1]
