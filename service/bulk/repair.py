@@ -75,7 +75,9 @@ def _repair_collection(
     with closing(engine(texts())) as vectors:
         for embedded in vectors:
             batch = pending.pop(0)
-            documents, vectors_PD, failed = whole(batch, embedded.vectors_ND, embedded.failed)
+            documents, vectors_PD, failed = whole(
+                batch, embedded.vectors_ND, failed=embedded.failed, truncated=embedded.truncated
+            )
             done.failed |= {(file.name, batch[position].id): error for position, error in failed.items()}
             if documents:
                 with store.transaction() as transaction:

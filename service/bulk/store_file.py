@@ -65,9 +65,9 @@ class StoreFile:
             raise unknown(name, there, self._path)
         return self.of(there[name])
 
-    def count(self) -> int:
-        """Return the number of documents."""
-        return int(self._one(f"SELECT count(*) FROM documents WHERE {self._ours}"))  # noqa: S608
+    def count(self, *, truncated: bool = False) -> int:
+        """Return the number of documents. truncated: of those whose text was cut, as far as that is known."""
+        return int(self._one(f"SELECT count(*) FROM documents WHERE {self._selected(truncated)}"))  # noqa: S608
 
     def total(self) -> int:
         """The number of documents of all collections."""
@@ -109,13 +109,13 @@ class StoreFile:
         files = [file for pattern in OWN_FILES for file in self._path.parent.glob(pattern)]
         return sum(map(_size_bytes, files))
 
-    def documents(self, *, with_vectors: bool) -> Iterator[StoredRow]:
+    def documents(self, *, with_vectors: bool, truncated: bool = False) -> Iterator[StoredRow]:
         """Yield every document, in the order of first insertion.
 
-        Args: with_vectors: whether vectors are needed, and so must be intact too.
+        Args: with_vectors: whether vectors are needed, and so must be intact too.  truncated: as in `count`.
         Raises: StoreError: a document is damaged; those before it were yielded.
         """
-        for row in self.rows(with_passages=with_vectors):
+        for row in self.rows(with_passages=with_vectors, truncated=truncated):
             if not row.is_text_sound or (with_vectors and not row.are_vectors_sound):
                 name = orjson.dumps(row.id).decode()
                 raise StoreError(f"{where(self.name)}document {name} of {self._path} is damaged on the disk ({REPAIR})")
@@ -172,10 +172,11 @@ class StoreFile:
         except sqlite3.DatabaseError as exc:
             return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
 
-    def rows(self, *, with_passages: bool = True) -> Iterator[StoredRow]:
-        """Every document, in the order of first arrival."""
+    def rows(self, *, with_passages: bool = True, truncated: bool = False) -> Iterator[StoredRow]:
+        """Every document, in the order of first arrival. truncated: as in `count`."""
+        which = self._selected(truncated)
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
-        query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {self._ours} ORDER BY row"  # noqa: S608
+        query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {which} ORDER BY row"  # noqa: S608
         for row, id_, text, metadata, revision, of_text in self._connection.execute(query):
             yield StoredRow(
                 id=id_.decode(errors="replace"),
@@ -232,6 +233,9 @@ class StoreFile:
     def _ours(self) -> str:
         """The condition of the collection's rows, a number of ours."""
         return f"collection = {self._number}"
+
+    def _selected(self, truncated: bool) -> str:
+        return f"{self._ours} AND is_truncated = 1" if truncated else self._ours
 
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]

@@ -189,7 +189,7 @@ def test_a_damaged_vector_is_said_and_repaired_from_its_text(store: Path) -> Non
     def engine(batches: Iterable[Sequence[str]]) -> Vectors:
         for texts in batches:
             embedded.extend(texts)
-            yield Embedded(VECTORS[[9]], 0)
+            yield Embedded(VECTORS[[9]], ())
 
     done = repair(store / STORE, engine, fingerprint="aa", dim=DIM)
     assert (done.vectors, done.lost, embedded) == (1, [], [TEXTS["d9"]])
@@ -203,11 +203,11 @@ def test_a_vector_that_the_model_fails_to_make_anew_stays_damaged_and_is_named(s
 
     def engine(batches: Iterable[Sequence[str]]) -> Vectors:
         (texts,) = batches
-        yield Embedded(VECTORS[[9]], 0, {texts.index(TEXTS["d4"]): "the model failed"})
+        yield Embedded(VECTORS[[9]], (), {texts.index(TEXTS["d4"]): "the model failed"})
 
     def failing(batches: Iterable[Sequence[str]]) -> Vectors:
         assert list(batches) == [[TEXTS["d4"]]]
-        yield Embedded(VECTORS[:0], 0, {0: "the model failed"})
+        yield Embedded(VECTORS[:0], (), {0: "the model failed"})
 
     for one, made in ((engine, 1), (failing, 0)):
         done = repair(store / STORE, one, fingerprint="aa", dim=DIM)
