@@ -7,7 +7,7 @@ each side has no translation.
 
 mine   the gold pairs are the translations that remain.
 dedup  joins both sides. The gold pairs are translations and lines of equal text; found pairs are those within a group.
-       A paraphrase in one language counts as wrong.
+       A paraphrase in one language counts as wrong. `dedup-cosine`: with --margin 0, by cosine alone.
 """
 
 import argparse
@@ -16,18 +16,22 @@ import itertools
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
+from service.bulk.dedup import Firsts, groups_by_margin
 from service.bulk.engine import Engine
 from service.bulk.engines import engine_of
 from service.bulk.lines import Lines
 from service.bulk.margin import NEIGHBOURS
 from service.bulk.mining import mine_rows
-from service.bulk.neighbours import leaders
+from service.bulk.neighbours import Halves, leaders
 from service.bulk.texts import embed_lines
+from service.cli.text import COSINE
 from service.model.encoder import load_encoder
+from service.process.cpus import usable_cpus
 from service.settings import BUNDLED_MODEL, Settings
 
 CODES = {
@@ -78,16 +82,30 @@ def mine(texts: list[str], english: list[str], engine: Engine, dim: int) -> list
     return [score({(a, b) for margin, a, b in pairs if margin >= threshold}, gold) for threshold in MARGINS]
 
 
-def dedup(texts: list[str], english: list[str], engine: Engine, dim: int) -> list[Score]:
+def by_margin(vectors_ND: Halves) -> Iterator[Firsts]:
+    for margin in MARGINS:
+        yield groups_by_margin(
+            vectors_ND, cosine=COSINE, margin=margin, threads=usable_cpus(), advance=lambda rows: None
+        )
+
+
+def by_cosine(vectors_ND: Halves) -> Iterator[Firsts]:
+    for threshold in COSINES:
+        yield leaders(vectors_ND, threshold, advance=lambda rows: None)
+
+
+def dedup(
+    group: Callable[[Halves], Iterator[Firsts]], texts: list[str], english: list[str], engine: Engine, dim: int
+) -> list[Score]:
     quarter = len(texts) // 4
     lines_of = texts[quarter:] + english[:-quarter]
     gold = set(zip(texts[quarter:-quarter], english[quarter:-quarter], strict=True)) | pairs_of_equals(lines_of)
     scores = []
     with tempfile.TemporaryDirectory() as folder, Lines(write(folder, "a", lines_of)) as lines:
         vectors_ND = embed_lines(lines, engine, dim=dim, max_text_chars=Settings().max_text_chars)
-        for threshold in COSINES:
+        for first_N in group(vectors_ND):
             groups: dict[int, list[str]] = defaultdict(list)
-            for row, first in enumerate(leaders(vectors_ND, threshold, advance=lambda rows: None).tolist()):
+            for row, first in enumerate(first_N.tolist()):
                 groups[first].append(lines.text(row))
             scores.append(score({pair for group in groups.values() for pair in itertools.combinations(group, 2)}, gold))
     return scores
@@ -98,7 +116,12 @@ def pairs_of_equals(texts: list[str]) -> Pairs:
 
 
 SETS: dict[str, Callable[[Path, str, int], tuple[list[str], list[str]]]] = {"tatoeba": tatoeba, "flores": flores}
-TASKS = {"mine": (mine, MARGINS), "dedup": (dedup, COSINES)}
+Task = Callable[[list[str], list[str], Engine, int], list[Score]]
+TASKS: dict[str, tuple[Task, Sequence[float]]] = {
+    "mine": (mine, MARGINS),
+    "dedup": (partial(dedup, by_margin), MARGINS),
+    "dedup-cosine": (partial(dedup, by_cosine), COSINES),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from service.documents.backend import DocumentIndex
 from service.documents.collections import Collections, IndexOptions, StoredCollections
 from service.documents.milvus.address import EMBEDDED, milvus_address
-from service.documents.store.catalog import Catalog
+from service.documents.store.catalog import unknown
 from service.documents.store.collection_name import DEFAULT_NAME
 from service.documents.store.store import DocumentStore
 from service.errors import Damaged, StartError, StoreError
 from service.model.artifact import Manifest
 from service.model.spaces import stored_as
 from service.settings import Settings
-from service.spelling import did_you_mean
 
 
 def load_collections(
@@ -50,18 +49,15 @@ def load_collection(
     with _opened_store(settings, manifest, read_only=read_only) as store:
         number = store.catalog.number_of(name)
         if number is None and read_only:
-            raise StartError(_there_is_none(name, settings, store.catalog))
+            raise unknown(name, [one.name for one in store.catalog.listed()], settings.documents_path)
         store.select(_created(store, name, settings) if number is None else number)
-        return _index_options(settings, manifest).opened(store, read_only=read_only)
+        options = _index_options(settings, manifest)
+        others = options.bytes_of_others(store) if options.max_index_bytes and not read_only else 0
+        return options.opened(store, others_bytes=lambda: others, read_only=read_only)
 
 
 def _created(store: DocumentStore, name: str, settings: Settings) -> int:
     return store.catalog.create(name, most=settings.max_collections, chunks=settings.chunk is not False)
-
-
-def _there_is_none(name: str, settings: Settings, catalog: Catalog) -> str:
-    names = [one.name for one in catalog.listed()]
-    return f"document store {settings.documents_path} has no collection {name}{did_you_mean(name, names)}"
 
 
 @contextmanager

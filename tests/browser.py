@@ -179,7 +179,7 @@ class Page:
     def press(self, key: str) -> None:
         """Press and release a key."""
         text = {"text": "\r"} if key == "Enter" else {}
-        code = {"Enter": 13, "Tab": 9}.get(key, 0)
+        code = {"Enter": 13, "Tab": 9, "Home": 36, "ArrowDown": 40}.get(key, 0)
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, **text)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
 

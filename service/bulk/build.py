@@ -179,7 +179,9 @@ class Build:
 
     def _write(self, embedded: Embedded) -> None:
         batch = self._pending[0]
-        documents, vectors_PD, failed = whole(batch.documents, embedded.vectors_ND, embedded.failed)
+        documents, vectors_PD, failed = whole(
+            batch.documents, embedded.vectors_ND, failed=embedded.failed, truncated=embedded.truncated
+        )
         for position, error in failed.items():
             self._on_failed(f"{named(batch.documents[position].id)}: {error}")
         stored = [sound(self._store, document.id) for document in documents]
@@ -197,6 +199,6 @@ class Build:
         self.outcome.replaced += len(changed) - new
         self.outcome.unchanged += batch.unchanged + len(stored) - len(changed)
         self.outcome.skipped += batch.skipped
-        self.outcome.truncated += embedded.truncated
+        self.outcome.truncated += sum(documents[position].is_truncated is True for position in changed)
         self.outcome.failed += len(failed)
         self._advance(batch.read, self.outcome)

@@ -1,9 +1,14 @@
 """Finds the lines of a file that say the same, in any language.
 
 A group is a line and the later lines near it; a line near several groups joins the earliest. Every line is near the
-group's first line: chaining from line to line would join unlike sentences.
+group's first line, or equal to one that is: chaining from line to line would join unlike sentences.
 
-N lines
+Near are lines with a large cosine that is also large beside those with their nearest other lines: a margin, as
+`service.bulk.margin` has it. A cosine alone joins sentences about one subject ("Sami gave Layla the money", "Sami
+borrowed money from Layla") before it joins translations. Lines with equal vectors count once there: they would be each
+other's nearest.
+
+N lines, U of different vectors, P pairs, D dims
 """
 
 from collections.abc import Iterator
@@ -14,19 +19,48 @@ import orjson
 
 from service.bulk.engine import Engine
 from service.bulk.lines import Lines
-from service.bulk.neighbours import leaders
+from service.bulk.margin import near_pairs
+from service.bulk.neighbours import ROUNDING, Advance, Halves, first_equals, leaders, nearest_others
 from service.bulk.progress import progress
 from service.bulk.texts import embed_lines
+from service.process.cpus import usable_cpus
 from service.settings import Settings
 
 Firsts = npt.NDArray[np.int64]  # (N,): the first row of each row's group
 
 
-def find_groups(lines: Lines, engine: Engine, *, threshold: float, dim: int, settings: Settings) -> Firsts:
-    """Group lines whose cosine is at least the threshold. Memory: 2 x N x dim bytes of vectors."""
+NEIGHBOURS = 3  # fewer than in `service.bulk.margin`: all are of one text, in each language
+
+
+def find_groups(lines: Lines, engine: Engine, *, cosine: float, margin: float, dim: int, settings: Settings) -> Firsts:
+    """Group lines with at least that cosine and margin; margin 0: by cosine alone.
+
+    Memory: 2 x N x dim bytes of vectors, and as much again where lines repeat.
+    """
     vectors_ND = embed_lines(lines, engine, dim=dim, max_text_chars=settings.max_text_chars)
     with progress("pairs", total=len(lines), unit="lines") as bar:
-        return leaders(vectors_ND, threshold, advance=bar.update)
+        if not margin:
+            return leaders(vectors_ND, cosine, advance=bar.update)
+        threads = settings.workers or usable_cpus()
+        return groups_by_margin(vectors_ND, cosine=cosine, margin=margin, threads=threads, advance=bar.update)
+
+
+def groups_by_margin(vectors_ND: Halves, *, cosine: float, margin: float, threads: int, advance: Advance) -> Firsts:
+    """Group rows of equal vectors, then those with at least that cosine and margin."""
+    first_N = first_equals(vectors_ND)
+    row_U = np.unique(first_N)
+    advance(len(first_N) - len(row_U))
+    if len(row_U) < 2:  # no other to compare with
+        advance(len(row_U))
+        return first_N
+    different_UD = vectors_ND if len(row_U) == len(first_N) else vectors_ND[row_U]
+    near = nearest_others(different_UD, NEIGHBOURS, threads=threads, advance=advance)
+    leader_U = np.arange(len(row_U))
+    for later, earlier in near_pairs(near, margin=margin, cosine=cosine - ROUNDING).tolist():
+        if leader_U[later] == later and leader_U[earlier] == earlier:
+            leader_U[later] = earlier
+    grouped: Firsts = row_U[leader_U][np.searchsorted(row_U, first_N)]
+    return grouped
 
 
 def groups_as_json(lines: Lines, first_N: Firsts) -> Iterator[bytes]:

@@ -30,11 +30,11 @@ class Embedded:
     """The vectors of one batch of texts.
 
     vectors_ND: (N, D) float32, of the texts that did not fail, in order.  failed: position -> reason.
-    truncated: the number of texts longer than the model reads.
+    truncated: positions of the texts longer than the model reads.
     """
 
     vectors_ND: npt.NDArray[np.float32]
-    truncated: int
+    truncated: Sequence[int]
     failed: Mapping[int, str] = field(default_factory=dict)
 
     def kept(self, given: Sequence[T]) -> list[T]:
@@ -114,4 +114,5 @@ def _joined(chunks: Sequence[Future[list[Encoded | ServiceError]]], dim: int) ->
     failed = {position: str(one) for position, one in enumerate(found) if isinstance(one, ServiceError)}
     encoded = [one for one in found if isinstance(one, Encoded)]
     vectors_ND = np.stack([one.vector for one in encoded]) if encoded else np.empty((0, dim), np.float32)
-    return Embedded(vectors_ND, sum(one.truncated for one in encoded), failed)
+    truncated = [position for position, one in enumerate(found) if isinstance(one, Encoded) and one.truncated]
+    return Embedded(vectors_ND, truncated, failed)

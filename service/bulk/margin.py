@@ -51,6 +51,18 @@ def ratio_margins(left: Neighbours, right: Neighbours) -> Margins:
     )
 
 
+def near_pairs(near: Neighbours, *, margin: float, cosine: float) -> npt.NDArray[np.int64]:
+    """Return the pairs of one text's rows with at least that margin and cosine, (P, 2), the later row first, in order.
+
+    near: of each row the nearest others of the same text. The margin is that of `ratio_margins`.
+    """
+    mean_N = near.cosines_NK.mean(axis=1)
+    margin_NK = _ratio(near.cosines_NK, (mean_N[:, None] + mean_N[near.rows_NK]) / 2)
+    row_P, place_P = np.nonzero((margin_NK >= margin) & (near.cosines_NK >= cosine))
+    pair_P2 = np.stack([row_P, near.rows_NK[row_P, place_P]], axis=1)
+    return np.unique(np.sort(pair_P2, axis=1)[:, ::-1], axis=0)
+
+
 def mine(margins: Margins) -> list[Mined]:
     """Select pairs greedily from both directions: (margin, left row, right row), best first, each sentence once."""
     rows_N, rows_M = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))

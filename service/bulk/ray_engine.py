@@ -117,7 +117,7 @@ def _embed(batches: Sequence[Sequence[str]], model: Model, actors: int) -> Itera
             stop = start + len(batches[given])
             failed_here = {one - start: failed[one] for one in range(start, stop) if one in failed}
             kept_ND = np.delete(vectors_ND[start:stop], list(failed_here), axis=0)
-            yield Embedded(kept_ND, int(is_truncated_N[start:stop].sum()), failed_here)
+            yield Embedded(kept_ND, np.flatnonzero(is_truncated_N[start:stop]).tolist(), failed_here)
             given, start = given + 1, stop
 
 

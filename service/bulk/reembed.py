@@ -18,6 +18,7 @@ from service.bulk.engines import documents_engine
 from service.bulk.records import Record
 from service.bulk.store_file import StoreFile, open_store_file
 from service.documents.protocol import Vectors
+from service.documents.store.collection_name import where
 from service.documents.store.document import Document, Span
 from service.documents.store.locking import connect, lock_for_this_process
 from service.documents.store.revision_file import REVISION_SUFFIX
@@ -135,11 +136,9 @@ class Reembedding:
         outcome, before = Outcome(), 0
         for one in there:
             number = store.catalog.number_of(one.name) or store.catalog.create(
-                one.name, most=sys.maxsize, chunks=old.of(one.number).chunks
+                one.name, most=sys.maxsize, chunks=old.of(one).chunks
             )
-            outcome += self._copy_collection(
-                store.of(number), old.of(one.number), engine, _after(before, outcome, advance)
-            )
+            outcome += self._copy_collection(store.of(number), old.of(one), engine, _after(before, outcome, advance))
             before += one.documents
         _raise_revision(store, old.revision)
         return outcome
@@ -149,7 +148,11 @@ class Reembedding:
     ) -> Outcome:
         _delete_moved(store, old)
         work = Build(
-            _Writer(store), read=self._as_it_is, on_bad_line=_refuse, on_failed=self._on_failed, advance=advance
+            _Writer(store),
+            read=self._as_it_is,
+            on_bad_line=_refuse,
+            on_failed=lambda sentence: self._on_failed(where(old.name) + sentence),
+            advance=advance,
         )
         outcome = work.run(_records(old), engine)
         _delete_gone(store, old)

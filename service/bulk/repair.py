@@ -9,25 +9,26 @@ import orjson
 
 from service.bulk.engine import Engine
 from service.bulk.store_file import StoreFile, open_store_file
-from service.bulk.stored_row import StoredRow
 from service.documents.store.document import Document, Span, parts_of, whole
 from service.documents.store.store import DocumentStore
 
 BATCH_DOCUMENTS = 64  # in one transaction
+
+Key = tuple[str, str]  # a document's collection and id
 
 
 @dataclass
 class Repaired:
     """The outcome of a repair. vectors: how many were recomputed.
 
-    lost: ids of documents whose text or metadata are damaged beyond repair.
-    failed: id -> reason, of damaged documents that the model failed on.
+    lost: documents whose text or metadata are damaged beyond repair.
+    failed: document -> reason, of damaged documents that the model failed on.
     """
 
     vectors: int = 0
     keywords: bool = False  # made anew
-    lost: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
+    lost: list[Key] = field(default_factory=list)
+    failed: dict[Key, str] = field(default_factory=dict)
 
 
 def repair(
@@ -49,7 +50,7 @@ def repair(
     try:
         with open_store_file(path) as file:
             for one in file.collections():
-                _repair_collection(file.of(one.number), store.of(one.number), engine, done, advance, split)
+                _repair_collection(file.of(one), store.of(one.number), engine, done, advance, split)
     finally:
         store.close()
     return done
@@ -67,15 +68,17 @@ def _repair_collection(
     lost = len(done.lost)
 
     def texts() -> Iterator[list[str]]:
-        for batch in _batches(file.rows(), done, advance, split):
+        for batch in _batches(file, done, advance, split):
             pending.append(batch)
             yield parts_of(batch)
 
     with closing(engine(texts())) as vectors:
         for embedded in vectors:
             batch = pending.pop(0)
-            documents, vectors_PD, failed = whole(batch, embedded.vectors_ND, embedded.failed)
-            done.failed |= {batch[position].id: error for position, error in failed.items()}
+            documents, vectors_PD, failed = whole(
+                batch, embedded.vectors_ND, failed=embedded.failed, truncated=embedded.truncated
+            )
+            done.failed |= {(file.name, batch[position].id): error for position, error in failed.items()}
             if documents:
                 with store.transaction() as transaction:
                     transaction.upsert(documents, vectors_PD)
@@ -89,17 +92,17 @@ def _repair_collection(
 
 
 def _batches(
-    rows: Iterator[StoredRow],
+    file: StoreFile,
     done: Repaired,
     advance: Callable[[int], object],
     split: Callable[[str], tuple[Span, ...]],
 ) -> Iterator[list[Document]]:
     """Yield batches of documents with an intact text and a damaged vector; record those with a damaged text."""
     batch: list[Document] = []
-    for row in rows:
+    for row in file.rows():
         advance(1)
         if not row.is_text_sound:
-            done.lost.append(row.id)
+            done.lost.append((file.name, row.id))
         elif not (row.are_vectors_sound and row.is_covered):
             text = row.text.decode()
             passages = row.spans if row.is_covered else split(text)

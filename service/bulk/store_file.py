@@ -17,7 +17,8 @@ import orjson
 
 from service.bulk.stored_row import StoredPassage, StoredRow
 from service.documents.keywords.terms import RULES
-from service.documents.store.catalog import Named, listed
+from service.documents.store.catalog import Named, listed, unknown
+from service.documents.store.collection_name import DEFAULT_NAME, where
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
 from service.documents.store.keyword_integrity import keywords_fault
@@ -25,7 +26,6 @@ from service.documents.store.locking import connect, read_mode
 from service.documents.store.older_stores import view_as_todays
 from service.documents.store.schema import DEFAULT, KEYWORDS_SINCE, PASSAGES_SINCE, PATHS_SINCE, checksum
 from service.errors import StartError, StoreError
-from service.spelling import did_you_mean
 
 NORM_TOLERANCE = 1e-3
 BATCH_ROWS = 1024
@@ -38,7 +38,7 @@ class StoreFile:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
-        self._number = DEFAULT
+        self._number, self.name = DEFAULT, DEFAULT_NAME
         facts = self.facts = dict(connection.execute("SELECT key, value FROM store").fetchall())
         try:
             self.fingerprint, self.dim, self.revision = facts["fingerprint"], int(facts["dim"]), int(facts["revision"])
@@ -52,26 +52,26 @@ class StoreFile:
         """Every collection, by age: the default one first."""
         return listed(self._connection)
 
-    def of(self, number: int) -> "StoreFile":
+    def of(self, one: Named) -> "StoreFile":
         """The documents of another collection."""
         other = copy(self)
-        other._number = number
+        other._number, other.name = one.number, one.name
         return other
 
     def named(self, name: str) -> "StoreFile":
         """The same by its name. Raises: StartError: there is none."""
-        numbers = {one.name: one.number for one in self.collections()}
-        if name not in numbers:
-            raise StartError(f"document store {self._path} has no collection {name}{did_you_mean(name, numbers)}")
-        return self.of(numbers[name])
+        there = {one.name: one for one in self.collections()}
+        if name not in there:
+            raise unknown(name, there, self._path)
+        return self.of(there[name])
 
-    def count(self) -> int:
-        """Return the number of documents."""
-        return int(self._one(f"SELECT count(*) FROM documents WHERE {self._ours}"))  # noqa: S608
+    def count(self, *, truncated: bool = False) -> int:
+        """Return the number of documents. truncated: of those whose text was cut, as far as that is known."""
+        return int(self._one(f"SELECT count(*) FROM documents WHERE {self._selected(truncated)}"))  # noqa: S608
 
     def total(self) -> int:
         """The number of documents of all collections."""
-        return sum(self.of(one.number).count() for one in self.collections())
+        return sum(self.of(one).count() for one in self.collections())
 
     def passages(self) -> int:
         """Return the number of vectors."""
@@ -109,16 +109,16 @@ class StoreFile:
         files = [file for pattern in OWN_FILES for file in self._path.parent.glob(pattern)]
         return sum(map(_size_bytes, files))
 
-    def documents(self, *, with_vectors: bool) -> Iterator[StoredRow]:
+    def documents(self, *, with_vectors: bool, truncated: bool = False) -> Iterator[StoredRow]:
         """Yield every document, in the order of first insertion.
 
-        Args: with_vectors: whether vectors are needed, and so must be intact too.
+        Args: with_vectors: whether vectors are needed, and so must be intact too.  truncated: as in `count`.
         Raises: StoreError: a document is damaged; those before it were yielded.
         """
-        for row in self.rows(with_passages=with_vectors):
+        for row in self.rows(with_passages=with_vectors, truncated=truncated):
             if not row.is_text_sound or (with_vectors and not row.are_vectors_sound):
                 name = orjson.dumps(row.id).decode()
-                raise StoreError(f"document {name} of {self._path} is damaged on the disk ({REPAIR})")
+                raise StoreError(f"{where(self.name)}document {name} of {self._path} is damaged on the disk ({REPAIR})")
             yield row
 
     def missing(self, ids: Iterable[str]) -> list[str]:
@@ -147,22 +147,21 @@ class StoreFile:
         if homeless:
             yield 0, "homeless", f"{homeless} documents belong to no collection"
         for one in self.collections():
-            where = "" if one.number == DEFAULT else f"collection {one.name}: "
-            yield from self.of(one.number)._faults_of_collection(one, where)
+            yield from self.of(one)._faults_of_collection(one.documents)
 
-    def _faults_of_collection(self, named: Named, where: str) -> Iterator[tuple[int, str | None, str | None]]:
-        count = self.count()
-        if named.documents != count:
-            yield 0, "count", f"{where}there are {count} documents, the table of collections says {named.documents}"
+    def _faults_of_collection(self, said: int) -> Iterator[tuple[int, str | None, str | None]]:
+        count, prefix = self.count(), where(self.name)
+        if said != count:
+            yield 0, "count", f"{prefix}there are {count} documents, the table of collections says {said}"
         are_texts_sound = True
         for rows in _batched(self.rows(), BATCH_ROWS):
             for row in rows:
                 are_texts_sound = are_texts_sound and row.is_text_sound
                 for kind, what in self._faults_of(row):
-                    yield 0, kind, f"{where}document {orjson.dumps(row.id).decode()} {what}"
+                    yield 0, kind, f"{prefix}document {orjson.dumps(row.id).decode()} {what}"
             yield len(rows), None, None
         if are_texts_sound and (fault := self.keywords_fault()) is not None:
-            yield 0, "keywords", where + fault
+            yield 0, "keywords", prefix + fault
 
     def keywords_fault(self) -> str | None:
         """One sentence, if the keywords are not those of the texts, which are sound."""
@@ -173,10 +172,11 @@ class StoreFile:
         except sqlite3.DatabaseError as exc:
             return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
 
-    def rows(self, *, with_passages: bool = True) -> Iterator[StoredRow]:
-        """Every document, in the order of first arrival."""
+    def rows(self, *, with_passages: bool = True, truncated: bool = False) -> Iterator[StoredRow]:
+        """Every document, in the order of first arrival. truncated: as in `count`."""
+        which = self._selected(truncated)
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
-        query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {self._ours} ORDER BY row"  # noqa: S608
+        query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {which} ORDER BY row"  # noqa: S608
         for row, id_, text, metadata, revision, of_text in self._connection.execute(query):
             yield StoredRow(
                 id=id_.decode(errors="replace"),
@@ -233,6 +233,9 @@ class StoreFile:
     def _ours(self) -> str:
         """The condition of the collection's rows, a number of ours."""
         return f"collection = {self._number}"
+
+    def _selected(self, truncated: bool) -> str:
+        return f"{self._ours} AND is_truncated = 1" if truncated else self._ours
 
     def _one(self, query: str) -> Any:
         return self._connection.execute(query).fetchone()[0]

@@ -21,12 +21,14 @@ from service.errors import StoreError
 class Stats:
     """A summary of a store.
 
-    documents, passages, languages: of one collection; a passage is a vector, languages are the `lang` of metadata.
+    documents, passages, truncated, languages: of one collection; a passage is a vector, truncated are the documents
+    whose text was cut, as far as that is known, languages are the `lang` of metadata.
     collections: every one with its documents.
     """
 
     documents: int
     passages: int
+    truncated: int
     collections: dict[str, int]
     size_bytes: int
     fingerprint: str
@@ -46,6 +48,7 @@ def stats(path: Path, collection: str = DEFAULT_NAME) -> Stats:
         return Stats(
             documents=file.count(),
             passages=file.passages(),
+            truncated=file.count(truncated=True),
             collections={one.name: one.documents for one in file.collections()},
             size_bytes=file.size_bytes(),
             fingerprint=file.fingerprint,
@@ -56,9 +59,12 @@ def stats(path: Path, collection: str = DEFAULT_NAME) -> Stats:
         )
 
 
-def export_lines(file: StoreFile, *, vectors: bool) -> Iterator[bytes]:
-    """Yield every document as a line of JSON that `index build` takes. Vectors: base64 of little-endian float32."""
-    for document in file.documents(with_vectors=vectors):
+def export_lines(file: StoreFile, *, vectors: bool, truncated: bool = False) -> Iterator[bytes]:
+    """Yield every document as a line of JSON that `index build` takes.
+
+    vectors: with them, in base64 of little-endian float32.  truncated: only documents whose text was cut.
+    """
+    for document in file.documents(with_vectors=vectors, truncated=truncated):
         line = {"id": document.id, "text": document.text.decode(), "metadata": orjson.Fragment(document.metadata)}
         if document.spans:
             line["passages"] = [

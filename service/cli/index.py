@@ -76,7 +76,7 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def export(options: argparse.Namespace, settings: Settings) -> None:
-    """Write every document as a line of JSON. A service may use the store meanwhile.
+    """Write every document, or every truncated one, as a line of JSON. A service may use the store meanwhile.
 
     Raises: StartError: there is no store, or it cannot be read.  StorageFull: the output does not fit on the disk.
     """
@@ -88,10 +88,12 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
     with (
         open_store_file(local_store(settings)) as whole,
         writing(options.out) as out,
-        progress("export", total=whole.named(options.collection).count(), unit="documents") as bar,
+        progress(
+            "export", total=whole.named(options.collection).count(truncated=options.truncated), unit="documents"
+        ) as bar,
     ):
         file = whole.named(options.collection)
-        for line in export_lines(file, vectors=options.vectors == "base64"):
+        for line in export_lines(file, vectors=options.vectors == "base64", truncated=options.truncated):
             out.write(line)
             bar.update()
 
@@ -148,6 +150,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.progress import progress
     from service.bulk.repair import repair as make_anew
     from service.bulk.store_file import open_store_file
+    from service.documents.store.collection_name import where
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
 
@@ -168,10 +171,10 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     sys.stderr.write(f"{path}: {done.vectors} of {count} vectors recomputed\n")
     if done.keywords:
         sys.stderr.write(f"{path}: keywords rebuilt\n")
-    for id_ in done.lost:
-        sys.stderr.write(f"{named(id_)}: its text or metadata are damaged\n")
-    for id_, error in done.failed.items():
-        sys.stderr.write(f"{named(id_)}: {error}\n")
+    for name, id_ in done.lost:
+        sys.stderr.write(f"{where(name)}{named(id_)}: its text or metadata are damaged\n")
+    for (name, id_), error in done.failed.items():
+        sys.stderr.write(f"{where(name)}{named(id_)}: {error}\n")
     damaged = len(done.lost) + len(done.failed)
     if damaged:
         raise StoreError(f"document store {path} has {damaged} damaged documents: put them again, or delete them")
@@ -253,6 +256,9 @@ def _build_arguments(parser: argparse.ArgumentParser) -> None:
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
     out_argument(parser)
     collection_argument(parser)
+    parser.add_argument(
+        "--truncated", action="store_true", help="only documents of which the model read only the beginning"
+    )
     parser.add_argument("--vectors", choices=["base64"], help="include the vectors: base64 of little-endian float32")
 
 

@@ -6,8 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.arguments import local_store, positive
+from service.cli.arguments import collection_argument, local_store, positive
 from service.cli.table import json_argument, print_json, wants_table
+from service.documents.store.collection_name import DEFAULT_NAME
 from service.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,9 +20,12 @@ FIELD = "lang"
 
 
 def report(options: argparse.Namespace, settings: Settings) -> None:
-    """Measure the documents; write a page, and the short of it beside the store. A service may use the store meanwhile.
+    """Measure a collection and write a page. A service may use the store meanwhile.
 
-    Raises: StartError: the model or the store is refused, or has too few documents.  StorageFull: the disk is full.
+    Of the default collection the summary is also kept beside the store, for GET /info.
+
+    Raises: StartError: the model or the store is refused, or there is no such collection, or it has too few documents.
+        StorageFull: the disk is full.
     """
     from service.bulk.engine import in_space
     from service.bulk.engines import engine_of
@@ -30,7 +34,7 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.report.measure import measure
     from service.bulk.report.page import html
     from service.bulk.store_file import check_there
-    from service.documents.report_file import write_summary
+    from service.documents.store.catalog import unknown
     from service.documents.store.store import DocumentStore
     from service.documents.vectors.maintenance import IndexMaintenance
     from service.documents.vectors.snapshots import SnapshotFolder
@@ -47,7 +51,11 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     with writing(options.out) as out:
         store = DocumentStore(path, fingerprint=stored.fingerprint, dim=stored.dim, read_only=True)
         try:
-            snapshots = SnapshotFolder(settings.data, fingerprint=stored.fingerprint, read_only=True)
+            number = store.catalog.number_of(options.collection)
+            if number is None:
+                raise unknown(options.collection, [one.name for one in store.catalog.listed()], path)
+            store.select(number)
+            snapshots = SnapshotFolder(settings.data, fingerprint=stored.fingerprint, collection=number, read_only=True)
             index = IndexMaintenance(
                 store, dim=stored.dim, snapshots=snapshots, exact_rows=settings.exact_documents
             ).load()
@@ -64,12 +72,10 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
                 )
         finally:
             store.close()
-        out.write(html(found).encode())
+        out.write(html(found, collection=options.collection).encode())
     _print(found.summary, options)
-    try:
-        write_summary(settings.data, found.summary)
-    except OSError as exc:
-        sys.stderr.write(f"crosslet: GET /info will not show it: {settings.data} cannot be written ({exc.strerror})\n")
+    if options.collection == DEFAULT_NAME:
+        _keep(found.summary, settings.data)
     sys.stderr.write(f"crosslet: wrote {options.out}\n")
 
 
@@ -85,7 +91,17 @@ def report_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sample", type=positive, default=SAMPLE, help=f"documents to draw and to ask with (default: {SAMPLE})"
     )
+    collection_argument(parser)
     json_argument(parser, otherwise="text")
+
+
+def _keep(summary: "Summary", folder: Path) -> None:
+    from service.documents.report_file import write_summary
+
+    try:
+        write_summary(folder, summary)
+    except OSError as exc:
+        sys.stderr.write(f"crosslet: GET /info will not show it: {folder} cannot be written ({exc.strerror})\n")
 
 
 def _print(summary: "Summary", options: argparse.Namespace) -> None:

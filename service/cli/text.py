@@ -8,8 +8,8 @@ from service.cli.start_trial import Use
 from service.settings import Settings
 
 NEIGHBOURS = 4  # k of Artetxe and Schwenk 2019, and of LASER's scripts
-MARGIN = 1.2  # at least 95 % precision in each of 17 languages: docs/guide/mine.md
-COSINE = 0.95  # see docs/guide/mine.md
+MARGIN = 1.2  # at least 95 % precision: docs/guide/mine.md
+COSINE = 0.7  # of lines that say the same, with that margin: docs/guide/mine.md
 
 
 def mine(options: argparse.Namespace, settings: Settings) -> None:
@@ -53,7 +53,14 @@ def dedup(options: argparse.Namespace, settings: Settings) -> None:
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.chosen(options.prompt_name))
     with Lines(options.file) as lines, writing(options.out) as out:
-        first_N = find_groups(lines, engine, threshold=options.threshold, dim=encoder.manifest.dim, settings=settings)
+        first_N = find_groups(
+            lines,
+            engine,
+            cosine=options.threshold,
+            margin=options.margin,
+            dim=encoder.manifest.dim,
+            settings=settings,
+        )
         for line in without_repeats(lines, first_N) if options.keep else groups_as_json(lines, first_N):
             out.write(line)
 
@@ -82,6 +89,13 @@ def _dedup_arguments(parser: argparse.ArgumentParser) -> None:
     prompt_argument(parser)
     parser.add_argument(
         "--threshold", type=finite, default=COSINE, help=f"smallest cosine of similar lines (default: {COSINE})"
+    )
+    parser.add_argument(
+        "--margin",
+        type=finite,
+        default=MARGIN,
+        help=f"smallest cosine over the mean with the nearest lines (default: {MARGIN}); 0: --threshold alone counts, "
+        "which then should be 0.9 or so",
     )
     parser.add_argument("--keep", choices=["first"], help="write the file with only the first line of each group")
 

@@ -83,10 +83,14 @@ class DocumentIndex(Protocol):
         max_chars: int,
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
+        truncated: bool = False,
     ) -> Page:
         """Return the next documents in the order of first insertion, at most `limit` and about `max_chars` characters.
 
-        With a filter, only matching documents; `filter_s` as in `delete_matching`.
+        With a filter, only matching documents; `filter_s` as in `delete_matching`. truncated: only those whose text was
+        cut.
+
+        Raises: InvalidInput: these are wanted, but it is not known which they are.
         """
 
     def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:

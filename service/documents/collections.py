@@ -130,6 +130,11 @@ class IndexOptions:
     check_memory: Callable[[int], None] = lambda growth_bytes: None
     chunks: bool = True
 
+    def bytes_of_others(self, store: DocumentStore) -> int:
+        """Memory of the indexes of the store's other collections, which stay closed."""
+        others = [one.number for one in store.catalog.listed() if one.number != store.number]
+        return sum(self._maintained(store.of(number)).expected_bytes() for number in others)
+
     def opened(
         self,
         store: DocumentStore,
@@ -144,13 +149,16 @@ class IndexOptions:
         )
         return Collection(
             store,
-            IndexMaintenance(store, dim=self.dim, snapshots=snapshots, exact_rows=self.exact_documents),
+            self._maintained(store, snapshots),
             max_index_bytes=self.max_index_bytes,
             others_bytes=others_bytes,
             check_memory=self.check_memory,
             upkeep=upkeep,
             read_only=read_only,
         )
+
+    def _maintained(self, store: DocumentStore, snapshots: SnapshotFolder | None = None) -> IndexMaintenance:
+        return IndexMaintenance(store, dim=self.dim, snapshots=snapshots, exact_rows=self.exact_documents)
 
 
 class StoredCollections(Collections):

@@ -1,4 +1,4 @@
-"""The short of `crosslet index report`, kept beside the store for GET /info."""
+"""The short of `crosslet index report` of the default collection, kept beside the store for GET /info."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ NAME = "index-report.json"
 class Summary:
     """What was measured. Shares are in [0, 1].
 
-    revision, documents: of the store at that time.  recall: of the ten nearest.
+    revision, documents: of the collection at that time.  recall: of the ten nearest.
     found: share of openings whose document is among the ten nearest.
     min_scores: what 1 in 1,000 unrelated documents exceeds, by language of the query; `all`: any.
     language_bias: the most that a document's language adds to a cosine.

@@ -6,6 +6,9 @@ D dims
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
+
+import numpy as np
 
 from service.documents.backend import DocumentIndex
 from service.documents.filters import to_condition
@@ -35,13 +38,17 @@ class StoredDocuments(DocumentIndex):
         max_chars: int,
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
+        truncated: bool = False,
     ) -> Page:
         """Return the next documents that match the filter, as in `DocumentIndex`; {} matches everything."""
-        if not filter_:
+        if not (filter_ or truncated):
             return self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
-        condition = to_condition(filter_)
+        condition = to_condition(filter_) if filter_ else None
         with self._store.read_transaction():
-            rows = FilterTime(filter_s).matching(self._store, condition)
+            selected = [self._store.truncated()] if truncated else []
+            if condition is not None:
+                selected.append(FilterTime(filter_s).matching(self._store, condition))
+            rows = reduce(np.intersect1d, selected)
             page = self._store.page(after_row=after_row, limit=limit, max_chars=max_chars, among=rows)
         return replace(page, total=len(rows))
 

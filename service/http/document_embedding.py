@@ -43,7 +43,7 @@ async def embedded(documents: Sequence[Document], embedder: Embedder) -> tuple[l
         skip_failed=True,
         space=embedder.document_space,
     )
-    kept, vectors_PD, failed = whole(documents, batch.embeddings, batch.failed)
+    kept, vectors_PD, failed = whole(documents, batch.embeddings, failed=batch.failed, truncated=batch.truncated)
     if not kept:
         position, error = next(iter(failed.items()))
         raise type(error)(f"{_place(position)} {error}") from error

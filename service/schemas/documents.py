@@ -258,4 +258,4 @@ class DocumentsPage(BaseModel):
     next_cursor: str | None = Field(
         description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
     )
-    total: int = Field(description="Number of documents, or of those that match the filter.", examples=[200])
+    total: int = Field(description="Number of documents, or of those that are selected.", examples=[200])

@@ -51,10 +51,10 @@ class Limits(BaseModel):
 
 
 class ReportInfo(BaseModel):
-    """What `crosslet index report` last measured on these documents."""
+    """What `crosslet index report` last measured on the documents of the default collection."""
 
     made_at: str = Field(description="When.", examples=["2026-11-26T12:00:00+00:00"])
-    revision: int = Field(description="Revision of the store at that time.", examples=[12])
+    revision: int = Field(description="Revision of its last change at that time.", examples=[12])
     documents: int = Field(description="Documents in it.", examples=[200])
     sampled: int = Field(description="Documents that were drawn and asked with.", examples=[200])
     recall: float = Field(description="Share of the exact ten nearest that a search finds.", examples=[0.99])

@@ -1,6 +1,7 @@
 // The form that adds documents: a file or pasted text, a preview, progress.
 
 import { ApiError } from "./api.js";
+import { route } from "./collections.js";
 import { command, showCommand } from "./curl.js";
 import { byId, el, say, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
@@ -27,7 +28,8 @@ export function startAdd({ onStored }) {
   for (const id of ["add-example", "empty-example"]) byId(id).addEventListener("click", useExample);
   byId("add-curl").addEventListener("click", () => {
     const some = found.documents.slice(0, OF_CURL);
-    showCommand(command("PUT", "documents", request(some.length ? some : [{ id: "1", text: "Hello!", metadata: {} }])));
+    const body = request(some.length ? some : [{ id: "1", text: "Hello!", metadata: {} }]);
+    showCommand(command("PUT", route("documents"), body));
   });
   byId("stop").addEventListener("click", () => sending?.abort());
   byId("add-form").addEventListener("submit", async (event) => {
@@ -133,7 +135,8 @@ async function send() {
     countErrors();
   };
   try {
-    await upload(documents, { limits: info.limits, signal: sending.signal, onProgress, onError });
+    const options = { limits: info.limits, signal: sending.signal, onProgress, onError };
+    await upload(documents, { path: route("documents"), ...options }); // another choice is for the next upload
     say(byId("add-status"), t("add.stored", { n: stored }));
   } catch (error) {
     if (!(error instanceof ApiError) && error.name !== "AbortError") throw error;

@@ -1,5 +1,6 @@
 // Shows GET /info.
 
+import { chosen } from "./collections.js";
 import { byId, el } from "./dom.js";
 import { languageName, number, score, t } from "./words.js";
 
@@ -35,14 +36,16 @@ function model(info) {
   ];
 }
 
-function index({ index: { backend, documents, size_bytes, recall }, document_space, version }) {
+function index(info) {
+  const { name, backend, documents, size_bytes, recall } = chosen(info);
   return [
+    [t("collection.choose"), info.collections.length > 1 && name],
     [t("facts.documents"), number(documents)],
     [t("facts.backend"), backend],
     [t("facts.memory"), size(size_bytes)],
     [t("facts.recall"), recall === null ? t("facts.unmeasured") : `${number(recall * 100, 1)} %`],
-    [t("facts.space"), document_space],
-    [t("facts.version"), version],
+    [t("facts.space"), info.document_space],
+    [t("facts.version"), info.version],
   ];
 }
 

@@ -2,6 +2,7 @@
 
 import { startAdd } from "./add.js";
 import { call } from "./api.js";
+import { showCollections, startCollections } from "./collections.js";
 import { startCompare } from "./compare.js";
 import { byId, say } from "./dom.js";
 import { showFacts } from "./facts.js";
@@ -25,6 +26,7 @@ async function refresh() {
 
 function showAll() {
   if (info === null) return;
+  showCollections(info);
   showFacts(info);
   search.show(info);
   add.show(info);
@@ -33,6 +35,12 @@ function showAll() {
 const search = startSearch();
 const add = startAdd({ onStored: refresh });
 startCompare();
+startCollections({
+  onChange() {
+    search.clear();
+    showAll();
+  },
+});
 await startWords(showAll);
 startKey({ onNew: refresh });
 let isAsked = false; // for the first time

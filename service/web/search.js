@@ -1,6 +1,7 @@
 // The search: its form, what it sends, and the documents that come back.
 
 import { ApiError, call } from "./api.js";
+import { chosen, route } from "./collections.js";
 import { command, showCommand } from "./curl.js";
 import { byId, el, say, show } from "./dom.js";
 import { parse } from "./json.js";
@@ -13,7 +14,7 @@ let info = null;
 let shown = 0; // results on the page
 let running = null;
 
-/** Make the form work; returns a function that shows new facts of the service. */
+/** Make the form work; returns functions that show new facts of the service, and that forget the results. */
 export function startSearch() {
   const modes = document.documentElement.dataset.modes.split(" ").filter(Boolean);
   byId("mode").append(...modes.map((mode) => el("option", { value: mode, textContent: mode })));
@@ -24,20 +25,21 @@ export function startSearch() {
   });
   byId("more").addEventListener("click", () => run(shown));
   byId("search-curl").addEventListener("click", () => {
-    if (filterIsGood() && byId("search-form").reportValidity()) showCommand(command("POST", "search", request(0)));
+    if (!filterIsGood() || !byId("search-form").reportValidity()) return;
+    showCommand(command("POST", route("search"), request(0)));
   });
   byId("filter").addEventListener("input", filterIsGood);
   byId("min-score").addEventListener("change", showOwnScore);
   byId("options").open = matchMedia("(min-width: 48rem)").matches;
-  return { show: showInfo };
+  return { show: showInfo, clear: forget };
 }
 
 function showInfo(given) {
   info = given;
   byId("top-k").max = info.limits.max_top_k;
   show(byId("rerank-field"), Boolean(info.reranker));
-  show(byId("search-empty"), info.index.documents === 0);
-  const n = info.index.documents;
+  const n = chosen(info).documents;
+  show(byId("search-empty"), n === 0);
   byId("query").placeholder = n === 0 ? t("search.query") : t("search.placeholder", { n });
   const kept = byId("min-score").value;
   const { all, ...languages } = info.min_scores;
@@ -95,7 +97,7 @@ async function run(offset) {
   byId("panel-search").setAttribute("aria-busy", "true");
   say(byId("search-trouble"), "");
   try {
-    const { data, headers } = await call("POST", "search", request(offset), { signal: mine.signal });
+    const { data, headers } = await call("POST", route("search"), request(offset), { signal: mine.signal });
     showResults(data, headers, offset);
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -105,6 +107,13 @@ async function run(offset) {
   } finally {
     if (running === mine) byId("panel-search").setAttribute("aria-busy", "false");
   }
+}
+
+/** Forget what another collection has answered, or is about to. */
+function forget() {
+  running?.abort();
+  clear();
+  say(byId("search-trouble"), "");
 }
 
 function clear() {

@@ -1,4 +1,4 @@
-// Sends documents in batches through PUT /documents. Knows the route's refusals; knows no element of the page.
+// Sends documents in batches through PUT. Knows the route's refusals; knows no element of the page.
 
 import { ApiError, call } from "./api.js";
 import { t } from "./words.js";
@@ -33,25 +33,26 @@ export const request = (documents) =>
 
 /**
  * Store documents; returns how many were. Those that the service refuses are told to `onError` (place, message).
- * onProgress: called with the number of documents that are done.  Throws ApiError: it is of no use to go on.
+ * path: of the route.  onProgress: called with the number of documents that are done.
+ * Throws ApiError: it is of no use to go on.
  */
-export async function upload(documents, { limits, signal, onProgress, onError }) {
+export async function upload(documents, { path, limits, signal, onProgress, onError }) {
   let [stored, done] = [0, 0];
   for (const batch of batches(documents, limits)) {
-    stored += await put(batch, { signal, onError });
+    stored += await put(batch, { path, signal, onError });
     onProgress((done += batch.length), stored);
   }
   return stored;
 }
 
-async function put(batch, { signal, onError }) {
+async function put(batch, { path, signal, onError }) {
   try {
-    const { data } = await patiently(() => call("PUT", "documents", request(batch), { signal }), signal);
+    const { data } = await patiently(() => call("PUT", path, request(batch), { signal }), signal);
     for (const { id, error } of data.failed ?? []) onError(batch.find((one) => one.id === id).place, error);
     return data.upserted;
   } catch (error) {
     if (!(error instanceof ApiError) || !ABOUT_DOCUMENTS.includes(error.status)) throw error;
-    return withoutRefused(batch, error, { signal, onError });
+    return withoutRefused(batch, error, { path, signal, onError });
   }
 }
 

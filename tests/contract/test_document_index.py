@@ -336,6 +336,17 @@ def test_several_documents_are_read_at_once_without_those_that_are_missing(index
     assert {id_: document.text for id_, document in found.items()} == {"a": "text of a", "b": "text of b"}
 
 
+def test_truncated_documents_are_listed_or_refused_with_the_way_out(index: DocumentIndex) -> None:
+    texts = {"a": None, "b": True, "c": False}
+    index.put([Document(id_, "text", {}, is_truncated=cut) for id_, cut in texts.items()], np.stack([EAST] * 3))
+    if index.backend == "milvus":
+        with pytest.raises(InvalidInput, match="leave truncated out"):
+            index.page(after_row=0, limit=9, max_chars=99, truncated=True)
+        return
+    page = index.page(after_row=0, limit=9, max_chars=99, truncated=True)
+    assert ([one.id for one in page.documents], page.next_row, page.total) == (["b"], None, 1)
+
+
 def test_facets_are_counted_or_refused_with_the_way_out(index: DocumentIndex) -> None:
     put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
     put(index, {"c": UP}, {"lang": "en"})

@@ -52,6 +52,15 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
+def shop(service: httpx.Client) -> Iterator[str]:
+    """The path of a second collection, with a name that is as long as it may be; it is gone after the test."""
+    path = f"/collections/shop.{'x' * 59}"
+    put(service, ["Ein roter Kessel.", "A blue lamp."], path=f"{path}/documents")
+    yield path
+    service.delete(path)
+
+
+@pytest.fixture
 def page(browser: Browser, service: httpx.Client) -> Page:
     """The page of a service without documents, its key given."""
     service.post("/documents/delete", json={"filter": {"not": {"nothing": {"exists": True}}}})
@@ -216,6 +225,46 @@ def test_a_key_that_may_not_write_ends_the_adding_with_the_reason(browser: Brows
     assert "CROSSLET_READ_API_KEYS" in page.text("#add-trouble")
 
 
+def choose(page: Page, position: int) -> None:
+    """Choose a collection by the keyboard."""
+    page.value("document.querySelector('#collection').focus()")
+    page.press("Home")
+    for _ in range(position):
+        page.press("ArrowDown")
+    page.wait_for(f"document.querySelector('#collection').selectedIndex === {position}")
+
+
+def test_the_menu_of_collections_is_there_where_there_are_several_and_holds_for_all_parts(
+    page: Page, service: httpx.Client, shop: str
+) -> None:
+    assert page.value("document.querySelector('#collection').checkVisibility()") is False  # the page knows of one
+    put(service, ["The moon is far away."])
+    page.click("#tab-about")  # asks for the facts again
+    page.wait_for("document.querySelector('#collection').checkVisibility()")
+    options = "[...document.querySelectorAll('#collection option')].map(one => one.textContent)"
+    name = shop.removeprefix("/collections/")
+    assert page.value(options) == ["default · 1", f"{name} · 2"]
+    assert search(page, "red kettle") == ["The moon is far away."]
+    choose(page, 1)
+    assert page.value("document.querySelectorAll('.result').length") == 0
+    assert page.value("document.querySelector('#query').placeholder") == "Search 2 documents, in any language"
+    assert search(page, "red kettle")[0] == "Ein roter Kessel."
+    page.click("#search-curl")
+    assert f"{shop}/search" in page.text("#curl-text")
+    page.click("#curl-close")
+    assert add(page, "A green iron.") == "1 document is stored."
+    assert service.get(shop).json()["documents"] == 3
+    assert service.get("/info").json()["index"]["documents"] == 1
+    page.click("#tab-about")
+    page.wait_for(f"document.querySelector('#facts').textContent.includes('{name}')")
+    page.click("#tab-compare")
+    assert page.value("document.querySelector('#collection').checkVisibility()") is False  # it needs no documents
+    service.delete(shop)
+    page.click("#tab-about")
+    page.wait_for("!document.querySelector('#collection').checkVisibility()")
+    assert search(page, "red kettle") == ["The moon is far away."]
+
+
 def test_the_key_stays_in_the_tab_and_a_wrong_one_is_asked_for_again(browser: Browser, service: httpx.Client) -> None:
     page = Page(browser)
     page.open(f"{service.base_url}/lab/crosslet/")
@@ -251,7 +300,16 @@ def test_the_page_speaks_the_language_of_the_browser_until_another_is_chosen(
     assert page.value("document.documentElement.lang") == other
 
 
-def test_the_keyboard_alone_is_enough_and_everything_has_a_name(page: Page) -> None:
+def node(page: Page, selector: str) -> int:
+    root = page.send("DOM.getDocument")["root"]["nodeId"]
+    return int(page.send("DOM.querySelector", nodeId=root, selector=selector)["nodeId"])
+
+
+def test_the_keyboard_alone_is_enough_and_everything_has_a_name(page: Page, shop: str) -> None:
+    page.click("#tab-about")
+    page.wait_for("document.querySelector('#collection').checkVisibility()")
+    (menu,) = page.send("Accessibility.queryAXTree", nodeId=node(page, "#collection"))["nodes"][:1]
+    assert (menu["role"]["value"], menu["name"]["value"]) == ("combobox", "Collection")
     page.value("document.querySelector('#tab-search').focus()")
     seen = []
     for key in ("ArrowRight", "ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home"):
@@ -285,9 +343,13 @@ def test_the_keyboard_alone_is_enough_and_everything_has_a_name(page: Page) -> N
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 390, 1280])
 def test_no_part_is_wider_than_the_window_and_all_text_can_be_read(
-    page: Page, service: httpx.Client, width: int, scheme: str, tmp_path: Path
+    page: Page, service: httpx.Client, shop: str, width: int, scheme: str, tmp_path: Path
 ) -> None:
     put(service, ["Das Passwort ist falsch.", "x" * 400])
+    page.click("#tab-about")
+    page.wait_for("document.querySelector('#collection').checkVisibility()")
+    choose(page, 1)
+    choose(page, 0)
     page.resize(width, 800)
     page.colours(scheme)
     search(page, "My password is wrong.")
@@ -301,6 +363,6 @@ def test_no_part_is_wider_than_the_window_and_all_text_can_be_read(
         page.screenshot((Path(SHOTS) if SHOTS else tmp_path) / f"{tab}-{width}-{scheme}.png")
 
 
-def put(service: httpx.Client, texts: list[str]) -> None:
+def put(service: httpx.Client, texts: list[str], *, path: str = "/documents") -> None:
     documents = [{"id": text[:20], "text": text, "metadata": {"n": n}} for n, text in enumerate(texts)]
-    assert service.put("/documents", json={"documents": documents}).status_code == 200
+    assert service.put(path, json={"documents": documents}).status_code == 200

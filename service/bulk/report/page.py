@@ -31,9 +31,9 @@ td.n, th.n { text-align: right; } th { border-bottom: 1px solid var(--line); fon
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # a browser that opens it asks nobody for anything
 
 
-def html(report: Report) -> str:
-    """The page."""
-    sections = [_head(report), _scores(report), _languages(report), _hubs(report), _lengths(report)]
+def html(report: Report, *, collection: str) -> str:
+    """The page. collection: the name of what was measured."""
+    sections = [_head(report, collection), _scores(report), _languages(report), _hubs(report), _lengths(report)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -44,7 +44,7 @@ def html(report: Report) -> str:
     )
 
 
-def _head(report: Report) -> str:
+def _head(report: Report, collection: str) -> str:
     short = report.summary
     threshold = report.thresholds.get("all")
     facts = [
@@ -59,7 +59,7 @@ def _head(report: Report) -> str:
     cards = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     return (
         f"<h1>Index report</h1><p class=soft>{escape(short.made_at)} · model {escape(report.model)} "
-        f"{escape(short.fingerprint[:12])} · revision {short.revision} · "
+        f"{escape(short.fingerprint[:12])} · collection {escape(collection)} · revision {short.revision} · "
         f"{short.sampled:,} documents drawn</p><dl>{cards}</dl>"
         "<p>Each drawn document is searched by its own opening: the first half of its text, at most 60 characters. "
         "Queries of your users differ, so compare stores and settings with these figures; "

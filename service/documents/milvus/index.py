@@ -131,12 +131,20 @@ class MilvusIndex(DocumentIndex):
         max_chars: int,
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
+        truncated: bool = False,
     ) -> Page:
         """Return the next documents in the order of first insertion, at most `limit` and about `max_chars` characters.
 
         With a filter, only matching documents. Documents inserted in the same microsecond by two service processes are
         on the same page.
+
+        Raises: InvalidInput: the truncated ones are wanted.
         """
+        if truncated:
+            raise InvalidInput(
+                "truncated texts are known beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), "
+                "leave truncated out"
+            )
         limit = min(limit, MAX_ROWS // 10 - 1)
         selected = f"{self._expression(filter_)} and " if filter_ else ""
         heads, last_arrival = self._next(after_row, limit + 1, selected)

@@ -1,13 +1,15 @@
 """The named collections of a store: lists, makes and drops them. Knows tables; reads no document."""
 
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.collection_name import check_name
 from service.documents.store.connections import StoreConnections
 from service.documents.store.schema import DEFAULT, settings_of
-from service.errors import NotFound, StorageFull
+from service.errors import NotFound, StartError, StorageFull
 
 TABLES = ("fields", "passages", "documents", "collections")  # with a column `collection`
 
@@ -91,6 +93,11 @@ def listed(connection: sqlite3.Connection) -> list[Named]:
     """Every collection that a connection sees, by age."""
     query = "SELECT collection, name, documents, revision FROM collections ORDER BY collection"
     return [Named(*found) for found in connection.execute(query)]
+
+
+def unknown(name: str, names: Collection[str], path: Path) -> StartError:
+    """The error for a command on a collection that the store at `path` lacks. names: those it has."""
+    return StartError(f"document store {path} has no collection {name}; it has {', '.join(names)}")
 
 
 def was_dropped() -> NotFound:

@@ -16,3 +16,8 @@ def check_name(name: str) -> None:
             f"a collection's name has 1 to {LONGEST_NAME} characters: letters and digits of English, and . _ - after "
             "the first"
         )
+
+
+def where(name: str) -> str:
+    """What a message about a document begins with: ids are a collection's own. Nothing for the default one."""
+    return "" if name == DEFAULT_NAME else f"collection {name}: "

@@ -3,8 +3,8 @@
 N documents, P passages, D dims
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -22,12 +22,14 @@ class Document:
     """A document as a client sends it. metadata: any JSON object.
 
     passages: what each of its vectors is of, in order, at least two; empty: one vector, of the whole text.
+    is_truncated: whether the model read only the beginning of a passage; None: unknown.
     """
 
     id: str
     text: str
     metadata: Mapping[str, Any]
     passages: tuple[Span, ...] = ()
+    is_truncated: bool | None = None
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -57,17 +59,25 @@ def chosen(documents: Sequence[Document], vectors_PD: Vectors, positions: Sequen
 
 
 def whole(
-    documents: Sequence[Document], vectors_PD: Vectors, failed: Mapping[int, E]
+    documents: Sequence[Document], vectors_PD: Vectors, *, failed: Mapping[int, E], truncated: Collection[int]
 ) -> tuple[list[Document], Vectors, dict[int, E]]:
     """The documents of which no passage failed, their vectors, and the first error of each other one by its position.
 
+    The documents have `is_truncated`.
+
     Args: vectors_PD: of the passages that did not fail.  failed: by the passage's position.
+          truncated: positions of passages.
     """
-    if not failed:
-        return list(documents), vectors_PD, {}
     owners = owners_of(documents)
+    cut = {int(owners[position]) for position in truncated}
     errors: dict[int, E] = {}
     for position in sorted(failed):
         errors.setdefault(int(owners[position]), failed[position])
-    kept = [document for position, document in enumerate(documents) if position not in errors]
-    return kept, vectors_PD[~np.isin(np.delete(owners, list(failed)), list(errors))], errors
+    kept = [
+        replace(document, is_truncated=position in cut)
+        for position, document in enumerate(documents)
+        if position not in errors
+    ]
+    if errors:
+        vectors_PD = vectors_PD[~np.isin(np.delete(owners, list(failed)), list(errors))]
+    return kept, vectors_PD, errors

@@ -32,8 +32,8 @@ def _views(*, has_checksums: bool, adds_paths: bool) -> dict[str, str]:
     of_text, of_vector = ("text_checksum", "vector_checksum") if has_checksums else ("NULL", "NULL")
     fields = f"SELECT {DEFAULT} AS collection, key, kind, value, row FROM"
     return {
-        "documents": f"SELECT row, {DEFAULT} AS collection, id, text, metadata, revision, {of_text} AS text_checksum "  # noqa: S608
-        "FROM main.documents",
+        "documents": f"SELECT row, {DEFAULT} AS collection, id, text, metadata, revision, {of_text} AS text_checksum, "  # noqa: S608
+        "NULL AS is_truncated FROM main.documents",
         "passages": f"SELECT row AS passage, row, {DEFAULT} AS collection, 0 AS start, length(text) AS stop, vector, "  # noqa: S608
         f"{of_vector} AS vector_checksum FROM main.documents",
         "fields": f"{fields} main.fields" + (f" UNION ALL {fields} paths" if adds_paths else ""),

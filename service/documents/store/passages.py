@@ -39,6 +39,10 @@ class PassageReader:
         """How many there are."""
         return int(self._all(f"SELECT count(*) FROM passages WHERE {self._ours}")[0][0])  # noqa: S608
 
+    def largest(self) -> int:
+        """The largest number; 0: there are none."""
+        return int(self._all(f"SELECT coalesce(max(passage), 0) FROM passages WHERE {self._ours}")[0][0])  # noqa: S608
+
     @property
     def has_own_numbers(self) -> bool:
         """Whether a passage may have another number than its document's row."""

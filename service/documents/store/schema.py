@@ -3,7 +3,8 @@
 collections  named sets of documents, each with the revision of its last change, its count and its settings (JSON):
              `chunk`, whether documents are split into passages where nothing else is said; `has_passages`, whether a
              passage may have another number than its document's row. `default` is the first
-documents    id, text, metadata (JSON), revision of its last change, checksum
+documents    id, text, metadata (JSON), revision of its last change, checksum; whether the model read only the beginning
+             of a passage (NULL: unknown)
 passages     vectors (little-endian float32), each of a part of a document, in its order; a short one has one passage
 fields       one row a path of the metadata and scalar at its end, so that a filter is an index look-up
 keywords_N   terms of the documents of collection N (`service/documents/keywords`)
@@ -68,6 +69,10 @@ CREATE TABLE passages (
 CREATE INDEX passages_of_row ON passages (row);
 CREATE INDEX passages_of_collection ON passages (collection);
 """
+# For stores of before it, too: whatever release writes them, SQLite keeps it up.
+TRUNCATED = (
+    "CREATE INDEX IF NOT EXISTS documents_truncated ON documents (collection, is_truncated) WHERE is_truncated = 1"
+)
 TABLES = f"""
 CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 {DOCUMENTS}{FIELDS}{OTHERS}
@@ -136,6 +141,7 @@ def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: i
         return
     if found.get("fingerprint") != fingerprint:
         change_model_of_empty(connection, fingerprint=fingerprint, dim=dim)
+    connection.execute(TRUNCATED)
     renew_keywords(connection)
 
 

@@ -153,6 +153,11 @@ class DocumentStore:
         query = f"SELECT row FROM documents WHERE {self._ours} ORDER BY row"  # noqa: S608
         return np.array([row for (row,) in self._all(query)], np.int64)
 
+    def truncated(self) -> Rows:
+        """The rows of documents whose text was cut, in ascending order, as far as that is known."""
+        query = f"SELECT row FROM documents WHERE {self._ours} AND is_truncated = 1 ORDER BY row"  # noqa: S608
+        return np.array([row for (row,) in self._all(query)], np.int64)
+
     @property
     def chunks(self) -> bool:
         """Whether documents are split into passages where nothing else is said; not in stores of before passages."""

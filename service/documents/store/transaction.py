@@ -16,10 +16,11 @@ from service.documents.store.schema import checksum
 
 # Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
 UPDATE = """
-UPDATE documents SET text = ?, metadata = ?, revision = ?, text_checksum = ?, is_truncated = NULL WHERE row = ?
+UPDATE documents SET text = ?, metadata = ?, revision = ?, text_checksum = ?, is_truncated = ? WHERE row = ?
 """
 INSERT = """
-INSERT INTO documents (text, metadata, revision, text_checksum, id, collection) VALUES (?, ?, ?, ?, ?, ?) RETURNING row
+INSERT INTO documents (text, metadata, revision, text_checksum, is_truncated, id, collection)
+VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING row
 """
 INSERT_PASSAGE = """
 INSERT INTO passages (passage, row, collection, start, stop, vector, vector_checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -113,7 +114,8 @@ class Transaction:
 
     def _upsert_one(self, document: Document, vectors: Sequence[bytes]) -> list[int]:
         metadata = orjson.dumps(document.metadata).decode()
-        values = (document.text, metadata, self.revision, checksum(document.id, document.text, metadata))
+        text_checksum = checksum(document.id, document.text, metadata)
+        values = (document.text, metadata, self.revision, text_checksum, document.is_truncated)
         query = f"{STORED} WHERE collection = ? AND id = ?"
         stored = self._connection.execute(query, (self._collection, document.id)).fetchone()
         if stored is None:

@@ -17,6 +17,7 @@ from service.documents.vectors.search import search_index, selector_of
 ROWS_A_LIST = 40  # training vectors per list for k-means
 ITERATIONS = 10  # of k-means
 FILTERED = 2  # a filtered search scans twice the rows of an unfiltered one: matches may be far from the query
+PLACE = np.dtype(np.uint16)  # a row's list
 LEAST_FILTERED = 4000  # minimum rows of a filtered search; they take a quarter of a millisecond
 
 
@@ -43,7 +44,7 @@ class InvertedIndex:
         """index: a trained FAISS index."""
         self._index = index
         self.tuning = tuning
-        self._list_of_row = np.zeros(0, np.uint16)  # stale for removed rows
+        self._list_of_row = np.zeros(0, PLACE)  # stale for removed rows
         self._largest_row = -1  # larger rows are new, so adding them needs no pass to remove old vectors
         for number, rows in self._rows_by_list():
             self._place(rows, np.full(len(rows), number))
@@ -106,13 +107,12 @@ class InvertedIndex:
     @property
     def size_bytes(self) -> int:
         """Memory of vectors, row numbers, the row-to-list table and centroids, without spare capacity."""
-        placed_bytes = (self._largest_row + 1) * self._list_of_row.itemsize
-        return len(self) * (int(self._index.code_size) + 8) + placed_bytes + self.lists * int(self._index.d) * 4
+        return _size_bytes(len(self), largest_row=self._largest_row, lists=self.lists, dim=int(self._index.d))
 
     @property
     def row_bytes(self) -> int:
         """A vector, its row number and its list."""
-        return int(self._index.code_size) + 8 + self._list_of_row.itemsize
+        return int(self._index.d) + 8 + PLACE.itemsize
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -207,7 +207,7 @@ class InvertedIndex:
         self._largest_row = max(self._largest_row, int(rows.max()))
         room = len(self._list_of_row)
         if self._largest_row >= room:
-            grown = np.zeros(max(self._largest_row + 1, room + room // 2), np.uint16)
+            grown = np.zeros(max(self._largest_row + 1, room + room // 2), PLACE)
             grown[:room] = self._list_of_row
             self._list_of_row = grown
         self._list_of_row[rows] = lists_N
@@ -217,6 +217,15 @@ class InvertedIndex:
 
         parameters = faiss.SearchParametersIVF(nprobe=probes, sel=selector)  # type: ignore[call-arg]  # as in trained
         return search_index(self._index, vector_D, count, parameters)
+
+
+def expected_bytes(rows: int, *, largest_row: int, dim: int) -> int:
+    """The `size_bytes` of an index that is built for so many rows."""
+    return _size_bytes(rows, largest_row=largest_row, lists=lists_for(rows), dim=dim)
+
+
+def _size_bytes(rows: int, *, largest_row: int, lists: int, dim: int) -> int:
+    return rows * (dim + 8) + (largest_row + 1) * PLACE.itemsize + lists * 4 * dim
 
 
 def lists_for(rows: int) -> int:

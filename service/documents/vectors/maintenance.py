@@ -11,7 +11,7 @@ import numpy as np
 from service.documents.protocol import VectorIndex
 from service.documents.store.store import DocumentStore
 from service.documents.vectors.flat import FaissIndex
-from service.documents.vectors.ivf import InvertedIndex
+from service.documents.vectors.ivf import InvertedIndex, expected_bytes
 from service.documents.vectors.ivf_build import build_inverted
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import StorageFull
@@ -55,6 +55,13 @@ class IndexMaintenance:
         if self._store.passages.count() <= self._exact_rows:
             return self._flat()
         return self._load_snapshot() or self.build(lambda: False).index
+
+    def expected_bytes(self) -> int:
+        """Memory of the index that `load` gives, without loading it. Inverted lists count as if built now."""
+        count, largest = self._store.passages.count(), self._store.passages.largest()
+        if count <= self._exact_rows:
+            return count * FaissIndex(self._dim).row_bytes
+        return expected_bytes(count, largest_row=largest, dim=self._dim)
 
     def load_exact(self) -> VectorIndex:
         """Load an exact index. For a reader beside the service, which must not write snapshots."""

@@ -95,14 +95,19 @@ async def list_documents(
         str | None,
         Query(alias="filter", description="Conditions on the metadata, as JSON.", examples=['{"lang": "de"}']),
     ] = None,
+    truncated: Annotated[
+        bool, Query(description="Whether to list only documents whose text was cut.", examples=[False])
+    ] = False,
 ) -> Response:
-    """Documents in the order they were first inserted, page by page; with a filter, only those that match."""
+    """Documents in the order they were first inserted, page by page; with a filter, only those that match.
+
+    `truncated=true` lists the documents of which the model read only the beginning, as the answer to their PUT said.
+    """
     _check_limit(limit, runtime.settings.max_top_k, "limit")
     given, limit_s = _filter_in(filter_), runtime.settings.request_timeout_s
     after_row = _row_of(cursor)
-    return dumped_response(
-        await runtime.read(_page, runtime.collection, given, after_row=after_row, limit=limit, filter_s=limit_s)
-    )
+    page = partial(_page, runtime.collection, given, after_row=after_row, limit=limit, truncated=truncated)
+    return dumped_response(await runtime.read(page, filter_s=limit_s))
 
 
 @router.post(
@@ -180,10 +185,21 @@ async def delete_document(request: Request, document_id: DocumentIdInPath, runti
 
 
 def _page(
-    collection: DocumentIndex, filter_: dict[str, object] | None, *, after_row: int, limit: int, filter_s: float
+    collection: DocumentIndex,
+    filter_: dict[str, object] | None,
+    *,
+    after_row: int,
+    limit: int,
+    truncated: bool,
+    filter_s: float,
 ) -> bytes:
     page = collection.page(
-        after_row=after_row, limit=limit, max_chars=MAX_PAGE_CHARS, filter_=filter_, filter_s=filter_s
+        after_row=after_row,
+        limit=limit,
+        max_chars=MAX_PAGE_CHARS,
+        filter_=filter_,
+        filter_s=filter_s,
+        truncated=truncated,
     )
     next_cursor = None if page.next_row is None else str(page.next_row)
     documents = [_shown(one) for one in page.documents]

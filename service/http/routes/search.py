@@ -63,6 +63,8 @@ async def search(
 
 
 def _check(body: SearchRequest, runtime: Runtime) -> None:
+    """Refuse what can be refused before the query costs anything."""
+    runtime.collections.of(runtime.collection_name)
     check_facets(body.facets, runtime)
     if body.rerank:
         check_rerank(body, runtime)
@@ -76,7 +78,7 @@ def _check(body: SearchRequest, runtime: Runtime) -> None:
             f"{named}: {queries} queries ask for {queries * wanted} results; the limit is {most} (CROSSLET_MAX_RESULTS)"
         )
     if body.filter:
-        to_condition(body.filter)  # a malformed filter is refused before the query costs anything
+        to_condition(body.filter)
 
 
 def _answer(runtime: Runtime, body: SearchRequest, queries: list[Query], shown: Shown, *, started_at: float) -> bytes:

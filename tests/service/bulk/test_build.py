@@ -59,7 +59,7 @@ def length_engine(batches: Iterable[Sequence[str]], *, ahead: int = 3) -> Vector
     waiting = list(itertools.islice(batches, ahead))
     while waiting:
         texts = waiting.pop(0)
-        yield Embedded(np.array([[len(text)] for text in texts], np.float32).reshape(-1, 1), 0)
+        yield Embedded(np.array([[len(text)] for text in texts], np.float32).reshape(-1, 1), ())
         waiting += itertools.islice(batches, 1)
 
 
@@ -157,8 +157,8 @@ def test_the_threads_give_the_vectors_of_the_encoder_in_order(tiny_model: Path) 
         for batch, one in zip(batches, found, strict=True):
             expected = [encoder.encode(text) for text in batch]
             assert all(np.array_equal(row, e.vector) for row, e in zip(one.vectors_ND, expected, strict=True))
-            assert one.truncated == sum(e.truncated for e in expected)
-        assert found[2].truncated == len(TEXTS)
+            assert one.truncated == [position for position, e in enumerate(expected) if e.truncated]
+        assert found[2].truncated == list(range(len(TEXTS)))
 
 
 def test_the_engine_reads_a_bounded_way_ahead_and_stops_with_its_reader() -> None:

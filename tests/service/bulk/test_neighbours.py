@@ -6,8 +6,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.bulk import neighbours
-from service.bulk.margin import Neighbours, mine, ratio_margins
-from service.bulk.neighbours import leaders, nearest
+from service.bulk.dedup import NEIGHBOURS, groups_by_margin
+from service.bulk.margin import Neighbours, mine, near_pairs, ratio_margins
+from service.bulk.neighbours import first_equals, leaders, nearest, nearest_others
 
 
 def halves(count: int, *, seed: int = 0, dim: int = 24) -> np.ndarray:
@@ -65,6 +66,62 @@ def test_a_thousand_equal_rows_are_one_group(threshold: float) -> None:
     for seed in range(5):  # in 16 bits some have a norm below 1
         vectors = np.repeat(halves(1, seed=seed), 3000, axis=0)
         assert not leaders(vectors, threshold, advance=lambda rows: None).any()
+
+
+def test_the_nearest_others_are_those_of_all_scores_without_the_row_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_blocks(monkeypatch)
+    vectors = halves(40)
+    found = nearest_others(vectors, 3, threads=1, advance=lambda rows: None)
+    scores = vectors.astype(np.float32) @ vectors.astype(np.float32).T
+    np.fill_diagonal(scores, -np.inf)
+    np.testing.assert_array_equal(found.rows_NK, np.argsort(-scores, axis=1)[:, :3])
+    equal = nearest_others(np.repeat(vectors[:1], 9, axis=0), 3, threads=1, advance=lambda rows: None)
+    assert equal.rows_NK.shape == (9, 3)
+    assert not (equal.rows_NK[:3] == np.arange(3)[:, None]).any()
+    assert nearest_others(vectors[:2], 3, threads=1, advance=lambda rows: None).rows_NK.tolist() == [[1], [0]]
+
+
+def test_the_first_of_equal_rows_is_found() -> None:
+    vectors = halves(5)[[0, 1, 0, 2, 2, 1, 3]]
+    assert first_equals(vectors).tolist() == [0, 1, 0, 3, 3, 1, 6]
+    assert first_equals(vectors[:0]).tolist() == []
+
+
+def test_the_margin_of_a_pair_in_one_text_is_worked_out_by_hand() -> None:
+    """0 and 1 resemble each other alone; 2 resembles 0 and 3 as much."""
+    near = Neighbours(
+        np.array([[0.9, 0.3], [0.9, 0.2], [0.6, 0.6], [0.6, 0.1]], np.float32),
+        np.array([[1, 2], [0, 3], [0, 3], [2, 1]]),
+    )
+    # 0, 1: 0.9 / ((0.6 + 0.55) / 2) = 1.57;  2, 3: 0.6 / ((0.6 + 0.35) / 2) = 1.26;  0, 2: 0.6 / 0.6 = 1, or 0.3 / 0.6
+    assert near_pairs(near, margin=1.5, cosine=0).tolist() == [[1, 0]]
+    assert near_pairs(near, margin=1.2, cosine=0).tolist() == [[1, 0], [3, 2]]
+    assert near_pairs(near, margin=1.2, cosine=0.7).tolist() == [[1, 0]]
+    assert near_pairs(near, margin=2, cosine=0).shape == (0, 2)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 40), st.sampled_from([1.05, 1.2, 1.5]), st.sampled_from([0.0, 0.8]))
+def test_groups_by_margin_are_those_of_all_scores(seed: int, count: int, margin: float, cosine: float) -> None:
+    vectors = halves(count, seed=seed, dim=6)
+    vectors = vectors[np.random.default_rng(seed).integers(0, max(1, count), count)]  # some are equal
+    exact = vectors.astype(np.float32).astype(np.float64)
+    different = sorted(set(first_equals(vectors).tolist()))
+    scores = exact[different] @ exact[different].T
+    np.fill_diagonal(scores, -np.inf)
+    k = min(NEIGHBOURS, max(0, len(different) - 1))
+    nearest_NK = np.argsort(-scores, axis=1)[:, :k]
+    mean = np.take_along_axis(scores, nearest_NK, axis=1).mean(axis=1) if k else np.zeros(len(different))
+    near = np.zeros(scores.shape, bool)
+    for row, other in itertools.product(range(len(nearest_NK)), range(len(nearest_NK))):
+        if other not in nearest_NK[row]:
+            continue
+        least = max(cosine, margin * (mean[row] + mean[other]) / 2)
+        assume(abs(scores[row, other] - least) > 1e-5)  # else it is rounding that decides
+        near[row, other] |= scores[row, other] >= least and mean[row] + mean[other] > 0
+    leader = np.array(different)[leaders_one_by_one(near | near.T)] if different else np.array([], int)
+    expected = [int(leader[different.index(first)]) for first in first_equals(vectors).tolist()]
+    found = groups_by_margin(vectors, cosine=cosine, margin=margin, threads=1, advance=lambda rows: None)
+    assert found.tolist() == expected
 
 
 def test_a_margin_is_the_ratio_of_the_paper_worked_out_by_hand() -> None:

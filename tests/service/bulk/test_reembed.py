@@ -32,7 +32,7 @@ def engine(seen: list[str]) -> Engine:
         for texts in batches:
             seen.extend(texts)
             rows = [vector_of(text, NEW_DIM) for text in texts]
-            yield Embedded(np.stack(rows) if rows else np.empty((0, NEW_DIM), np.float32), 0)
+            yield Embedded(np.stack(rows) if rows else np.empty((0, NEW_DIM), np.float32), ())
 
     return run
 

@@ -380,27 +380,6 @@ def test_the_documents_are_made_over_for_another_model(
     assert "already has the vectors of this model" in crosslet(capsys, "index", "re-embed", status=2)[1]
 
 
-def test_commands_work_on_the_collection_they_name(capsys: Capture, tmp_path: Path) -> None:
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
-    shop = write_jsonl(tmp_path / "shop.jsonl", [{"id": "k", "text": "Kessel", "metadata": {"lang": "de"}}])
-    assert "1 new" in crosslet(capsys, "index", "build", shop, "--collection", "shop")[1]
-    found = read_jsonl(crosslet(capsys, "search", "Kessel", "--collection", "shop")[0])
-    assert [one["id"] for one in found] == ["k"]
-    assert len(read_jsonl(crosslet(capsys, "search", "Kessel", "--top-k", "100")[0])) == 12
-    assert [one["id"] for one in read_jsonl(crosslet(capsys, "index", "export", "--collection", "shop")[0])] == ["k"]
-    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 12
-    facts = json.loads(crosslet(capsys, "index", "stats", "--collection", "shop")[0])
-    assert (facts["documents"], facts["languages"]) == (1, {"de": 1})
-    assert facts["collections"] == {"default": 12, "shop": 1}
-    assert "13 documents are intact" in crosslet(capsys, "index", "verify")[1]
-    assert crosslet(capsys, "index", "compact")[0]
-    for command in (["index", "export"], ["index", "stats"], ["search", "Kessel"]):
-        error = crosslet(capsys, *command, "--collection", "shpo", status=2)[1]
-        assert "has no collection shpo; did you mean shop?" in error
-    error = crosslet(capsys, "index", "build", shop, "--collection", "a/b", status=2)[1]
-    assert "a collection's name has 1 to 64 characters" in error
-
-
 def test_a_service_that_starts_with_a_new_model_takes_over_what_was_made_ready_beside_the_old_one(
     capsys: Capture, tmp_path: Path, tiny_model: Path
 ) -> None:

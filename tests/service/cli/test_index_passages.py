@@ -36,6 +36,32 @@ def test_a_load_splits_long_documents_and_says_what_it_was_told_to_keep_whole(ca
     assert build(capsys, path, "--chunk") == "2 documents read: 0 new, 1 replaced, 1 unchanged"
 
 
+def test_the_documents_that_were_cut_are_counted_and_exported_alone_to_be_split(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSLET_CHUNK", "false")
+    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+
+    def cut() -> list[str]:
+        found = read_jsonl(crosslet(capsys, "index", "export", "--truncated")[0])
+        assert json.loads(crosslet(capsys, "index", "stats")[0])["truncated"] == len(found)
+        return [one["id"] for one in found]
+
+    assert cut() == ["long"]
+    damage("UPDATE passages SET vector_checksum = 1")
+    damage("UPDATE documents SET is_truncated = NULL")  # as of an earlier release
+    assert cut() == []
+    crosslet(capsys, "index", "repair")
+    assert cut() == ["long"]
+    build_artifact(tmp_path / "new", seed=1)
+    monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "new"))
+    crosslet(capsys, "index", "re-embed")
+    assert cut() == ["long"]
+    crosslet(capsys, "index", "export", "--truncated", "--out", tmp_path / "cut.jsonl")
+    assert build(capsys, tmp_path / "cut.jsonl", "--chunk") == "1 documents read: 0 new, 1 replaced, 0 unchanged"
+    assert cut() == []
+
+
 def test_a_search_shows_the_passage(capsys: Capture, tmp_path: Path) -> None:
     build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
     found = read_jsonl(crosslet(capsys, "search", TEXTS[5], "--json")[0])

@@ -208,6 +208,27 @@ def test_info_shows_the_last_report_of_this_model(capsys: Capture, serve: Serve,
     assert client.get("/info").json()["index"]["report"] is None
 
 
+def test_a_named_collection_is_measured_by_its_own_index_and_info_keeps_the_default_ones(
+    capsys: Capture, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
+) -> None:
+    monkeypatch.setenv("CROSSLET_EXACT_DOCUMENTS", "250")
+    rows = documents()
+    built(capsys, rows[:200])
+    built(capsys, rows, "--collection", "shop", "--no-chunk")
+    collections = load_collections(Settings(), load_manifest(tiny_model))
+    wait_for(lambda: collections.of("shop").backend == "faiss-ivf-sq8")
+    collections.close()
+    of_default = json.loads(crosslet(capsys, "index", "report")[0])
+    assert (of_default["documents"], of_default["recall"]) == (200, 1)
+    assert "collection default" in Path("index-report.html").read_text(encoding="utf-8")
+    of_shop = json.loads(crosslet(capsys, "index", "report", "--collection", "shop", "--out", "shop.html")[0])
+    assert of_shop["documents"] == of_shop["sampled"] == 324
+    page = Path("shop.html").read_text(encoding="utf-8")
+    assert "collection shop" in page
+    assert "faiss-ivf-sq8" in page
+    assert serve(data=tmp_path / "data").get("/info").json()["index"]["report"]["documents"] == 200
+
+
 def test_people_get_lines_and_what_cannot_be_measured_is_one_sentence(capsys: Capture, tmp_path: Path) -> None:
     error = crosslet(capsys, "index", "report", status=2)[1]
     assert "there is no document store" in error

@@ -88,11 +88,12 @@ def test_the_threshold_cuts_the_same_list(capsys: Capture, tmp_path: Path) -> No
     assert len(cut) < len(every)
 
 
-def test_dedup_groups_translations_and_keeps_the_first(capsys: Capture, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [[], ["--margin", "0", "--threshold", "0.8"]])
+def test_dedup_groups_translations_and_keeps_the_first(capsys: Capture, tmp_path: Path, options: list[str]) -> None:
     rows = [line.split("\t")[:2] for line in TRANSLATIONS.read_text(encoding="utf-8").splitlines()]
     lines = [row[0] for row in rows] + [row[1] for row in rows[:20]]
     path = write(tmp_path / "a.txt", lines)
-    out, err = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL, "--threshold", "0.8")
+    out, err = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL, *options)
     groups = [json.loads(line) for line in out.splitlines()]
     assert all([lines[number - 1] for number in group["lines"]] == group["texts"] for group in groups)
     gold = {(number, 40 + number) for number in range(1, 21)}
@@ -101,10 +102,10 @@ def test_dedup_groups_translations_and_keeps_the_first(capsys: Capture, tmp_path
     assert precision >= 0.9
     assert recall >= 0.3
     assert "pairs: 100%" in err
-    kept = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL, "--threshold", "0.8", "--keep", "first")[0]
+    kept = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL, *options, "--keep", "first")[0]
     repeats = {number for group in groups for number in group["lines"][1:]}
     assert kept.splitlines() == [line for number, line in enumerate(lines, start=1) if number not in repeats]
-    print(f"\ndedup at 0.8, 20 translations among 60 lines: precision {precision:.3f}, recall {recall:.3f}")
+    print(f"\ndedup {options}, 20 translations among 60 lines: precision {precision:.3f}, recall {recall:.3f}")
 
 
 def test_dedup_keeps_the_lines_of_a_jsonl_file_byte_by_byte(capsys: Capture, tmp_path: Path) -> None:
@@ -242,10 +243,13 @@ def test_a_pair_is_one_line_whatever_its_texts_hold(capsys: Capture, tmp_path: P
     assert line.split("\t")[1:] == ["one two three four", "five"]
 
 
-def test_equal_lines_are_found_at_a_threshold_of_one(capsys: Capture, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", [*TEXTS, *TEXTS])
-    groups = [json.loads(line)["lines"] for line in crosslet(capsys, "dedup", path, "--threshold", "1")[0].splitlines()]
-    assert groups == [[number, number + len(TEXTS)] for number in range(1, len(TEXTS) + 1)]
+@pytest.mark.parametrize("margin", ["0", "1.2"])
+@pytest.mark.parametrize("times", [2, 9])
+def test_equal_lines_are_found_at_a_threshold_of_one(capsys: Capture, tmp_path: Path, margin: str, times: int) -> None:
+    path = write(tmp_path / "a.txt", [*TEXTS] * times)
+    out = crosslet(capsys, "dedup", path, "--threshold", "1", "--margin", margin)[0]
+    groups = [json.loads(line)["lines"] for line in out.splitlines()]
+    assert groups == [[number + len(TEXTS) * n for n in range(times)] for number in range(1, len(TEXTS) + 1)]
 
 
 @pytest.mark.parametrize("command", ["mine", "dedup"])

@@ -194,6 +194,21 @@ def test_the_limit_on_vectors_is_for_all_collections_together(tmp_path: Path) ->
     collections.close()
 
 
+def test_what_a_closed_collection_takes_is_known_without_loading_it(tmp_path: Path) -> None:
+    collections = opened(tmp_path)
+    put(collections, "default", a="x", b="y", c="z")
+    for name, count in (("few", EXACT), ("many", EXACT + 50)):
+        many(collections, name, count)
+    wait_for(lambda: collections.of("many").backend == "faiss-ivf-sq8")
+    sizes = {name: one.size_bytes for name, one in collections.named().items()}
+    collections.close()
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
+    options = IndexOptions(tmp_path, "aa", DIM, exact_documents=EXACT)
+    for one in store.catalog.listed():
+        assert options.bytes_of_others(store.of(one.number)) == sum(sizes.values()) - sizes[one.name]
+    store.close()
+
+
 def test_damage_in_any_collection_is_found_and_told_with_its_name(
     collections: StoredCollections, tmp_path: Path
 ) -> None:

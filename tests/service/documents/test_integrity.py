@@ -189,7 +189,7 @@ def test_a_damaged_vector_is_said_and_repaired_from_its_text(store: Path) -> Non
     def engine(batches: Iterable[Sequence[str]]) -> Vectors:
         for texts in batches:
             embedded.extend(texts)
-            yield Embedded(VECTORS[[9]], 0)
+            yield Embedded(VECTORS[[9]], ())
 
     done = repair(store / STORE, engine, fingerprint="aa", dim=DIM)
     assert (done.vectors, done.lost, embedded) == (1, [], [TEXTS["d9"]])
@@ -203,15 +203,15 @@ def test_a_vector_that_the_model_fails_to_make_anew_stays_damaged_and_is_named(s
 
     def engine(batches: Iterable[Sequence[str]]) -> Vectors:
         (texts,) = batches
-        yield Embedded(VECTORS[[9]], 0, {texts.index(TEXTS["d4"]): "the model failed"})
+        yield Embedded(VECTORS[[9]], (), {texts.index(TEXTS["d4"]): "the model failed"})
 
     def failing(batches: Iterable[Sequence[str]]) -> Vectors:
         assert list(batches) == [[TEXTS["d4"]]]
-        yield Embedded(VECTORS[:0], 0, {0: "the model failed"})
+        yield Embedded(VECTORS[:0], (), {0: "the model failed"})
 
     for one, made in ((engine, 1), (failing, 0)):
         done = repair(store / STORE, one, fingerprint="aa", dim=DIM)
-        assert (done.vectors, done.lost, done.failed) == (made, [], {"d4": "the model failed"})
+        assert (done.vectors, done.lost, done.failed) == (made, [], {("default", "d4"): "the model failed"})
     assert is_found_by_verify(store)
 
 
@@ -232,7 +232,7 @@ def nothing_to_embed(batches: Iterable[Sequence[str]]) -> Vectors:
 def test_a_text_cannot_be_repaired_and_is_named(store: Path) -> None:
     flip(store, TEXTS["d7"].encode())
     done = repair(store / STORE, nothing_to_embed, fingerprint="aa", dim=DIM)
-    assert (done.vectors, done.lost) == (0, ["d7"])
+    assert (done.vectors, done.lost) == (0, [("default", "d7")])
 
 
 @pytest.mark.parametrize(

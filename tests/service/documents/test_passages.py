@@ -1,6 +1,9 @@
 """Documents in several passages, against brute force; through changes, reopening, and inverted lists."""
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -269,8 +272,27 @@ def test_a_document_fails_with_any_of_its_passages() -> None:
     documents = [document("a", 2), document("b", 1), document("c", 3)]
     assert len(parts_of(documents)) == 6
     rows_PD = np.arange(10, dtype=np.float32).reshape(5, 2)  # all but the second of c
-    kept, vectors_PD, failed = whole(documents, rows_PD, {4: "why"})
-    assert [one.id for one in kept] == ["a", "b"]
+    kept, vectors_PD, failed = whole(documents, rows_PD, failed={4: "why"}, truncated=[1])
+    assert [(one.id, one.is_truncated) for one in kept] == [("a", True), ("b", False)]
     assert vectors_PD.tolist() == rows_PD[:3].tolist()
     assert failed == {2: "why"}
     assert chosen(kept, vectors_PD, [1]).tolist() == rows_PD[2:3].tolist()
+
+
+def test_cut_documents_are_found_by_an_index_which_an_older_store_gets_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "documents.sqlite3"
+    DocumentStore(path, fingerprint="aa", dim=DIM).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP INDEX documents_truncated")
+    store = DocumentStore(path, fingerprint="aa", dim=DIM)
+    with store.transaction() as transaction:
+        documents = [
+            replace(document(id_, 1), is_truncated=cut) for id_, cut in (("a", None), ("b", True), ("c", False))
+        ]
+        transaction.upsert(documents, np.eye(3, DIM, dtype=np.float32))
+        transaction.commit()
+    assert store.truncated().tolist() == [2]
+    query = "SELECT row FROM documents WHERE collection = 1 AND is_truncated = 1 ORDER BY row"
+    plan = store._reader().execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
+    assert "USING COVERING INDEX documents_truncated" in str(plan)
+    store.close()

@@ -220,7 +220,7 @@ def test_mine_and_dedup_compare_lines_behind_the_default_or_the_named_prompt(
     both, between = left.with_name("both.txt"), sum(cosines.values()) / 2
     both.write_text("guitar\na guitar\n", encoding="utf-8")
     for name, cosine in cosines.items():
-        groups = crosslet(capsys, "dedup", both, "--threshold", between, "--prompt-name", name)
+        groups = crosslet(capsys, "dedup", both, "--threshold", between, "--margin", "0", "--prompt-name", name)
         assert bool(groups) == (cosine > between)
     assert crosslet(capsys, "dedup", both, "--threshold", between) == crosslet(
         capsys, "dedup", both, "--threshold", between, "--prompt-name", "sts"

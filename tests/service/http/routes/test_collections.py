@@ -65,6 +65,20 @@ def test_collections_are_listed_told_with_their_memory_and_dropped(client: TestC
     assert client.get("/collections/{collection}/documents").status_code == 422
 
 
+def test_a_search_in_an_unknown_collection_embeds_nothing(client: TestClient) -> None:
+    def tokens() -> list[str]:
+        return [line for line in client.get("/metrics").text.splitlines() if line.startswith("crosslet_tokens_total")]
+
+    put(client, "/documents", a="Hund")
+    before = tokens()
+    assert len(before) == 1
+    for search in ({"query": "Katze"}, {"queries": ["Katze", "Hund"], "mode": "dense"}):
+        assert client.post("/collections/shop/search", json=search).status_code == 404
+    assert tokens() == before
+    client.post("/search", json={"query": "Katze"})
+    assert tokens() != before
+
+
 def test_a_put_that_is_refused_makes_no_collection(serve: Serve) -> None:
     client = serve(max_collections=2)
     for body, status in (({"documents": []}, 422), ({"documents": [{"id": "a", "text": ""}]}, 422)):
