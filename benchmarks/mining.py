@@ -40,6 +40,7 @@ CODES = {
     "zh": "cmn",
 }
 MARGINS = (1.0, 1.06, 1.1, 1.15, 1.2, 1.25, 1.3, 1.4)
+DEDUP_MARGINS = (1.2, 1.4, 1.6, 1.8, 2.0)
 COSINES = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 HEADER = "| lines | threshold | precision | lowest | recall | lowest |\n|---|---:|---:|---:|---:|---:|"
 Pairs = set[tuple[str, str]]
@@ -83,7 +84,7 @@ def mine(texts: list[str], english: list[str], engine: Engine, dim: int) -> list
 
 
 def by_margin(vectors_ND: Halves) -> Iterator[Firsts]:
-    for margin in MARGINS:
+    for margin in DEDUP_MARGINS:
         yield groups_by_margin(
             vectors_ND, cosine=COSINE, margin=margin, threads=usable_cpus(), advance=lambda rows: None
         )
@@ -119,7 +120,7 @@ SETS: dict[str, Callable[[Path, str, int], tuple[list[str], list[str]]]] = {"tat
 Task = Callable[[list[str], list[str], Engine, int], list[Score]]
 TASKS: dict[str, tuple[Task, Sequence[float]]] = {
     "mine": (mine, MARGINS),
-    "dedup": (partial(dedup, by_margin), MARGINS),
+    "dedup": (partial(dedup, by_margin), DEDUP_MARGINS),
     "dedup-cosine": (partial(dedup, by_cosine), COSINES),
 }
 

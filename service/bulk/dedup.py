@@ -3,10 +3,10 @@
 A group is a line and the later lines near it; a line near several groups joins the earliest. Every line is near the
 group's first line, or equal to one that is: chaining from line to line would join unlike sentences.
 
-Near are lines with a large cosine that is also large beside those with their nearest other lines: a margin, as
-`service.bulk.margin` has it. A cosine alone joins sentences about one subject ("Sami gave Layla the money", "Sami
-borrowed money from Layla") before it joins translations. Lines with equal vectors count once there: they would be each
-other's nearest.
+Near are lines with a large cosine that is also large beside those with other lines: a margin. A cosine alone joins
+sentences about one subject ("Sami gave Layla the money", "Sami borrowed money from Layla") before it joins translations.
+The lines beside are the farther half of the nearest: the nearer half may say the same in other languages or words. Lines
+with equal vectors count once.
 
 N lines, U of different vectors, P pairs, D dims
 """
@@ -29,7 +29,7 @@ from service.settings import Settings
 Firsts = npt.NDArray[np.int64]  # (N,): the first row of each row's group
 
 
-NEIGHBOURS = 3  # fewer than in `service.bulk.margin`: all are of one text, in each language
+NEIGHBOURS = 16  # the nearer half may be of a line's group; in a file of fewer lines the cosine alone counts
 
 
 def find_groups(lines: Lines, engine: Engine, *, cosine: float, margin: float, dim: int, settings: Settings) -> Firsts:
@@ -46,13 +46,12 @@ def find_groups(lines: Lines, engine: Engine, *, cosine: float, margin: float, d
 
 
 def groups_by_margin(vectors_ND: Halves, *, cosine: float, margin: float, threads: int, advance: Advance) -> Firsts:
-    """Group rows of equal vectors, then those with at least that cosine and margin."""
+    """Group rows of equal vectors, then those with at least that cosine and margin; few rows by cosine alone."""
     first_N = first_equals(vectors_ND)
     row_U = np.unique(first_N)
+    if len(row_U) <= NEIGHBOURS:
+        return leaders(vectors_ND, cosine, advance=advance)
     advance(len(first_N) - len(row_U))
-    if len(row_U) < 2:  # no other to compare with
-        advance(len(row_U))
-        return first_N
     different_UD = vectors_ND if len(row_U) == len(first_N) else vectors_ND[row_U]
     near = nearest_others(different_UD, NEIGHBOURS, threads=threads, advance=advance)
     leader_U = np.arange(len(row_U))

@@ -54,9 +54,11 @@ def ratio_margins(left: Neighbours, right: Neighbours) -> Margins:
 def near_pairs(near: Neighbours, *, margin: float, cosine: float) -> npt.NDArray[np.int64]:
     """Return the pairs of one text's rows with at least that margin and cosine, (P, 2), the later row first, in order.
 
-    near: of each row the nearest others of the same text. The margin is that of `ratio_margins`.
+    The margin of a pair is its cosine over the mean cosine of both rows with the farther half of their neighbours.
+
+    near: of each row the nearest others of the same text.
     """
-    mean_N = near.cosines_NK.mean(axis=1)
+    mean_N = near.cosines_NK[:, near.cosines_NK.shape[1] // 2 :].mean(axis=1)
     margin_NK = _ratio(near.cosines_NK, (mean_N[:, None] + mean_N[near.rows_NK]) / 2)
     row_P, place_P = np.nonzero((margin_NK >= margin) & (near.cosines_NK >= cosine))
     pair_P2 = np.stack([row_P, near.rows_NK[row_P, place_P]], axis=1)

@@ -8,8 +8,8 @@ from service.cli.start_trial import Use
 from service.settings import Settings
 
 NEIGHBOURS = 4  # k of Artetxe and Schwenk 2019, and of LASER's scripts
-MARGIN = 1.2  # at least 95 % precision: docs/guide/mine.md
-COSINE = 0.7  # of lines that say the same, with that margin: docs/guide/mine.md
+MARGIN = 1.2  # of translations: at least 95 % precision, docs/guide/mine.md
+DEDUP_MARGIN, COSINE = 1.6, 0.8  # of lines that say the same: docs/guide/mine.md
 
 
 def mine(options: argparse.Namespace, settings: Settings) -> None:
@@ -93,8 +93,8 @@ def _dedup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin",
         type=finite,
-        default=MARGIN,
-        help=f"smallest cosine over the mean with the nearest lines (default: {MARGIN}); 0: --threshold alone counts, "
+        default=DEDUP_MARGIN,
+        help=f"smallest cosine over the mean with other lines (default: {DEDUP_MARGIN}); 0: --threshold alone counts, "
         "which then should be 0.9 or so",
     )
     parser.add_argument("--keep", choices=["first"], help="write the file with only the first line of each group")

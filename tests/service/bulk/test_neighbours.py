@@ -93,24 +93,36 @@ def test_the_margin_of_a_pair_in_one_text_is_worked_out_by_hand() -> None:
         np.array([[0.9, 0.3], [0.9, 0.2], [0.6, 0.6], [0.6, 0.1]], np.float32),
         np.array([[1, 2], [0, 3], [0, 3], [2, 1]]),
     )
-    # 0, 1: 0.9 / ((0.6 + 0.55) / 2) = 1.57;  2, 3: 0.6 / ((0.6 + 0.35) / 2) = 1.26;  0, 2: 0.6 / 0.6 = 1, or 0.3 / 0.6
-    assert near_pairs(near, margin=1.5, cosine=0).tolist() == [[1, 0]]
-    assert near_pairs(near, margin=1.2, cosine=0).tolist() == [[1, 0], [3, 2]]
-    assert near_pairs(near, margin=1.2, cosine=0.7).tolist() == [[1, 0]]
-    assert near_pairs(near, margin=2, cosine=0).shape == (0, 2)
+    # the farther half is the second: 0, 1: 0.9 / ((0.3 + 0.2) / 2) = 3.6;  2, 3: 0.6 / ((0.6 + 0.1) / 2) = 1.71;
+    # 0, 2: 0.6 / ((0.6 + 0.3) / 2) = 1.33;  1, 3: 0.2 / ((0.2 + 0.1) / 2) = 1.33
+    assert near_pairs(near, margin=2, cosine=0).tolist() == [[1, 0]]
+    assert near_pairs(near, margin=1.7, cosine=0).tolist() == [[1, 0], [3, 2]]
+    assert near_pairs(near, margin=1.3, cosine=0).tolist() == [[1, 0], [2, 0], [3, 1], [3, 2]]
+    assert near_pairs(near, margin=1.3, cosine=0.5).tolist() == [[1, 0], [2, 0], [3, 2]]
+    assert near_pairs(near, margin=4, cosine=0).shape == (0, 2)
 
 
-@given(st.integers(0, 10_000), st.integers(0, 40), st.sampled_from([1.05, 1.2, 1.5]), st.sampled_from([0.0, 0.8]))
+def test_lines_that_several_others_repeat_are_found() -> None:
+    """A file in five languages: each line has four translations, which are its nearest."""
+    generator = np.random.default_rng(1)
+    sentences = generator.normal(size=(30, 64))
+    lines = np.repeat(sentences, 5, axis=0) + 0.3 * generator.normal(size=(150, 64))
+    vectors = (lines / np.linalg.norm(lines, axis=1, keepdims=True)).astype(np.float16)
+    found = groups_by_margin(vectors, cosine=0.8, margin=1.6, threads=1, advance=lambda rows: None)
+    assert found.tolist() == np.repeat(np.arange(0, 150, 5), 5).tolist()
+
+
+@given(st.integers(0, 10_000), st.integers(0, 60), st.sampled_from([1.05, 1.2, 1.5]), st.sampled_from([0.0, 0.8]))
 def test_groups_by_margin_are_those_of_all_scores(seed: int, count: int, margin: float, cosine: float) -> None:
     vectors = halves(count, seed=seed, dim=6)
     vectors = vectors[np.random.default_rng(seed).integers(0, max(1, count), count)]  # some are equal
     exact = vectors.astype(np.float32).astype(np.float64)
     different = sorted(set(first_equals(vectors).tolist()))
+    assume(len(different) > NEIGHBOURS)
     scores = exact[different] @ exact[different].T
     np.fill_diagonal(scores, -np.inf)
-    k = min(NEIGHBOURS, max(0, len(different) - 1))
-    nearest_NK = np.argsort(-scores, axis=1)[:, :k]
-    mean = np.take_along_axis(scores, nearest_NK, axis=1).mean(axis=1) if k else np.zeros(len(different))
+    nearest_NK = np.argsort(-scores, axis=1)[:, :NEIGHBOURS]
+    mean = np.take_along_axis(scores, nearest_NK[:, NEIGHBOURS // 2 :], axis=1).mean(axis=1)
     near = np.zeros(scores.shape, bool)
     for row, other in itertools.product(range(len(nearest_NK)), range(len(nearest_NK))):
         if other not in nearest_NK[row]:
@@ -118,10 +130,17 @@ def test_groups_by_margin_are_those_of_all_scores(seed: int, count: int, margin:
         least = max(cosine, margin * (mean[row] + mean[other]) / 2)
         assume(abs(scores[row, other] - least) > 1e-5)  # else it is rounding that decides
         near[row, other] |= scores[row, other] >= least and mean[row] + mean[other] > 0
-    leader = np.array(different)[leaders_one_by_one(near | near.T)] if different else np.array([], int)
+    leader = np.array(different)[leaders_one_by_one(near | near.T)]
     expected = [int(leader[different.index(first)]) for first in first_equals(vectors).tolist()]
     found = groups_by_margin(vectors, cosine=cosine, margin=margin, threads=1, advance=lambda rows: None)
     assert found.tolist() == expected
+
+
+@given(st.integers(0, 10_000), st.integers(0, NEIGHBOURS))
+def test_few_lines_are_grouped_by_cosine_alone(seed: int, count: int) -> None:
+    vectors = halves(count, seed=seed, dim=3)
+    found = groups_by_margin(vectors, cosine=0.8, margin=1.6, threads=1, advance=lambda rows: None)
+    assert found.tolist() == leaders(vectors, 0.8, advance=lambda rows: None).tolist()
 
 
 def test_a_margin_is_the_ratio_of_the_paper_worked_out_by_hand() -> None:
