@@ -4,8 +4,8 @@ A group is a line and the later lines near it; a line near several groups joins 
 group's first line, or equal to one that is: chaining from line to line would join unlike sentences.
 
 Near are lines with a large cosine that is also large beside those with other lines: a margin. A cosine alone joins
-sentences about one subject ("Sami gave Layla the money", "Sami borrowed money from Layla") before it joins translations.
-The lines beside are the farther half of the nearest: the nearer half may say the same in other languages or words. Lines
+sentences about one subject ("Sami gave Layla the money", "Sami borrowed money from Layla") before translations. The
+lines beside are the farther half of the nearest: the nearer half may say the same in other languages or words. Lines
 with equal vectors count once.
 
 N lines, U of different vectors, P pairs, D dims
