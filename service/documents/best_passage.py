@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.documents.keywords.fusion import hybrid_score
-from service.documents.keywords.terms import document_terms, query_terms
+from service.documents.keywords.terms import occurring, query_terms
 from service.documents.protocol import Vectors
 from service.documents.query import Query
 from service.documents.store.document import Span
@@ -42,15 +42,7 @@ def best_passage(text: str, spans: Sequence[Span], vectors_PD: Vectors, query: Q
 def _word_shares(passages: Sequence[str], words: str) -> Scores:
     """(P,) In [0, 1]: how many of the query's terms that occur a passage has; the rarer among them count more."""
     wanted = query_terms(words)
-    found_P = [_found(wanted, set(document_terms(passage))) for passage in passages]
+    found_P = [occurring(wanted, passage) for passage in passages]
     count = Counter(term for found in found_P for term in found)
     total = sum(1 / times for times in count.values())
     return np.array([sum(1 / count[term] for term in found) / total if found else 0.0 for found in found_P])
-
-
-def _found(wanted: dict[str, bool], terms: set[str]) -> list[str]:
-    return [
-        term
-        for term, is_start in wanted.items()
-        if term in terms or (is_start and any(other.startswith(term) for other in terms))
-    ]

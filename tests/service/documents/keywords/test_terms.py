@@ -1,8 +1,13 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.documents.keywords.terms import MAX_TERM_CHARS, document_terms, query_terms
+from service.documents.keywords.terms import MAX_TERM_CHARS, document_terms, occurring, query_terms
+
+# A few characters of each kind, so that texts share terms.
+FEW = st.text(st.sampled_from("ab1-. \u0939\u093f茶绿ｱßḍ\u0323"), max_size=30)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +51,24 @@ def test_every_text_has_terms_that_one_space_separates_and_finds_itself(text: st
         assert not any(char.isascii() and not (char.isdigit() or char.islower()) for char in term)
     for term, is_start in query_terms(text).items():
         assert any(found.startswith(term) if is_start else found == term for found in terms)
+
+
+@given(query=FEW, text=FEW, repeats=st.sampled_from([1, 40]))
+def test_the_terms_that_occur_are_those_that_both_have(query: str, text: str, repeats: int) -> None:
+    text *= repeats  # words of more than 64 characters, too
+    terms = set(document_terms(text))
+    assert occurring(query_terms(query), text) == [
+        term
+        for term, is_start in query_terms(query).items()
+        if term in terms or (is_start and any(found.startswith(term) for found in terms))
+    ]
+
+
+def test_looking_for_a_word_within_one_long_word_takes_one_step() -> None:
+    started_at = time.process_time()
+    assert occurring(query_terms("a aa aaa"), "a" * 1_000_000) == []
+    assert occurring({"a" * MAX_TERM_CHARS: False}, "a" * 1_000_000) == ["a" * MAX_TERM_CHARS]
+    assert time.process_time() - started_at < 1
 
 
 def test_a_long_word_is_cut_and_so_still_finds_itself() -> None:
