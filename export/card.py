@@ -181,9 +181,10 @@ def _alignment(manifest: Manifest) -> str:
 def _adaptation(manifest: Manifest) -> str:
     """What further training gained and lost (`crosslet adapt`)."""
     facts = manifest.evaluation["adaptation"]
+    added = f" {facts['new_pieces']:,} new pieces are in its vocabulary." if facts.get("new_pieces") else ""
     lead = (
-        f"Trained further for {facts['languages']} on {facts['pairs']:,} pairs ({facts['method']}). Vectors of the "
-        f"model before (fingerprint `{facts['before'][:12]}`) are not comparable."
+        f"Trained further for {facts['languages']} on {facts['pairs']:,} pairs ({facts['method']}).{added} "
+        f"Vectors of the model before (fingerprint `{facts['before'][:12]}`) are not comparable."
     )
     return "\n\n".join([lead, *_gains(facts)])
 

@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from training.adaptation.job import Served, Task, Training, adapt, lost_of, served_scores
@@ -49,12 +50,12 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         round_words=round_words,
     )
-    task = Task(served, start, pairs, split, options.data, settings)
+    task = Task(served, start, pairs, split, options.data, settings, options.new_pieces)
     before = served_scores(served, task)
     training = adapt(task)
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".adapt.", dir=options.out) as scratch:
-        written = write_model(task, Path(scratch), licence=options.licence)
+        written = write_model(replace(task, start=training.start), Path(scratch), licence=options.licence)
         after = served_scores(load_model(str(written)), task)
         write_report(task, training, before, after, options.out, model=Path(options.model).name)
         print(summary(task, training, before, after))
@@ -94,6 +95,7 @@ def record(task: Task, training: Training, before: Served, after: Served) -> dic
         "languages": task.pairs.label,
         "pairs": len(task.split.train),
         "test_pairs": len(task.split.test),
+        "new_pieces": training.pieces,
         "method": f"{task.settings.unfreeze}, {task.settings.epochs} passes, strength {training.chosen.strength:g}",
         "scores": {"before": before.test, "after": after.test},
         "probe": {"before": before.probe, "after": after.probe},
@@ -109,6 +111,13 @@ def _parser() -> argparse.ArgumentParser:
     rates = ", ".join(f"{rate:g} ({name})" for name, rate in RATES.items())
     add("--unfreeze", choices=UNFROZEN, default=default.unfreeze, help="what is trained; default: %(default)s")
     add("--epochs", type=at_least_1, default=default.epochs, help="passes over the pairs; default: %(default)s")
+    add(
+        "--new-pieces",
+        type=at_least_1,
+        default=0,
+        metavar="N",
+        help="of a language that the model was not taught, at most, for a Unigram vocabulary; default: none",
+    )
     add("--learning-rate", type=float, help=f"default: {rates}")
     return parser
 

@@ -36,6 +36,6 @@ def check_known(found: Fertility, *, column: int, language: str) -> None:
     if found.unknown > MOST_UNKNOWN:
         raise AlignmentError(
             f"the model's vocabulary does not know {100 * found.unknown:.0f} % of the pieces of column {column} "
-            f"({language}); {100 * MOST_UNKNOWN:.0f} % are allowed. Distil a model whose vocabulary has that language "
-            "(docs/guide/train.md)"
+            f"({language}); {100 * MOST_UNKNOWN:.0f} % are allowed. --new-pieces 1000 adds pieces of that language, "
+            "or distil a model whose vocabulary has it (docs/guide/adapt.md)"
         )

@@ -14,8 +14,9 @@ import numpy as np
 
 from training.adaptation.fertility import Fertility, check_known, fertility
 from training.adaptation.lesson import kept_texts, make_lesson
+from training.adaptation.pieces import with_new_pieces
 from training.adaptation.start import Start
-from training.adaptation.trainer import Settings, copy_state, mover, train_lesson
+from training.adaptation.trainer import Settings, copy_state, keep_rows, mover, train_lesson
 from training.alignment.candidates import choose
 from training.alignment.job import Sides, sts_scores
 from training.alignment.pairs import Pair, PairFile
@@ -32,7 +33,10 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # how far the weights are moved towards the 
 
 @dataclass(frozen=True)
 class Task:
-    """What is adapted.  model: as it is served before.  data: folder with stsb or eval/stsb, or None."""
+    """What is adapted.
+
+    model: as it is served before.  data: folder with stsb or eval/stsb, or None.  new_pieces: how many at most.
+    """
 
     model: Model
     start: Start
@@ -40,6 +44,7 @@ class Task:
     split: Split
     data: Path | None = None
     settings: Settings = field(default_factory=Settings)
+    new_pieces: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,15 @@ class Candidate:
 class Training:
     """How training went.
 
-    fertility: of both sides of the training pairs.  before_p1: of dev.  candidates: the best on dev first.
+    start: the trained model, its vocabulary with the new pieces.  pieces: how many are new.
+    cut: how the vocabulary before cut both sides of the training pairs.  fertility: how that of `start` does.
+    before_p1: of dev.  candidates: the best on dev first.
     lost: of those that were looked at, by strength: what each language lost beyond the limit, on the probe and on STS.
     """
 
+    start: Start
+    pieces: int
+    cut: tuple[Fertility, Fertility]
     fertility: tuple[Fertility, Fertility]
     before_p1: float
     candidates: list[Candidate]
@@ -76,35 +86,44 @@ class Served:
 
 
 def adapt(task: Task) -> Training:
-    """Train, choose how far to go, and leave those weights in `task.start.model`.
+    """Add pieces, train, choose how far to go, and leave those weights in the returned start's model.
 
-    Raises: AlignmentError: the tokenizer does not know a language, or training diverges.
+    Raises: AlignmentError: the tokenizer does not know a language, no piece can be added, or training diverges.
     """
-    left, right = ([pair[side] for pair in task.split.train] for side in (0, 1))
-    cut = fertility(left, task.start.tokenizer), fertility(right, task.start.tokenizer)
-    for column, (found, language) in enumerate(zip(cut, task.pairs.languages, strict=True), start=1):
-        check_known(found, column=column, language=language)
+    languages = task.model.languages
+    start, added = task.start, 0
+    cut = found = fertility_of(task, start)
+    if task.new_pieces:
+        sides = [side for side in (0, 1) if not is_known(task.pairs.languages[side], languages)]
+        start, added = with_new_pieces(start, task.split.train, sides, task.new_pieces)
+        found = fertility_of(task, start)
+    for column, (one, language) in enumerate(zip(found, task.pairs.languages, strict=True), start=1):
+        check_known(one, column=column, language=language)
     device = pick_device()
-    model = task.start.model.to(device)
-    encode = TextEncoder(model, task.start.tokenizer, max_length=task.start.max_length, bf16=True)
+    model = start.model.to(device)
+
+    def encoder_of(start: Start) -> TextEncoder:
+        return TextEncoder(model, start.tokenizer, max_length=start.max_length, bf16=True)
+
+    def elsewhere(encode: Encode) -> tuple[Scores, Scores]:
+        return probe_scores(embed_probe(encode, languages)), sts_scores(Known(encode), task.data, languages)
+
+    encode = encoder_of(task.start)  # the vocabulary before reads the same rows
+    before_p1, (probe, sts) = p1_of(task.split.dev, encode), elsewhere(encode)
+    encode = encoder_of(start)
     lesson = make_lesson(
         task.split.train,
-        kept_texts(task.model.languages),
+        kept_texts(languages),
         partial(in_steps, encode),
-        task.start.tokenizer,
-        anchor=anchor_of(task.pairs.languages, task.model.languages),
+        start.tokenizer,
+        anchor=anchor_of(task.pairs.languages, languages),
         max_length=task.settings.max_length,
     )
-
-    def elsewhere() -> tuple[Scores, Scores]:
-        return probe_scores(embed_probe(encode, task.model.languages)), sts_scores(
-            Known(encode), task.data, task.model.languages
-        )
-
-    probe, sts = elsewhere()
-    before_p1, before = p1_of(task.split.dev, encode), copy_state(model)
+    before = copy_state(model)
     train_lesson(model, lesson, task.settings, device)
-    move = mover(model, before, copy_state(model))
+    after = copy_state(model)
+    keep_rows(before, after, added)
+    move = mover(model, before, after)
 
     def candidate(strength: float) -> Candidate:
         move(strength)
@@ -112,7 +131,7 @@ def adapt(task: Task) -> Training:
 
     def harmless(one: Candidate) -> bool:
         move(one.strength)
-        probe_then, sts_then = elsewhere()
+        probe_then, sts_then = elsewhere(encode)
         lost[one.strength] = losses_of(probe, probe_then) | losses_of(sts, sts_then)
         return not lost[one.strength]
 
@@ -121,15 +140,25 @@ def adapt(task: Task) -> Training:
     chosen, _ = choose(candidates, harmless)
     move(chosen.strength)
     model.cpu()
-    return Training(cut, before_p1, candidates, chosen, lost)
+    return Training(start, added, cut, found, before_p1, candidates, chosen, lost)
+
+
+def fertility_of(task: Task, start: Start) -> tuple[Fertility, Fertility]:
+    """Of both sides of the training pairs."""
+    left, right = ([pair[side] for pair in task.split.train] for side in (0, 1))
+    return fertility(left, start.tokenizer), fertility(right, start.tokenizer)
+
+
+def is_known(language: str, known: Sequence[str] | None) -> bool:
+    """Whether a model was taught a language, with or without a script behind (zh_Hant); None: it does not say."""
+    return language.split("_")[0] in {one.split("_")[0] for one in known or ()}
 
 
 def anchor_of(languages: tuple[str, str], known: Sequence[str] | None) -> int | None:
     """The side that the model knows, where it knows one alone: its vectors are the labels of both."""
     if known is None:
         return None
-    base = {language.split("_")[0] for language in known}
-    knows = [language.split("_")[0] in base for language in languages]
+    knows = [is_known(language, known) for language in languages]
     return None if knows[0] == knows[1] else knows.index(True)
 
 

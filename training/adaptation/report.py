@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from training.ablation.document import Block, Heading, Paragraph, Table, write_document
+from training.adaptation.fertility import Fertility
 from training.adaptation.job import Served, Task, Training, lost_of
 from training.alignment.probe import Scores
 from training.alignment.report import SCORES, STS_NOTE, changes_table, left_out, planes, probe_note, verdict
@@ -50,19 +51,19 @@ def blocks(task: Task, training: Training, before: Served, after: Served, *, mod
     note = "Weights between those before (0) and after training (1), not yet exported. The probe is looked at in turn."
     yield Table(["strength", "P@1 on dev", "languages harmed", ""], tried, note)
     yield Heading("How the tokenizer cuts the pairs")
-    cut = [
-        [
-            language,
-            f"{found.pieces_a_word:.2f}",
-            f"{found.characters_a_piece:.2f}",
-            f"{100 * found.unknown:.1f} %",
-        ]
-        for language, found in zip(task.pairs.languages, training.fertility, strict=True)
-    ]
-    note = "A word is what stands between spaces. The vocabulary stays as it is: no pieces are added."
-    yield Table(["", "pieces a word", "characters a piece", "unknown pieces"], cut, note)
+    rows = [_cut(language, found) for language, found in zip(task.pairs.languages, training.cut, strict=True)]
+    note = "A word is what stands between spaces."
+    if training.pieces:
+        added = zip(task.pairs.languages, training.cut, training.fertility, strict=True)
+        rows += [_cut(f"{language}, new pieces", found) for language, old, found in added if found != old]
+        note += f" The vocabulary has {training.pieces:,} new pieces."
+    yield Table(["", "pieces a word", "characters a piece", "unknown pieces"], rows, note)
     yield from changes_table("Every language", (before.probe, after.probe), probe_note())
     yield from changes_table("Similarity (STS)", (before.sts, after.sts), STS_NOTE)
+
+
+def _cut(name: str, found: Fertility) -> list[str]:
+    return [name, f"{found.pieces_a_word:.2f}", f"{found.characters_a_piece:.2f}", f"{100 * found.unknown:.1f} %"]
 
 
 def _harmed(lost: Scores | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -93,6 +94,13 @@ def freeze(model: SentenceEncoder, unfreeze: Unfrozen) -> None:
 def copy_state(model: SentenceEncoder) -> State:
     """A copy of the weights."""
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def keep_rows(before: State, after: State, added: int) -> None:
+    """Give `before` the last rows of the word table of `after`: no other language has these, so none can be harmed."""
+    for name, table in before.items():
+        if added and re.fullmatch(r".*\.word_embeddings\.(table\.)?weight", name):
+            table[-added:] = after[name][-added:]
 
 
 def mover(model: SentenceEncoder, before: State, after: State) -> Callable[[float], None]:

@@ -14,6 +14,7 @@ solved by conjugate gradients with a diagonal preconditioner, all H columns at o
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -34,12 +35,17 @@ MAX_TOKENS = 128  # of an English text, in the teacher's tokens
 def bag_matrix(tokens: TokenStore, texts: NDArray[np.int32], vocab_size: int) -> Tensor:
     """Each text as token counts over its length, without [CLS] and [SEP]: (N, V) sparse CSR float32."""
     rows = [tokens.ids[tokens.offsets[text] + 1 : tokens.offsets[text + 1] - 1] for text in texts]
+    return sparse_tensor(bags_of(rows, vocab_size))
+
+
+def bags_of(rows: Sequence[Sequence[int] | NDArray[np.int32]], vocab_size: int) -> csr_matrix:
+    """Each row of token ids as counts over its length: (N, V) float32."""
     lengths = np.array([len(row) for row in rows])
     weights = np.repeat(1.0 / np.maximum(lengths, 1), lengths).astype(np.float32)
     row_index = np.repeat(np.arange(len(rows)), lengths)
     # scipy sums a token's repeats in a sentence: CSR needs distinct columns
-    matrix = csr_matrix((weights, (row_index, np.concatenate(rows))), shape=(len(rows), vocab_size))
-    return _sparse_tensor(matrix)
+    columns = np.concatenate(rows).astype(np.int64)
+    return csr_matrix((weights, (row_index, columns)), shape=(len(rows), vocab_size))
 
 
 def base_bags(texts: list[str], tokenizer: PreTrainedTokenizerBase, teacher_table_TH: Tensor) -> Tensor:
@@ -117,7 +123,7 @@ def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: 
         ridge: r; the prior weighs as much as r sentences with the token.
         iterations: of conjugate gradients on the normal equations, starting at E_0.
     """
-    transposed_VN = _sparse_tensor(_scipy_matrix(bags_NV).T.tocsr())
+    transposed_VN = sparse_tensor(_scipy_matrix(bags_NV).T.tocsr())
     squares_V = torch.zeros(bags_NV.shape[1]).index_add_(0, bags_NV.col_indices(), bags_NV.values().square())
     penalty = float(ridge * bags_NV.values().square().mean())  # makes `ridge` a count of sentences of any length
     inverse_diagonal_V1 = 1.0 / (squares_V + penalty).unsqueeze(1)
@@ -141,7 +147,8 @@ def solve_ridge(bags_NV: Tensor, target_NH: Tensor, prior_VH: Tensor, *, ridge: 
     return embeddings_VH
 
 
-def _sparse_tensor(matrix: csr_matrix) -> Tensor:
+def sparse_tensor(matrix: csr_matrix) -> Tensor:
+    """The matrix as torch has it, CSR."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support")  # torch's beta notice
         return torch.sparse_csr_tensor(
