@@ -12,6 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from training.ablation.results import Result, Results
 from training.ablation.sentences import SentenceMap
@@ -67,6 +68,19 @@ def panel(name: str, text: str, *, title: str, into: list[Panel]) -> Iterator[Ax
     into.append(Panel(name, text, buffer.getvalue()))
 
 
+def add_legend(axes: Axes) -> None:
+    """Name the lines below the axes, where the names cover no line."""
+    longest = max(len(label) for label in axes.get_legend_handles_labels()[1])
+    axes.figure.legend(loc="outside lower center", ncols=4 if longest <= 20 else 2)
+
+
+def count_pairs(axes: Axes) -> None:
+    """Label the x axis with pairs seen, at few enough numbers for their length."""
+    axes.set_xlabel("pairs seen")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
 def draw_layers(names: list[str], results: Results) -> list[Panel]:
     """Score against the number of layers, for students without bottleneck and recurrence (Fig. 1 of the paper)."""
     lines: dict[str, list[str]] = {}
@@ -104,7 +118,7 @@ def _draw_depths(stem: str, lines: dict[str, list[str]], results: Results, *, la
                 axes.plot([number for number, _ in points], [score for _, score in points], marker="o", label=line)
             axes.set_xticks(sorted(set(layers.values())))
             axes.set(xlabel=label, ylabel="Spearman × 100")
-            axes.legend()
+            add_legend(axes)
     return panels
 
 
@@ -119,16 +133,19 @@ def draw_objectives(names: list[str], results: Results) -> list[Panel]:
     pairs = list(next(iter(curves.values()))[0].get("by_pair", {}))
     common = [p for p in pairs if all(p in line.get("by_pair", {}) for lines in curves.values() for line in lines)]
     for pair in (None, *common):
-        title = "Dev score during stage 4" if pair is None else pair.upper()
-        text = f"Line chart: {title}, at each {place} of stage 4, one line for each objective"
+        title = "Dev score during stage 4" + ("" if pair is None else f", {pair.upper()}")
+        text = f"Line chart: {title}, by {place}, one line for each objective"
         stem = "objectives" if pair is None else f"objectives-{pair}"
         with panel(stem, text, title=title, into=panels) as axes:
             for name, lines in curves.items():
                 scores = [line["score"] if pair is None else line["by_pair"][pair] for line in lines]
-                objective = results.cells[name].cell.config.contrastive.objective
-                axes.plot([line[place] for line in lines], scores, marker="o", label=objective)
-            axes.set(xlabel="epoch" if whole_epochs else "pairs seen", ylabel="Spearman × 100")
-            axes.legend()
+                is_soft = results.cells[name].cell.config.contrastive.objective == "soft"
+                label = f"{name} (soft labels)" if is_soft else name
+                axes.plot([line[place] for line in lines], scores, marker="o", label=label)
+            axes.set(xlabel="epoch", ylabel="Spearman × 100")
+            if not whole_epochs:
+                count_pairs(axes)
+            add_legend(axes)
     return panels
 
 
@@ -141,14 +158,18 @@ def draw_losses(names: list[str], results: Results) -> list[Panel]:
             continue
         text = f"Line chart: loss of stage {stage} against pairs seen"
         with panel(f"loss-{stage}", text, title=f"Loss of stage “{stage}”", into=panels) as axes:
+            values: list[float] = []
             for colour, result in zip(COLOURS, drawn, strict=False):
                 lines = result.log(stage)
                 for dash, part in zip(DASHES, loss_parts(lines[0]), strict=False):
                     label = part if len(drawn) == 1 else f"{result.cell.name}: {part}"
                     pairs, losses = [line["pairs"] for line in lines], [line[part] for line in lines]
                     axes.plot(pairs, losses, dash, color=colour, label=label)
-            axes.set(xlabel="pairs seen", ylabel="loss", yscale="log")
-            axes.legend()
+                    values += losses
+            is_wide = 0 < 10 * min(values) < max(values)
+            axes.set(ylabel="loss", yscale="log" if is_wide else "linear")
+            count_pairs(axes)
+            add_legend(axes)
     return panels
 
 

@@ -78,11 +78,14 @@ def test_every_table_has_its_scores_by_pair_and_the_papers_under_ours(written: P
 
 
 def test_dev_scores_are_drawn_for_each_language_pair(written: Path) -> None:
-    for name, title in (("objectives", "Dev score during stage 4"), ("objectives-en-de", "EN-DE")):
+    for name, title in (
+        ("objectives", ">Dev score during stage 4<"),
+        ("objectives-en-de", ">Dev score during stage 4, EN-DE<"),
+    ):
         svg = (written / f"figures/{name}.svg").read_text(encoding="utf-8")
         assert title in svg
-        assert ">soft<" in svg
-        assert ">none<" in svg
+        assert ">full (soft labels)<" in svg
+        assert ">w/o MCL<" in svg
 
 
 def test_the_papers_own_set_is_shown_where_the_sts_benchmark_is_not_there(
