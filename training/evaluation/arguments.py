@@ -17,6 +17,10 @@ def check(options: argparse.Namespace) -> None:
     """Raises: EvaluationError: a folder that is named does not exist."""
     if options.out and not options.out.parent.is_dir():
         raise EvaluationError(f"the folder of --out does not exist: {options.out.parent}")
+    if options.rerank_k is not None and options.baseline is None:
+        raise EvaluationError("--rerank-k re-ranks what an encoder found; name it with --baseline")
+    if options.rerank_k is not None and options.rerank_k < 1:
+        raise EvaluationError(f"--rerank-k is {options.rerank_k}; it must be at least 1")
     if not options.data.is_dir():
         raise EvaluationError(f"there is no folder {options.data}{_nearest(options.data)}")
     for name in filter(None, (options.model, options.baseline)):
@@ -74,6 +78,12 @@ def evaluate_parser() -> argparse.ArgumentParser:
         "--queries", type=int, metavar="N", help="rerank: at most N queries of each set, evenly spaced; default: all"
     )
     parser.add_argument("--baseline", metavar="MODEL", help="rerank: an encoder to compare the cross-encoder with")
+    parser.add_argument(
+        "--rerank-k",
+        type=int,
+        metavar="N",
+        help="rerank: the cross-encoder scores the baseline's first N, as in a search; default: all candidates",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON")
     parser.add_argument(
         "--failures", type=int, default=0, metavar="N", help="also print the N worst errors of each bitext set"

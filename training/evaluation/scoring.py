@@ -14,7 +14,7 @@ from training.evaluation.sets import Choice, evaluate_folder, evaluate_reranker,
 from training.evaluation.vectors import each_text_once
 from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder
 from training.reranking.ranking import Scorer
-from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
+from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, TwoStageScorer, bm25
 from training.system.device import pick_device
 
 
@@ -35,13 +35,14 @@ def scores_of(options: argparse.Namespace) -> tuple[Scores, list[Failure]]:
 
 
 def _reranker(options: argparse.Namespace) -> dict[str, Scorer]:
-    """The cross-encoder, BM25, and the bi-encoder that is to stand beside them."""
-    scorers: dict[str, Scorer] = {"": _own_scorer(Path(options.model)), "_bm25": bm25}
-    if options.baseline is not None:
-        encoder = load_model(options.baseline, trust_remote_code=options.trust_remote_code)
-        encoders = each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
-        scorers["_bi_encoder"] = BiEncoderScorer(*encoders)
-    return scorers
+    """The cross-encoder, BM25, and the bi-encoder that is to stand beside them, or whose first ones are re-ranked."""
+    own = _own_scorer(Path(options.model))
+    if options.baseline is None:
+        return {"": own, "_bm25": bm25}
+    encoder = load_model(options.baseline, trust_remote_code=options.trust_remote_code)
+    first = BiEncoderScorer(each_text_once(encoder.encode_query), each_text_once(encoder.encode_document))
+    scorer = own if options.rerank_k is None else TwoStageScorer(first, own, options.rerank_k)
+    return {"": scorer, "_bm25": bm25, "_bi_encoder": first}
 
 
 def _own_scorer(folder: Path) -> Scorer:

@@ -1,6 +1,8 @@
-"""Ways to score the candidates of queries: a cross-encoder, a bi-encoder's cosines, BM25. Knows no metric."""
+"""Ways to score the candidates of queries: a cross-encoder, a bi-encoder's cosines, both, BM25. Knows no metric."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,7 +13,7 @@ from training.evaluation.keywords import bm25_scores
 from training.evaluation.vectors import Encode, unit_rows
 from training.models.cross_encoder import CrossEncoder
 from training.reranking.pair_tokens import PairTokenizer
-from training.reranking.ranking import RankingSet
+from training.reranking.ranking import RankingSet, Scorer
 from training.system.device import autocast
 
 BATCH, GPU_BATCH = 64, 512  # pairs
@@ -71,6 +73,30 @@ class BiEncoderScorer:
         """Of each query's candidates."""
         query_QD, passage_ND = unit_rows(self._query(found.queries)), unit_rows(self._passage(found.passages))
         return [passage_ND[row] @ query_D for row, query_D in zip(found.candidates, query_QD, strict=True)]
+
+
+@dataclass(frozen=True)
+class TwoStageScorer:
+    """The first `rerank_k` candidates of `first` in the order of `second`, then the others: as a search with `rerank`.
+
+    Equal scores of `second` keep the order of `first`.
+    """
+
+    first: Scorer
+    second: Scorer
+    rerank_k: int
+
+    def __call__(self, found: RankingSet) -> Scores:
+        """Minus the rank of each candidate."""
+        orders = [np.argsort(-score_N, kind="stable") for score_N in self.first(found)]
+        heads = [row[order[: self.rerank_k]] for row, order in zip(found.candidates, orders, strict=True)]
+        ranks = []
+        for order, score_K in zip(orders, self.second(replace(found, candidates=heads)), strict=True):
+            reranked = order[: self.rerank_k][np.argsort(-score_K, kind="stable")]
+            rank_N = np.empty(len(order), dtype=np.float32)
+            rank_N[np.concatenate([reranked, order[self.rerank_k :]])] = np.arange(len(order))
+            ranks.append(-rank_N)
+        return ranks
 
 
 def bm25(found: RankingSet) -> Scores:

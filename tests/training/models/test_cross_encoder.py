@@ -12,7 +12,8 @@ from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder, 
 from training.models.cross_encoder import load_base, segment_ids
 from training.reranking.losses import margin_mse, relevance
 from training.reranking.pair_tokens import PairTokenizer
-from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
+from training.reranking.ranking import RankingSet, Scorer, score_ranking
+from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, TwoStageScorer, bm25
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -107,3 +108,17 @@ def test_baselines_score_each_querys_own_candidates() -> None:
         expected = unit_rows(encode([found.passages[index] for index in row])) @ unit_rows(encode([query]))[0]
         np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert [len(scores) for scores in bm25(found)] == [len(row) for row in found.candidates]
+
+
+def test_the_second_stage_orders_the_head_of_the_first_and_leaves_the_rest() -> None:
+    found = RankingSet(["q"], list("abcde"), [np.array([4, 3, 2, 1, 0])], [frozenset({1})])
+    cosines = {4: 0.1, 3: 0.9, 2: 0.8, 1: 0.7, 0: 0.2}
+    logits = {3: 1.0, 2: 1.0, 1: 5.0}  # of the first three alone: another candidate is a KeyError
+
+    def scorer(values: dict[int, float]) -> Scorer:
+        return lambda one: [np.array([values[index] for index in row.tolist()]) for row in one.candidates]
+
+    scores = TwoStageScorer(scorer(cosines), scorer(logits), 3)(found)
+    ranked = found.candidates[0][np.argsort(-scores[0])]
+    assert ranked.tolist() == [1, 3, 2, 0, 4]  # 3 and 2 are equal: in the first stage's order
+    assert score_ranking(found, scores)["acc@1"] == 100

@@ -176,10 +176,16 @@ def test_evaluate_measures_an_encoder_and_a_cross_encoder(
     assert run(write_config(tmp_path / "small.yaml", values), data, tmp_path / "out") == 0
     model = str(tmp_path / "out/final/best")
     capsys.readouterr()
-    assert evaluate([model, "--data", str(data), "--sets", "rerank", "--queries", "2", "--baseline", str(base)]) == 0
+    arguments = [model, "--data", str(data), "--sets", "rerank", "--queries", "2", "--baseline", str(base)]
+    assert evaluate(arguments) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["xset_acc@1_bm25"]["en-en"] == 100  # a passage shares its rare word with its query
     assert found["xset_map_bi_encoder"].keys() == found["xset_map"].keys()
+    assert evaluate([*arguments, "--rerank-k", "1"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["xset_mrr"] == first["xset_mrr_bi_encoder"] == found["xset_mrr_bi_encoder"]  # one has no other order
+    assert evaluate([*arguments, "--rerank-k", "99"]) == 0
+    assert json.loads(capsys.readouterr().out)["xset_mrr"] == found["xset_mrr"]
     assert evaluate([model, "--data", str(data)]) == 2
     assert "score it with --sets rerank" in capsys.readouterr().err
 
