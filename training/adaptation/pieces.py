@@ -18,7 +18,7 @@ from training.adaptation.start import Start
 from training.alignment.pairs import Pair
 from training.alignment.probe import read_probe
 from training.errors import AlignmentError, ConfigError
-from training.models.encoder import BottleneckEmbedding, CrossletEncoder
+from training.models.encoder import CrossletEncoder, word_table
 from training.models.lexical import bags_of, solve_ridge, sparse_tensor
 from training.vocabulary.extension import extended, new_pieces, parts_of
 
@@ -81,11 +81,3 @@ def fit_rows(
     table_VW[new] = solve_ridge(
         sparse_tensor(own[:, new]), torch.from_numpy(rest_NW), table_VW[new], ridge=RIDGE, iterations=ITERATIONS
     )
-
-
-def word_table(encoder: CrossletEncoder) -> nn.Embedding:
-    """The table, V x W."""
-    words = encoder.get_input_embeddings()
-    table = words.table if isinstance(words, BottleneckEmbedding) else words
-    assert isinstance(table, nn.Embedding)  # noqa: S101  (for the type checker)
-    return table

@@ -16,7 +16,7 @@ from torch import Tensor
 from training.adaptation.lesson import Lesson, Passes
 from training.config.stage import ContrastiveConfig
 from training.errors import AlignmentError, DivergedError
-from training.models.encoder import BottleneckEmbedding
+from training.models.encoder import word_table
 from training.models.rounding import train_with_rounded_words
 from training.models.sentence_encoder import SentenceEncoder
 from training.optimisation.batches import BatchStream
@@ -87,8 +87,7 @@ def freeze(model: SentenceEncoder, unfreeze: Unfrozen) -> None:
     """Leave trainable the word table alone, or everything."""
     model.requires_grad_(unfreeze == "all")
     if unfreeze == "words":
-        words = model.encoder.get_input_embeddings()
-        (words.table if isinstance(words, BottleneckEmbedding) else words).requires_grad_(True)
+        word_table(model.encoder).requires_grad_(True)
 
 
 def copy_state(model: SentenceEncoder) -> State:

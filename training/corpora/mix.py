@@ -61,7 +61,8 @@ def build_corpus(
                 limit = config.sources[source].max_pairs
                 chosen = _sample(found, config.max_pairs if limit is None else limit, generator)
                 for batch in _batches(compress(_spooled(out / SPOOL), chosen)):
-                    copies = pair_filter.without_leaks(list(noisy_pairs(batch, config.noise or 0, seed=seed)), dropped)
+                    noise = list(noisy_pairs(batch, config.noise, seed=seed)) if config.noise else []
+                    copies = pair_filter.without_leaks(noise, dropped)
                     writer.add([*batch, *copies], language=language, source=source)
                     report.kept[source, language] += len(batch) + len(copies)
                 dropped["over the cap"] = found - int(chosen.sum())

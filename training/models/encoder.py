@@ -132,6 +132,14 @@ class CrossletEncoder(PreTrainedModel):
         self.body.embeddings.word_embeddings = value
 
 
+def word_table(encoder: CrossletEncoder) -> nn.Embedding:
+    """The table of word embeddings: V x H, or V x B of a bottleneck."""
+    words = encoder.get_input_embeddings()
+    table = words.table if isinstance(words, BottleneckEmbedding) else words
+    assert isinstance(table, nn.Embedding)  # noqa: S101  (for the type checker)
+    return table
+
+
 def shape_of(config: PretrainedConfig, **changes: Any) -> dict[str, Any]:
     """A body's configuration as `CrossletConfig.base` holds it: its shape, without paths and versions."""
     provenance = {"_name_or_path", "architectures", "transformers_version", "dtype", "torch_dtype", "use_cache"}

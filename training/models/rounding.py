@@ -6,10 +6,10 @@ Shapes: ... any, B width of the word table, G blocks of a row, S weights of a bl
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from training.errors import ConfigError
-from training.models.encoder import BottleneckEmbedding, CrossletEncoder
+from training.models.encoder import CrossletEncoder, word_table
 from training.config.stage import BLOCK_SIZE
 
 LEVELS = 15  # steps between a block's minimum and maximum
@@ -23,9 +23,7 @@ def train_with_rounded_words(encoder: CrossletEncoder) -> None:
 
     Raises: ConfigError: the table's width is not a multiple of the block.
     """
-    words = encoder.get_input_embeddings()
-    table = words.table if isinstance(words, BottleneckEmbedding) else words
-    assert isinstance(table, nn.Embedding)  # noqa: S101  (for the type checker)
+    table = word_table(encoder)
     if table.embedding_dim % BLOCK_SIZE:
         raise ConfigError(
             f"round_words needs a word table whose width is a multiple of {BLOCK_SIZE}, not {table.embedding_dim}"

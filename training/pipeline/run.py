@@ -178,7 +178,7 @@ class Run:
         if not self.config.has_label_space:
             ((vectors, row_of_text[english]),) = found
             return TeacherLabels(vectors, row_of_text)
-        space, path = LabelSpace.load(self.out / "start" / LABEL_SPACE), self.out / "teacher" / "labels.npy"
+        space, path = LabelSpace.load(self.out / "start" / LABEL_SPACE), self.out / "labels.npy"
         on_main_process(lambda: space.write([own for own, _ in found], [rows for _, rows in found], path))
         row_of_text[english] = np.arange(len(english))
         return TeacherLabels(map_array(path).reshape(len(english), -1), row_of_text)

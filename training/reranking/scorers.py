@@ -71,8 +71,13 @@ class BiEncoderScorer:
 
     def __call__(self, found: RankingSet) -> Scores:
         """Of each query's candidates."""
-        query_QD, passage_ND = unit_rows(self._query(found.queries)), unit_rows(self._passage(found.passages))
-        return [passage_ND[row] @ query_D for row, query_D in zip(found.candidates, query_QD, strict=True)]
+        wanted_N = np.unique(np.concatenate([np.empty(0, np.int64), *found.candidates]))  # a few of many are candidates
+        passage_ND = unit_rows(self._passage([found.passages[index] for index in wanted_N]))
+        query_QD = unit_rows(self._query(found.queries))
+        return [
+            passage_ND[np.searchsorted(wanted_N, row)] @ query_D
+            for row, query_D in zip(found.candidates, query_QD, strict=True)
+        ]
 
 
 @dataclass(frozen=True)

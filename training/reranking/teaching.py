@@ -130,18 +130,22 @@ def teach(
 ) -> None:
     """Train the bi-encoder to the end, or go on where a killed run left it; writes `model/` beside the loop's logs.
 
+    Of a stage shorter than an epoch as many triples are drawn, by the seed.
+
     Args: scores: the re-ranker's. Margins are computed once and stored.
     """
-    triples = triples_of(pairs)
+    stage, triples = config.stage, triples_of(pairs)
+    total = int((stage.pairs if stage.epochs is None else max(2, round(stage.epochs * len(triples)))) or 2)
+    if total < len(triples):  # the re-ranker is slow: only what is trained on gets a margin
+        drawn = np.random.default_rng(seed).choice(len(triples), total, replace=False)
+        triples = [triples[index] for index in np.sort(drawn).tolist()]
     if not (folder / MARGINS).exists():
         margin_T = margins_of(triples, scores)
         write_atomically(folder / MARGINS, lambda path: _save(path, margin_T))
     pupil = Pupil(load_teacher(config.encoder, device=device).float().eval())
-    stage = config.stage
     length_T = np.array([len(one.positive) + len(one.negative) for one in triples])
-    total = stage.pairs if stage.epochs is None else max(2, round(stage.epochs * len(triples)))
     batches = BatchStream(
-        EpochPlan(len(triples), int(total or 2), seed),
+        EpochPlan(len(triples), total, seed),
         lambda rows: length_T[rows],
         stage.batch_size,
         seed=seed,

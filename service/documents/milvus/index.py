@@ -14,6 +14,7 @@ from service.documents.backend import DocumentIndex, MetadataChange
 from service.documents.filters import has_nested_field
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import to_expression
+from service.documents.milvus.queries import other_than, vectors_of
 from service.documents.milvus.rows import (
     FIELDS,
     MilvusRow,
@@ -190,7 +191,7 @@ class MilvusIndex(DocumentIndex):
         Raises: InvalidInput: the filter is malformed, `top_k` is more than Milvus gives, what is found has too many
                 characters, or a query has words.
         """
-        vectors_BD = _vectors_of(queries)
+        vectors_BD = vectors_of(queries)
         if top_k > MAX_ROWS:
             raise InvalidInput(
                 f"top_k is {top_k}; the limit is {MAX_ROWS} where Milvus keeps the documents (CROSSLET_INDEX)"
@@ -203,7 +204,7 @@ class MilvusIndex(DocumentIndex):
         fields = wanted if asked * len(vectors_BD) <= DOCUMENTS_A_CALL else ["id"]
         found_B = self._milvus.search(vectors_BD, fields=fields, limit=asked, expression=expression)
         best_B = [
-            shown.cut(_other(self._best(hits, query, top_k + spare, expression), query)[:top_k], lambda hit: hit[0])
+            shown.cut(other_than(self._best(hits, query, top_k + spare, expression), query)[:top_k], lambda hit: hit[0])
             for hits, query in zip(found_B, queries, strict=True)
         ]
         rows = {row["id"]: row for best in best_B for _, row in best}
@@ -232,7 +233,7 @@ class MilvusIndex(DocumentIndex):
         asked = top_k + 1
         while len(hits) >= asked and hits[-1][0] == hits[top_k - 1][0] and asked < MAX_ROWS:
             asked = min(2 * asked, MAX_ROWS)
-            (hits,) = self._milvus.search(_vectors_of([query]), fields=["id"], limit=asked, expression=expression)
+            (hits,) = self._milvus.search(vectors_of([query]), fields=["id"], limit=asked, expression=expression)
         best = sorted(hits, key=lambda hit: (-hit[0], hit[1]["id"]))[:top_k]
         return [(min(max(score, -1.0), 1.0), row) for score, row in best]  # rounding may leave a cosine just above 1
 
@@ -282,22 +283,3 @@ class MilvusIndex(DocumentIndex):
                 high = middle
             else:
                 low = middle
-
-
-def _vectors_of(queries: Sequence[Query]) -> Vectors:
-    """(B, D) float32.
-
-    Raises: InvalidInput: a query has words.
-    """
-    vectors = [query.vector_D for query in queries if query.words is None and query.vector_D is not None]
-    if len(vectors) < len(queries):
-        raise InvalidInput(
-            "keywords are kept beside embedded documents only; where Milvus keeps them (CROSSLET_INDEX), leave mode "
-            'out, or send "dense"'
-        )
-    return np.asarray(vectors, np.float32)
-
-
-def _other(best: ScoredRows, query: Query) -> ScoredRows:
-    """What a query found, but for the document that it leaves out."""
-    return [hit for hit in best if hit[1]["id"] != query.without]

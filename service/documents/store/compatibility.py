@@ -34,3 +34,8 @@ def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, an
             "folder (CROSSLET_DATA), or re-embed the store for the loaded model with `crosslet index re-embed`"
         )
     return int(version)
+
+
+def unusable(path: Path, exc: Exception) -> StoreError:
+    """The error of a file that cannot be opened as a store."""
+    return StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder")

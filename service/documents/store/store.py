@@ -17,7 +17,7 @@ from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.protocol import Rows
 from service.documents.store.catalog import Catalog, snapshots_key, was_dropped
-from service.documents.store.compatibility import usable_version
+from service.documents.store.compatibility import unusable, usable_version
 from service.documents.store.connections import StoreConnections
 from service.documents.store.document import Document
 from service.documents.store.facets import Facet, facet
@@ -50,13 +50,13 @@ class DocumentStore:
         try:
             self._connections = StoreConnections(path, read_only=read_only)
         except (sqlite3.Error, OSError) as exc:
-            raise _unusable(path, exc) from exc
+            raise unusable(path, exc) from exc
         self.select(DEFAULT)
         try:
             self._open(fingerprint, read_only=read_only, chunks=chunks)
         except (sqlite3.Error, OSError) as exc:
             self.close()
-            raise _unusable(path, exc) from exc
+            raise unusable(path, exc) from exc
         except StoreError:
             self.close()
             raise
@@ -155,8 +155,8 @@ class DocumentStore:
 
     def truncated(self) -> Rows:
         """The rows of documents whose text was cut, in ascending order, as far as that is known."""
-        query = f"SELECT row FROM documents WHERE {self._ours} AND is_truncated = 1 ORDER BY row"  # noqa: S608
-        return np.array([row for (row,) in self._all(query)], np.int64)
+        rows = self._all(f"SELECT row FROM documents WHERE {self._ours} AND is_truncated = 1 ORDER BY row")  # noqa: S608
+        return np.array(rows, np.int64).reshape(-1)
 
     @property
     def chunks(self) -> bool:
@@ -295,7 +295,3 @@ class DocumentStore:
         if found is None:
             raise was_dropped()
         return int(found[0])
-
-
-def _unusable(path: Path, exc: Exception) -> StoreError:
-    return StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder")

@@ -25,7 +25,7 @@ def test_about_the_share_of_the_pairs_comes_again_with_one_side_changed() -> Non
 
 
 @given(st.text(max_size=80), st.integers(0, 2**32))
-def test_a_copy_has_the_length_of_its_text_but_for_slips(text: str, seed: int) -> None:
+def test_a_copy_of_any_text_is_one_line_and_hardly_longer(text: str, seed: int) -> None:
     copy = noisy(text, np.random.default_rng(seed))
     assert len(copy) <= 3 * len(unicodedata.normalize("NFD", text)) + 4
     assert copy == " ".join(copy.split())

@@ -8,7 +8,7 @@ from tests.training.reranking.small import TEXTS, a_ranking_set, student_base
 from training.models.teacher import load_teacher
 from training.reranking.config import RerankStageConfig, TeachConfig
 from training.reranking.mixing import TextPair
-from training.reranking.teaching import MODEL, Pupil, Triple, margins_of, teach, triples_of
+from training.reranking.teaching import MARGINS, MODEL, Pupil, Triple, margins_of, teach, triples_of
 
 EN = ("en", "en")
 PAIRS = [
@@ -52,6 +52,21 @@ def test_each_negative_meets_a_positive_of_its_query() -> None:
 def test_a_margin_is_the_positives_logit_less_the_negatives() -> None:
     triples = [Triple("a b c", "a b c", "a x"), Triple("a b c", "a b c", "x"), Triple("d", "y", "d")]
     assert margins_of(triples, overlap).tolist() == [2.0, 3.0, -1.0]
+
+
+def test_a_short_stage_asks_the_re_ranker_for_no_more_than_it_trains_on(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def counted(queries: list[str], passages: list[str]) -> np.ndarray:
+        asked.extend(passages)
+        return overlap(queries, passages)
+
+    stage = RerankStageConfig(pairs=20, batch_size=10, learning_rate=1e-4, bf16=False)
+    config, folder = TeachConfig(str(student_base(tmp_path / "base")), stage=stage), tmp_path / "taught"
+    folder.mkdir()
+    teach(PAIRS, counted, a_ranking_set(), config, folder, seed=1, checkpoint_minutes=1.0, device=torch.device("cpu"))
+    assert len(np.load(folder / MARGINS)) == 20
+    assert len(asked) <= 2 * 20 < len(triples_of(PAIRS))
 
 
 def words_first(base: Path, folder: Path) -> Path:
