@@ -8,7 +8,7 @@ from service.cli.start_trial import Use
 from service.settings import Settings
 
 NEIGHBOURS = 4  # k of Artetxe and Schwenk 2019, and of LASER's scripts
-MARGIN = 1.25  # of translations: at least 95 % precision, docs/guide/mine.md
+MARGIN = 1.25  # of translations: docs/guide/mine.md
 DEDUP_MARGIN, COSINE = 1.6, 0.8  # of lines that say the same: docs/guide/mine.md
 
 
