@@ -40,6 +40,12 @@ class Settings(BaseSettings):
     reranker: Path | None = Field(
         default=None, description="Folder of a re-ranker's artifact, for /rerank and searches; none: cosines order."
     )
+    rerank_weight: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="How far the re-ranker's best score moves a search's score towards 1; higher for a stronger one.",
+    )
     host: str = Field(default="127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     root_path: str = Field(

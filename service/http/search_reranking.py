@@ -1,4 +1,7 @@
-"""Puts the documents that a search has found in the re-ranker's order. Knows the engine and matches; searches nothing.
+"""Re-ranks the documents that a search has found. Knows the engine and matches; searches nothing.
+
+A document's new score is the search's, moved towards 1 by the re-ranker's: see `raised`. A small re-ranker alone orders
+documents in several languages worse than their cosines do; both together are better than either.
 
 The re-ranker reads the best passage of a document that has several.
 
@@ -9,6 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.documents.keywords.fusion import raised
 from service.documents.results import Match, Shown
 from service.engine.fair_queue import EncodedBatch
 from service.engine.scorers import PairScorer
@@ -21,7 +25,7 @@ from service.schemas.search import SearchRequest
 
 @dataclass(frozen=True)
 class Reranked:
-    """Matches with the re-ranker's scores, a list a query, and what that took; None: there was nothing to score."""
+    """Matches with their new scores, a list a query, and what that took; None: there was nothing to score."""
 
     matches: list[list[Match]]
     batch: EncodedBatch | None
@@ -94,8 +98,10 @@ async def reranked(
         return Reranked([[] for _ in queries], None, scorer.name)
     ids = [match.document.id for matches in found for match in matches]
     batch = await embedder.compute(pairs, place=lambda position: f"document {ids[position]}:")
-    score = iter(scorer.raw(batch.embeddings).tolist())
-    scored = [[dataclasses.replace(match, score=next(score)) for match in matches] for matches in found]
+    share = iter((runtime.settings.rerank_weight * scorer.raw(batch.embeddings)).tolist())
+    scored = [
+        [dataclasses.replace(match, score=raised(match.score, next(share))) for match in matches] for matches in found
+    ]
     pages = [
         sorted(matches, key=lambda match: -match.score)[body.offset : body.offset + body.top_k] for matches in scored
     ]

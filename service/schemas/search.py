@@ -62,8 +62,8 @@ class SearchRequest(Strict):
     facets: FacetFields
     rerank: bool = Field(
         False,
-        description="Order the `rerank_k` nearest by the re-ranker, whose scores they then have; refused where none is "
-        "loaded.",
+        description="Raise the scores of the `rerank_k` best by the re-ranker's, and order them again; refused where "
+        "none is loaded.",
         examples=[False],
     )
     rerank_k: Whole = Field(50, ge=1, description="How many documents the re-ranker reads.", examples=[50])
@@ -112,7 +112,7 @@ class SearchResult(BaseModel):
     id: str = Field(description="The document's id.", examples=["de/1"])
     score: float = Field(
         description="dense: the cosine with the query, in [-1, 1]. keywords: the share of its best BM25, in [0, 1). "
-        "hybrid: the cosine, moved towards 1 by the words.",
+        "hybrid: the cosine, moved towards 1 by the words. rerank moves it further.",
         examples=[0.83],
     )
     text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])
@@ -129,7 +129,7 @@ class SearchResult(BaseModel):
 
 
 class SearchResponse(BaseModel):
-    """Documents by descending score, ties by id; re-ranked ones by their cosine."""
+    """Documents by descending score, ties by id; re-ranked ones by their first score."""
 
     results: list[SearchResult] | list[list[SearchResult]] = Field(
         description="A list of lists for `queries`, else a list.",

@@ -95,6 +95,7 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_and_align_
         "training/evaluation/mining.py: service.bulk.margin",
         "training/evaluation/served_reranker.py: service.",
         "training/evaluation/search.py: service.documents.keywords.fusion",
+        "training/reranking/scorers.py: service.documents.keywords.fusion",
     )
     assert [line for line in found if not line.startswith(allowed)] == []
 

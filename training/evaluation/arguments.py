@@ -21,6 +21,8 @@ def check(options: argparse.Namespace) -> None:
         raise EvaluationError("--rerank-k re-ranks what an encoder found; name it with --baseline")
     if options.rerank_k is not None and options.rerank_k < 1:
         raise EvaluationError(f"--rerank-k is {options.rerank_k}; it must be at least 1")
+    if not 0 <= options.rerank_weight <= 1:
+        raise EvaluationError(f"--rerank-weight is {options.rerank_weight}; it must be between 0 and 1")
     if not options.data.is_dir():
         raise EvaluationError(f"there is no folder {options.data}{_nearest(options.data)}")
     for name in filter(None, (options.model, options.baseline)):
@@ -83,6 +85,13 @@ def evaluate_parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help="rerank: the cross-encoder scores the baseline's first N, as in a search; default: all candidates",
+    )
+    parser.add_argument(
+        "--rerank-weight",
+        type=float,
+        default=0.2,
+        metavar="W",
+        help="with --rerank-k: how far its best score moves a cosine towards 1; CROSSLET_RERANK_WEIGHT (0.2)",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON")
     parser.add_argument(

@@ -14,7 +14,7 @@ from training.evaluation.sets import Choice, evaluate_folder, evaluate_reranker,
 from training.evaluation.vectors import each_text_once
 from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder
 from training.reranking.ranking import Scorer
-from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, TwoStageScorer, bm25
+from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, TwoStageScorer, bm25, probabilities
 from training.system.device import pick_device
 
 
@@ -41,8 +41,10 @@ def _reranker(options: argparse.Namespace) -> dict[str, Scorer]:
         return {"": own, "_bm25": bm25}
     encoder = load_model(options.baseline, trust_remote_code=options.trust_remote_code)
     first = BiEncoderScorer(each_text_once(encoder.encode_query), each_text_once(encoder.encode_document))
-    scorer = own if options.rerank_k is None else TwoStageScorer(first, own, options.rerank_k)
-    return {"": scorer, "_bm25": bm25, "_bi_encoder": first}
+    if options.rerank_k is not None:
+        scores = probabilities(own) if isinstance(own, CrossEncoderScorer) else own
+        own = TwoStageScorer(first, scores, options.rerank_k, options.rerank_weight)
+    return {"": own, "_bm25": bm25, "_bi_encoder": first}
 
 
 def _own_scorer(folder: Path) -> Scorer:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
+from service.documents.keywords.fusion import raised
 from training.evaluation.keywords import bm25_scores
 from training.evaluation.vectors import Encode, unit_rows
 from training.models.cross_encoder import CrossEncoder
@@ -80,24 +81,35 @@ class BiEncoderScorer:
         ]
 
 
+def probabilities(logits: Scorer) -> Scorer:
+    """Scores in [0, 1] of a scorer that gives logits."""
+    return lambda found: [torch.from_numpy(logit_N).double().sigmoid().numpy() for logit_N in logits(found)]
+
+
 @dataclass(frozen=True)
 class TwoStageScorer:
-    """The first `rerank_k` candidates of `first` in the order of `second`, then the others: as a search with `rerank`.
+    """The first `rerank_k` candidates of `first` by both scores, then the others: as a search with `rerank`.
 
-    Equal scores of `second` keep the order of `first`.
+    Args:
+        first: cosines.  second: scores in [0, 1].
+        weight: of the second, in [0, 1]: the service's `rerank_weight`.
     """
 
     first: Scorer
     second: Scorer
     rerank_k: int
+    weight: float = 0.2
 
     def __call__(self, found: RankingSet) -> Scores:
         """Minus the rank of each candidate."""
-        orders = [np.argsort(-score_N, kind="stable") for score_N in self.first(found)]
+        first = self.first(found)
+        orders = [np.argsort(-score_N, kind="stable") for score_N in first]
         heads = [row[order[: self.rerank_k]] for row, order in zip(found.candidates, orders, strict=True)]
         ranks = []
-        for order, score_K in zip(orders, self.second(replace(found, candidates=heads)), strict=True):
-            reranked = order[: self.rerank_k][np.argsort(-score_K, kind="stable")]
+        for order, cosine_N, score_K in zip(orders, first, self.second(replace(found, candidates=heads)), strict=True):
+            head = order[: self.rerank_k]
+            both_K = raised(cosine_N[head].astype(np.float64), self.weight * score_K.astype(np.float64))
+            reranked = head[np.argsort(-both_K, kind="stable")]
             rank_N = np.empty(len(order), dtype=np.float32)
             rank_N[np.concatenate([reranked, order[self.rerank_k :]])] = np.arange(len(order))
             ranks.append(-rank_N)

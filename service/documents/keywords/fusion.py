@@ -1,4 +1,4 @@
-"""Fuses the results of vectors and of keywords. Knows scores and rows; searches nothing.
+"""Fuses the results of vectors, of keywords and of a re-ranker. Knows scores and rows; searches nothing.
 
 Scores are fused, not ranks: shared words move a cosine part of the way to 1. A document without a word of the query
 keeps its cosine, so thresholds for cosines still hold. Reciprocal rank fusion (Cormack et al. 2009) ranks a document
@@ -37,7 +37,12 @@ def depth(top_k: int) -> int:
 
 def hybrid_score(cosine: T, keyword: T) -> T:
     """Return a score in [-1, 1], never below the cosine. Takes numbers or arrays."""
-    return cosine + WEIGHT * keyword * (1 - cosine)
+    return raised(cosine, WEIGHT * keyword)
+
+
+def raised(score: T, share: T) -> T:
+    """Return the score moved by a share in [0, 1] of its way to 1. Takes numbers or arrays."""
+    return score + share * (1 - score)
 
 
 def of_one(ranked: Ranked, *, by_keywords: bool) -> list[Hit]:

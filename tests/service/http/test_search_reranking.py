@@ -29,20 +29,37 @@ def search(client: TestClient, **body: Any) -> Any:
     return response.json()["results"]
 
 
-def by_pairs(folder: Path, query: str, found: list[dict[str, Any]]) -> list[tuple[str, float]]:
+def by_pairs(folder: Path, query: str, found: list[dict[str, Any]], weight: float = 0.2) -> list[tuple[str, float]]:
     """The oracle: what a search without re-ranking finds, each pair scored by itself; a stable sort."""
     reranker = Reranker.load(folder)
-    scored = [(one["id"], reranker.score(reranker.tokenize(query, TEXTS[int(one["id"])]))) for one in found]
-    return sorted(scored, key=lambda one: -one[1])
+    scores = [reranker.score(reranker.tokenize(query, TEXTS[int(one["id"])])) for one in found]
+    raised = [one["score"] + weight * score * (1 - one["score"]) for one, score in zip(found, scores, strict=True)]
+    return sorted(zip((one["id"] for one in found), raised, strict=True), key=lambda one: -one[1])
 
 
-def test_the_nearest_documents_are_put_in_the_rerankers_order(client: TestClient, tiny_reranker: Path) -> None:
+def close(found: list[dict[str, Any]], expected: list[tuple[str, float]]) -> bool:
+    return [one["id"] for one in found] == [name for name, _ in expected] and [
+        one["score"] for one in found
+    ] == pytest.approx([score for _, score in expected], abs=1e-7)
+
+
+def test_the_rerankers_scores_raise_those_of_the_search(client: TestClient, tiny_reranker: Path) -> None:
     expected = by_pairs(tiny_reranker, QUERY, search(client, query=QUERY, top_k=8))
     results = search(client, query=QUERY, top_k=8, rerank=True, rerank_k=8)
-    assert [(one["id"], one["score"]) for one in results] == expected
-    assert [one["id"] for one in results] != [one["id"] for one in search(client, query=QUERY, top_k=8)]
+    assert close(results, expected)
     page = search(client, query=QUERY, top_k=2, offset=3, rerank=True, rerank_k=8)
-    assert [(one["id"], one["score"]) for one in page] == expected[3:5]
+    assert close(page, expected[3:5])
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_the_weight_is_a_setting(serve: Serve, tiny_reranker: Path, weight: float) -> None:
+    client = serve(reranker=tiny_reranker, rerank_weight=weight)
+    documents = [{"id": f"{number:02}", "text": text} for number, text in enumerate(TEXTS)]
+    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    plain = search(client, query=QUERY, top_k=8)
+    results = search(client, query=QUERY, top_k=8, rerank=True, rerank_k=8)
+    assert close(results, by_pairs(tiny_reranker, QUERY, plain, weight))
+    assert ([one["id"] for one in results] == [one["id"] for one in plain]) is (weight == 0)
 
 
 def test_only_rerank_k_documents_are_read(client: TestClient, tiny_reranker: Path) -> None:
@@ -55,8 +72,7 @@ def test_filter_and_min_score_hold_before_documents_are_reranked(client: TestCli
     wanted = {"filter": {"even": True}, "min_score": 0.1, "top_k": 10}
     expected = by_pairs(tiny_reranker, QUERY, search(client, query=QUERY, **wanted))
     assert 0 < len(expected) < 6
-    results = search(client, query=QUERY, rerank=True, **wanted)
-    assert [(one["id"], one["score"]) for one in results] == expected
+    assert close(search(client, query=QUERY, rerank=True, **wanted), expected)
     assert search(client, query=QUERY, rerank=True, filter={"even": "never"}) == []
 
 
