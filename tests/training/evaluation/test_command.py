@@ -80,6 +80,7 @@ def test_what_cannot_be_scored_is_one_sentence(
         (["models/default", "--out", "none/scores.json"], "error: the folder of --out does not exist: none\n"),
         (["models/default", "--rerank-k", "9"], "error: --rerank-k re-ranks what an encoder found"),
         (["models/default", "--baseline", "models/default", "--rerank-k", "0"], "--rerank-k is 0; it must be at least"),
+        (["models/default", "--rerank-weight", "2"], "--rerank-weight is 2.0; it must be between 0 and 1"),
         (["models/default", "--sets", "glue"], "argument --sets: glue is not one of sts, "),
         (["models/default", "--marktown"], "--marktown is no option of `crosslet evaluate`; did you mean --markdown?"),
     ],
