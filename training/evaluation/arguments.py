@@ -79,6 +79,9 @@ def evaluate_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--queries", type=int, metavar="N", help="rerank: at most N queries of each set, evenly spaced; default: all"
     )
+    parser.add_argument(
+        "--one-language", action="store_true", help="rerank: leave out query and passages in two languages; mixed stays"
+    )
     parser.add_argument("--baseline", metavar="MODEL", help="rerank: an encoder to compare the cross-encoder with")
     parser.add_argument(
         "--rerank-k",

@@ -56,4 +56,5 @@ def _own_scorer(folder: Path) -> Scorer:
 
 
 def _choice(options: argparse.Namespace, languages: Iterable[str] | None) -> Choice:
-    return Choice(options.sets, tuple(languages) if languages else None, options.threshold, options.queries)
+    chosen = tuple(languages) if languages else None
+    return Choice(options.sets, chosen, options.threshold, options.queries, options.one_language)

@@ -37,12 +37,14 @@ class Choice:
             Does not apply to retrieval sets, whose file names have no language.
         threshold: the lowest margin of a mined pair; None: chosen on the half that is not scored.
         queries: at most this many of each re-ranking set, evenly spaced; None: all.
+        one_language: of the couples of a re-ranking set, only those of one language; mixed sets stay.
     """
 
     kinds: tuple[str, ...]
     languages: tuple[str, ...] | None = None
     threshold: float | None = None
     queries: int | None = None
+    one_language: bool = False
 
     def allows(self, languages: Iterable[str]) -> bool:
         """Whether to score a file in these languages."""
@@ -194,6 +196,8 @@ def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -
         return {}
     languages = [language for language in found.languages if choice.allows([language])]
     couples = [couple for couple in couples_in(found) if choice.allows(couple.split("-"))]
+    if choice.one_language:
+        couples = [f"{language}-{language}" for language in languages if f"{language}-{language}" in couples]
     scores = measure(scorers, sets_of(found, languages, couples, queries=choice.queries))
     return {
         f"_{metric}{name}": values for name, metrics in scores.items() for metric, values in metrics.items() if values

@@ -98,7 +98,7 @@ class TwoStageScorer:
     first: Scorer
     second: Scorer
     rerank_k: int
-    weight: float = 0.2
+    weight: float
 
     def __call__(self, found: RankingSet) -> Scores:
         """Minus the rank of each candidate."""

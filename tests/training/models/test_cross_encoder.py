@@ -127,8 +127,7 @@ def test_the_second_stage_raises_the_head_of_the_first_and_leaves_the_rest() -> 
 
 
 def test_the_default_weight_is_the_services() -> None:
-    assert TwoStageScorer.weight == Settings.model_fields["rerank_weight"].default
-    assert evaluate_parser().get_default("rerank_weight") == TwoStageScorer.weight
+    assert evaluate_parser().get_default("rerank_weight") == Settings.model_fields["rerank_weight"].default
 
 
 def test_logits_become_scores() -> None:

@@ -186,6 +186,8 @@ def test_evaluate_measures_an_encoder_and_a_cross_encoder(
     assert first["xset_mrr"] == first["xset_mrr_bi_encoder"] == found["xset_mrr_bi_encoder"]  # one has no other order
     assert evaluate([*arguments, "--rerank-k", "99", "--rerank-weight", "0"]) == 0
     assert json.loads(capsys.readouterr().out)["xset_mrr"] == found["xset_mrr_bi_encoder"]
+    assert evaluate([*arguments, "--one-language"]) == 0
+    assert json.loads(capsys.readouterr().out)["xset_mrr"].keys() == {"mixed", "en-en", "xx-xx"}
     assert evaluate([model, "--data", str(data)]) == 2
     assert "score it with --sets rerank" in capsys.readouterr().err
 
