@@ -77,6 +77,16 @@ class NegativesConfig:
 
 
 @dataclass(frozen=True)
+class CodeSwitchConfig:
+    """Questions with most of their words in another language, by a dictionary made of parallel text."""
+
+    sources: list[str]  # of parallel/, as the corpus names them
+    share: float = 0.5  # of the questions
+    words: float = 0.8  # of a switched question's words, where the dictionary has them
+    foreign: float = 0.4  # of a switched question's negatives: passages in its new language instead
+
+
+@dataclass(frozen=True)
 class TeachConfig:
     """A bi-encoder that learns the re-ranker's margins (margin MSE)."""
 
@@ -121,6 +131,7 @@ class RerankConfig:
     xpi: XpiConfig | None = None  # None: without
     xpr: RerankStageConfig = RerankStageConfig(epochs=1.0)  # cascade: of each language in turn
     negatives: NegativesConfig = NegativesConfig()
+    code_switch: CodeSwitchConfig | None = None  # None: all questions as they are
     teach: TeachConfig | None = None  # None: no bi-encoder learns from the re-ranker
     validation: ValidationConfig = ValidationConfig()
     measure: MeasureConfig = MeasureConfig()
@@ -179,6 +190,10 @@ def check_config(config: RerankConfig, *, where: str) -> None:
         )
     if config.xpi is not None and not 0 < config.xpi.positive_share < 1:
         raise ConfigError(f"{where}: xpi.positive_share is {config.xpi.positive_share}; it must be between 0 and 1")
+    switch = config.code_switch
+    for key in ("share", "words", "foreign") if switch else ():
+        if not 0 <= getattr(switch, key) <= 1:
+            raise ConfigError(f"{where}: code_switch.{key} is {getattr(switch, key)}; it must be between 0 and 1")
     for couple in config.measure.couples:
         if couple.count("-") != 1:
             raise ConfigError(f"{where}: measure.couples has {couple!r}; a couple is written en-zh: query, passage")

@@ -15,8 +15,11 @@ from training.corpora.sources.readers import files_of, find_pair_file, read_pair
 from training.errors import ConfigError, CorpusError, EvaluationError
 from training.evaluation.encoders import Model, load_model
 from training.evaluation.vectors import each_text_once
+from training.models.cross_encoder import load_base
+from training.reranking.code_switching import code_switch
 from training.reranking.collection import Collection, Texts
 from training.reranking.config import NegativesConfig, RerankConfig, SourceConfig
+from training.reranking.lexicon import Lexicon, splitter
 from training.reranking.mixing import AlignedPair, TextPair, mixed_test_set, stages_of
 from training.reranking.negatives import (
     Negatives,
@@ -101,7 +104,22 @@ class RerankData:
         empty = [number for number, stage in enumerate(stages) if len(stage) < 2]
         if empty:
             raise CorpusError(f"stage {empty[0] + 1} of {self.config.strategy} has no pair to train on")
-        return stages
+        switch = self.config.code_switch
+        if switch is None:
+            return stages
+        shares = {"share": switch.share, "words": switch.words, "foreign": switch.foreign}
+        return [code_switch(stage, self.config.languages, self.lexicon, seed=seed, **shares) for stage in stages]
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """The dictionary of `code_switch`; text without spaces is cut into words as the base's tokenizer does it.
+
+        Raises: CorpusError: a source is missing. ConfigError: the base cannot be loaded.
+        """
+        sources = self.config.code_switch.sources if self.config.code_switch else []
+        sentences = screen_sentences(self.parallel(sources), self.measured)
+        _, tokenizer = load_base(self.config.base, attention="eager")
+        return Lexicon.of(sentences, self.config.languages, splitter(tokenizer))
 
     def xpi_pairs(self) -> list[TextPair]:
         """The pairs of stage 1.
@@ -190,9 +208,8 @@ class RerankData:
         return found
 
     def _parallel_files(self) -> Iterator[Path]:
-        if self.config.xpi is None:
-            return
-        for source in self.config.xpi.sources:
+        settings = (self.config.xpi, self.config.code_switch)
+        for source in dict.fromkeys(source for one in settings if one is not None for source in one.sources):
             for language in self.config.languages:
                 path = find_pair_file(self.folder / "parallel", source, language)
                 yield from files_of(path) if path else ()

@@ -222,7 +222,8 @@ def _shared(config: RerankConfig) -> dict[str, Any]:
 def _xpr(config: RerankConfig) -> dict[str, Any]:
     encoder = config.negatives.encoder
     negatives = asdict(config.negatives) | {"encoder": teacher_identity(encoder) if encoder else None}
-    return {"strategy": config.strategy, "xpr": _stage(config.xpr), "negatives": negatives}
+    found = {"strategy": config.strategy, "xpr": _stage(config.xpr), "negatives": negatives}
+    return found | ({"code_switch": asdict(config.code_switch)} if config.code_switch else {})
 
 
 def _stage(stage: StageConfig) -> dict[str, Any]:
