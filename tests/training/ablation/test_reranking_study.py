@@ -4,24 +4,25 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.training.reranking.small import student_base, write_data
+from tests.training.reranking.small import PLACES, THINGS, student_base, translated, write_data
 from tests.training.reranking.test_job import settings
 from training.ablation.__main__ import main
 from training.ablation.findings import Verdict
 from training.ablation.reranking.paper import INSURANCE_QA, ZERO_SHOT
 from training.ablation.reranking.report import findings_table, verdict, zero_shot_table
-from training.ablation.reranking.study import study_spec
+from training.ablation.reranking.study import mono_positives_pair, study_spec
 from training.config.parsing import read_yaml
 from training.reranking.job import RERANKER
 
 STAGE = {"epochs": 1.0, "batch_size": 8, "learning_rate": 3.0e-3}
 
 
-def write_study(folder: Path, **changes: object) -> Path:
+def write_study(folder: Path, *, keys: dict[str, object] | None = None, **changes: object) -> Path:
+    """A study of tiny runs. `keys`: the study's own; `changes`: the run's."""
     base = student_base(folder / "base")
     run = settings(base, xpi={"sources": ["talk"], "count": 32, "stage": STAGE}, xpr=STAGE) | changes
     path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump({"kind": "reranker-study", "title": "Three strategies", "run": run}))
+    path.write_text(yaml.safe_dump({"kind": "reranker-study", "title": "Three strategies", "run": run, **(keys or {})}))
     return path
 
 
@@ -61,6 +62,56 @@ def test_one_command_trains_the_six_cells_and_writes_the_papers_tables(
     capsys.readouterr()
     assert main([*command, "--dry-run"]) == 0
     assert capsys.readouterr().out.count(": done") == 6
+
+
+def test_both_mono_positives_train_a_seventh_cell_and_compare_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    with (data / "parallel/talk/en-xx.tsv").open("a") as talk:  # paraphrases: two sentences, one translation
+        talk.writelines(f"there was a {thing}\t{translated(f'we saw the {thing} {PLACES[0]}')}\n" for thing in THINGS)
+    spec = write_study(tmp_path, keys={"both_mono_positives": True})
+    command = [str(spec), "--data", str(data), "--out", str(out)]
+    assert main([*command, "--dry-run"]) == 0
+    assert "XPI without paraphrases + mixed: xpi, xpr, scores, final" in capsys.readouterr().out
+    assert main(command) == 0
+    settings = yaml.safe_load((out / "cells/xpi-without-paraphrases-mixed/config.yaml").read_text())
+    assert (settings["strategy"], settings["xpi"]["mono_positives"]) == ("mixed", "none")
+    first, second = (step / "last/model.safetensors" for step in (out / "steps").glob("xpi-*"))
+    assert first.read_bytes() != second.read_bytes()
+    rows = [line.split(" | ") for line in (out / "report/report.md").read_text().splitlines()]
+    seventh = [row for row in rows if row[0] == "| XPI without paraphrases + mixed"]
+    assert [len(row) for row in seventh] == [9, 6]  # the paper's table, then the set's
+    assert "–" not in " ".join(seventh[0][:5])
+    assert "".join(seventh[0][5:]) == "–––– |"
+    (finding,) = (row for row in rows if row[0].startswith("| XPI + mixed: paraphrases"))
+    assert finding[1:3] == ["MRR", "–"]
+    assert finding[3] != "–"
+
+
+@pytest.mark.parametrize(
+    ("mono_positives", "names"),
+    [
+        ("paraphrases", ("XPI + mixed", "XPI without paraphrases + mixed")),
+        ("none", ("XPI with paraphrases + mixed", "XPI + mixed")),
+    ],
+)
+def test_paraphrases_are_compared_with_none_whichever_the_run_has(
+    mono_positives: str, names: tuple[str, str], tmp_path: Path
+) -> None:
+    xpi = {"sources": ["talk"], "count": 32, "stage": STAGE, "mono_positives": mono_positives}
+    path = write_study(tmp_path, keys={"both_mono_positives": True}, xpi=xpi)
+    assert mono_positives_pair(study_spec(read_yaml(path), where=path.name)) == names
+
+
+@pytest.mark.parametrize(
+    ("none", "difference", "found"),
+    [(45.0, "+5.00", "paraphrases are better"), (50.5, "-0.50", "within noise"), (52.0, "-2.00", "none is better")],
+)
+def test_the_finding_on_paraphrases_names_the_better(none: float, difference: str, found: str) -> None:
+    scores = as_scores({"with": 50.0, "without": none})
+    row = findings_table(scores, margin=1.0, mono_positives=("with", "without")).rows[-1]
+    assert row[1:] == ["MRR", "–", difference, found]
 
 
 def test_a_set_of_the_paper_stands_beside_its_figures() -> None:

@@ -10,7 +10,7 @@ from training.ablation.document import Block, Heading, Paragraph, Table
 from training.ablation.findings import Verdict
 from training.ablation.report import short
 from training.ablation.reranking.paper import CITATION, INSURANCE_QA, METRICS, zero_shot_of
-from training.ablation.reranking.study import Scores, StudyCell, StudySpec
+from training.ablation.reranking.study import Scores, StudyCell, StudySpec, mono_positives_pair
 from training.reranking.job import BI_ENCODER, BM25, RERANKER
 from training.reranking.measure import MIXED
 
@@ -23,6 +23,13 @@ FINDINGS = {  # claim -> its better and its worse cells
     "with XPI, mixed is the best strategy": (("XPI + mixed", "XPI + merged"), ("XPI + mixed", "XPI + cascade")),
     "XPI helps mixed": (("XPI + mixed", "mixed"),),
     "XPI hurts cascade": (("cascade", "XPI + cascade"),),  # on acc@1 in the paper
+}
+PARAPHRASES = "XPI + mixed: paraphrases against no positives in one language"
+PARAPHRASE_VERDICTS = {
+    Verdict.CONFIRMED: "paraphrases are better",
+    Verdict.NOT_CONFIRMED: "none is better",
+    Verdict.WITHIN_NOISE: str(Verdict.WITHIN_NOISE),
+    Verdict.NOT_RUN: str(Verdict.NOT_RUN),
 }
 
 
@@ -37,16 +44,17 @@ class StudyReport:
     def blocks(self) -> Iterator[Block]:
         """The report's blocks, in order."""
         scores = {cell.name: found for cell in self.cells if (found := cell.scores()) is not None}
+        names = [cell.name for cell in self.cells]
         yield self._introduction()
         yield Heading("What holds of the paper's findings")
-        yield findings_table(scores, margin=self.spec.margin)
+        yield findings_table(scores, margin=self.spec.margin, mono_positives=mono_positives_pair(self.spec))
         yield Heading("Strategies, with XPI and without")
-        yield strategies_table(scores)
+        yield strategies_table(names, scores)
         yield Heading("Zero-shot: mixed, then XPI + mixed")
         yield zero_shot_table(scores)
         for label in sorted({label for found in scores.values() for label in found}):
             yield Heading(f"On {label}")
-            yield set_table(label, scores)
+            yield set_table(label, names, scores)
         yield Paragraph(self._made_by())
 
     def _introduction(self) -> Paragraph:
@@ -74,8 +82,11 @@ class StudyReport:
         )
 
 
-def findings_table(scores: dict[str, Scores], *, margin: float) -> Table:
-    """Each claim with the smallest difference in mean MRR that it rests on, in the paper and here."""
+def findings_table(scores: dict[str, Scores], *, margin: float, mono_positives: tuple[str, str] | None = None) -> Table:
+    """Each claim with the smallest difference in mean MRR that it rests on, in the paper and here.
+
+    Args: mono_positives: the cell with paraphrases and the one without, where both are trained; not in the paper.
+    """
     metric = {"XPI hurts cascade": "acc@1"}
     rows = []
     for claim, pairs in FINDINGS.items():
@@ -86,6 +97,12 @@ def findings_table(scores: dict[str, Scores], *, margin: float) -> Table:
         found = [one - other for one, other in means if one is not None and other is not None]
         ours = min(found) if len(found) == len(pairs) else None
         rows.append([claim, ALL_METRICS[by], f"{paper:+.2f}", _signed(ours), verdict(ours, margin)])
+    if mono_positives is not None:
+        low, high = (_mean(scores, name, "mrr") for name in reversed(mono_positives))
+        ours = None if low is None or high is None else high - low
+        rows.append(
+            [PARAPHRASES, ALL_METRICS["mrr"], NOTHING, _signed(ours), PARAPHRASE_VERDICTS[verdict(ours, margin)]]
+        )
     note = f"Mean over the sets; differences of up to {margin:g} points count as noise. One training each."
     return Table(["finding", "metric", "paper", "here", ""], rows, note)
 
@@ -99,13 +116,17 @@ def verdict(difference: float | None, margin: float) -> Verdict:
     return Verdict.CONFIRMED if difference > 0 else Verdict.NOT_CONFIRMED
 
 
-def strategies_table(scores: dict[str, Scores]) -> Table:
-    """The paper's table of six cells on InsuranceQA, beside the mean over our sets."""
+def strategies_table(names: list[str], scores: dict[str, Scores]) -> Table:
+    """The paper's table of six cells on InsuranceQA, beside the mean over our sets; no figure for other cells."""
     header = ["trained", *(f"{ALL_METRICS[metric]}, here" for metric in METRICS)]
     header += [f"{ALL_METRICS[metric]}, InsuranceQA, paper" for metric in METRICS]
     rows = [
-        [name, *(_plain(_mean(scores, name, metric)) for metric in METRICS), *map(_plain, published)]
-        for name, published in INSURANCE_QA.items()
+        [
+            name,
+            *(_plain(_mean(scores, name, metric)) for metric in METRICS),
+            *map(_plain, INSURANCE_QA.get(name, [None] * len(METRICS))),
+        ]
+        for name in names
     ]
     return Table(header, rows, "Here: mean over the sets measured.")
 
@@ -126,9 +147,9 @@ def zero_shot_table(scores: dict[str, Scores]) -> Table:
     return Table(header, rows)
 
 
-def set_table(label: str, scores: dict[str, Scores]) -> Table:
+def set_table(label: str, names: list[str], scores: dict[str, Scores]) -> Table:
     """All metrics of the cells and the baselines on one mixed set."""
-    rows = [[name, *(_plain(_score(scores, name, label, metric)) for metric in ALL_METRICS)] for name in INSURANCE_QA]
+    rows = [[name, *(_plain(_score(scores, name, label, metric)) for metric in ALL_METRICS)] for name in names]
     for scorer, title in BASELINES.items():
         found = next((one[label][scorer] for one in scores.values() if scorer in one.get(label, {})), None)
         if found is not None:

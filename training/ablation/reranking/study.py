@@ -1,4 +1,4 @@
-"""Trains the six cells of the study; equal steps (the small body, XPI) are trained once. Run again to resume."""
+"""Trains the cells of the study; equal steps (the small body, XPI) are trained once. Run again to resume."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from training.reranking.config import RerankConfig, check_config
 from training.reranking.data import RerankData
 from training.reranking.job import RerankRun, read_scores
 from training.reranking.mixing import Strategy
+from training.reranking.paraphrases import MonoPositives
 
 logger = logging.getLogger(__name__)
 KIND = "reranker-study"
 STRATEGIES: tuple[Strategy, ...] = ("merged", "cascade", "mixed")
+OTHER_MONO_POSITIVES: dict[MonoPositives, tuple[str, MonoPositives]] = {  # of the run -> the seventh cell, its value
+    "paraphrases": ("XPI without paraphrases + mixed", "none"),
+    "none": ("XPI with paraphrases + mixed", "paraphrases"),
+}
 Scores = dict[str, dict[str, dict[str, dict[str, float]]]]  # set -> scorer -> metric -> couple -> score x 100
 
 
@@ -32,6 +37,7 @@ class StudySpec:
     title: str
     run: RerankConfig
     margin: float = 1.0  # points of MRR under which a difference is noise
+    both_mono_positives: bool = False  # a seventh cell: XPI + mixed with the other value of xpi.mono_positives
 
 
 @dataclass(frozen=True)
@@ -80,14 +86,31 @@ def study_spec(raw: Any, *, where: str) -> StudySpec:
 
 
 def study_cells(spec: StudySpec, data: Path, out: Path) -> list[StudyCell]:
-    """The cells, in the order of the paper's table."""
-    cells = []
-    for xpi, strategy in product((None, spec.run.xpi), STRATEGIES):
-        folder = strategy if xpi is None else f"xpi-{strategy}"
-        config = replace(spec.run, strategy=strategy, xpi=xpi)
-        name = strategy if xpi is None else f"XPI + {strategy}"
-        cells.append(StudyCell(name, RerankRun(config, RerankData(config, data), out / "cells" / folder)))
-    return cells
+    """The cells, in the order of the paper's table; the one of the other `mono_positives` is last."""
+    configs = {
+        strategy if xpi is None else f"XPI + {strategy}": replace(spec.run, strategy=strategy, xpi=xpi)
+        for xpi, strategy in product((None, spec.run.xpi), STRATEGIES)
+    }
+    if spec.both_mono_positives and spec.run.xpi is not None:
+        name, value = OTHER_MONO_POSITIVES[spec.run.xpi.mono_positives]
+        configs[name] = replace(spec.run, strategy="mixed", xpi=replace(spec.run.xpi, mono_positives=value))
+    return [
+        StudyCell(name, RerankRun(config, RerankData(config, data), out / "cells" / _folder(name)))
+        for name, config in configs.items()
+    ]
+
+
+def mono_positives_pair(spec: StudySpec) -> tuple[str, str] | None:
+    """The cells of XPI + mixed with paraphrases and without; None: only one of them is trained."""
+    if not spec.both_mono_positives or spec.run.xpi is None:
+        return None
+    own, (other, value) = "XPI + mixed", OTHER_MONO_POSITIVES[spec.run.xpi.mono_positives]
+    return (other, own) if value == "paraphrases" else (own, other)
+
+
+def _folder(name: str) -> str:
+    """XPI + mixed is in xpi-mixed."""
+    return name.lower().replace(" + ", "-").replace(" ", "-")
 
 
 def train_cells(cells: list[StudyCell], out: Path) -> None:
