@@ -4,31 +4,44 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.training.reranking.small import student_base, write_data
+from tests.training.reranking.small import PLACES, THINGS, student_base, translated, write_data
 from tests.training.reranking.test_job import settings
 from training.ablation.__main__ import main
+from training.ablation.document import to_markdown
 from training.ablation.findings import Verdict
 from training.ablation.reranking.paper import INSURANCE_QA, ZERO_SHOT
-from training.ablation.reranking.report import findings_table, verdict, zero_shot_table
-from training.ablation.reranking.study import study_spec
+from training.ablation.reranking.report import StudyReport, findings_table, strategies_table, verdict, zero_shot_table
+from training.ablation.reranking.study import mono_positives_pair, study_cells, study_spec
 from training.config.parsing import read_yaml
+from training.errors import ConfigError
 from training.reranking.job import RERANKER
 
 STAGE = {"epochs": 1.0, "batch_size": 8, "learning_rate": 3.0e-3}
 
 
-def write_study(folder: Path, **changes: object) -> Path:
+def write_study(folder: Path, *, keys: dict[str, object] | None = None, **changes: object) -> Path:
+    """A study of tiny runs. `keys`: the study's own; `changes`: the run's."""
+    folder.mkdir(exist_ok=True)
     base = student_base(folder / "base")
     run = settings(base, xpi={"sources": ["talk"], "count": 32, "stage": STAGE}, xpr=STAGE) | changes
     path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump({"kind": "reranker-study", "title": "Three strategies", "run": run}))
+    path.write_text(yaml.safe_dump({"kind": "reranker-study", "title": "Three strategies", "run": run, **(keys or {})}))
     return path
 
 
 def as_scores(cell_mrr: dict[str, float], label: str = "xquad") -> dict:
     """Scores of cells by their MRR; acc@1 is ten points under it."""
     return {
-        name: {label: {RERANKER: {"acc@1": {"mixed": mrr - 10}, "acc@10": {"mixed": mrr + 9}, "mrr": {"mixed": mrr}}}}
+        name: {
+            label: {
+                RERANKER: {
+                    "acc@1": {"mixed": mrr - 10},
+                    "acc@10": {"mixed": mrr + 9},
+                    "mrr": {"mixed": mrr},
+                    "map": {"mixed": mrr},
+                }
+            }
+        }
         for name, mrr in cell_mrr.items()
     }
 
@@ -63,8 +76,58 @@ def test_one_command_trains_the_six_cells_and_writes_the_papers_tables(
     assert capsys.readouterr().out.count(": done") == 6
 
 
+def test_both_mono_positives_train_a_seventh_cell_and_compare_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    with (data / "parallel/talk/en-xx.tsv").open("a") as talk:  # paraphrases: two sentences, one translation
+        talk.writelines(f"there was a {thing}\t{translated(f'we saw the {thing} {PLACES[0]}')}\n" for thing in THINGS)
+    spec = write_study(tmp_path, keys={"both_mono_positives": True})
+    command = [str(spec), "--data", str(data), "--out", str(out)]
+    assert main([*command, "--dry-run"]) == 0
+    assert "XPI without paraphrases + mixed: xpi, xpr, scores, final" in capsys.readouterr().out
+    assert main(command) == 0
+    settings = yaml.safe_load((out / "cells/xpi-without-paraphrases-mixed/config.yaml").read_text())
+    assert (settings["strategy"], settings["xpi"]["mono_positives"]) == ("mixed", "none")
+    first, second = (step / "last/model.safetensors" for step in (out / "steps").glob("xpi-*"))
+    assert first.read_bytes() != second.read_bytes()
+    rows = [line.split(" | ") for line in (out / "report/report.md").read_text().splitlines()]
+    seventh = [row for row in rows if row[0] == "| XPI without paraphrases + mixed"]
+    assert [len(row) for row in seventh] == [9, 6]  # the paper's table, then the set's
+    assert "–" not in " ".join(seventh[0][:5])
+    assert "".join(seventh[0][5:]) == "–––– |"
+    (finding,) = (row for row in rows if row[0].startswith("| XPI + mixed: paraphrases"))
+    assert finding[1:3] == ["MRR", "–"]
+    assert finding[3] != "–"
+
+
+@pytest.mark.parametrize(
+    ("mono_positives", "names"),
+    [
+        ("paraphrases", ("XPI + mixed", "XPI without paraphrases + mixed")),
+        ("none", ("XPI with paraphrases + mixed", "XPI + mixed")),
+    ],
+)
+def test_paraphrases_are_compared_with_none_whichever_the_run_has(
+    mono_positives: str, names: tuple[str, str], tmp_path: Path
+) -> None:
+    xpi = {"sources": ["talk"], "count": 32, "stage": STAGE, "mono_positives": mono_positives}
+    path = write_study(tmp_path, keys={"both_mono_positives": True}, xpi=xpi)
+    assert mono_positives_pair(study_spec(read_yaml(path), where=path.name)) == names
+
+
+@pytest.mark.parametrize(
+    ("none", "difference", "found"),
+    [(45.0, "+5.00", "paraphrases are better"), (50.5, "-0.50", "within noise"), (52.0, "-2.00", "none is better")],
+)
+def test_the_finding_on_paraphrases_names_the_better(none: float, difference: str, found: str) -> None:
+    scores = as_scores({"with": 50.0, "without": none})
+    row = findings_table([scores], margin=1.0, mono_positives=("with", "without")).rows[-1]
+    assert row[1:] == ["MRR", "–", difference, found]
+
+
 def test_a_set_of_the_paper_stands_beside_its_figures() -> None:
-    table = zero_shot_table(as_scores({"mixed": 50.0, "XPI + mixed": 52.5}))
+    table = zero_shot_table([as_scores({"mixed": 50.0, "XPI + mixed": 52.5})])
     (row,) = table.rows
     assert row[:3] == ["xquad", "40.00 → 42.50", "47.90 → 56.64"]
     assert row[-1] == "{:.2f} → {:.2f}".format(*(ZERO_SHOT["xquad"][name][2] for name in ("mixed", "XPI + mixed")))
@@ -72,11 +135,89 @@ def test_a_set_of_the_paper_stands_beside_its_figures() -> None:
 
 def test_a_finding_is_judged_by_its_smallest_difference() -> None:
     scores = as_scores({"merged": 40.0, "cascade": 44.5, "mixed": 45.0, "XPI + mixed": 42.0})
-    found = {row[0]: row[2:] for row in findings_table(scores, margin=1.0).rows}
+    found = {row[0]: row[2:] for row in findings_table([scores], margin=1.0).rows}
     assert found["mixed is the best strategy"] == ["+4.29", "+0.50", Verdict.WITHIN_NOISE]
     assert found["XPI helps mixed"] == ["+1.35", "-3.00", Verdict.NOT_CONFIRMED]
     assert found["XPI hurts cascade"] == ["+0.93", "–", Verdict.NOT_RUN]
-    assert verdict(1.5, 1.0) == Verdict.CONFIRMED
+    assert verdict([1.5], 1.0) == Verdict.CONFIRMED
+
+
+def test_findings_of_several_seeds_are_means_of_differences_with_their_range() -> None:
+    # mixed against the better of the two others, by seed: +1, +4 and -2; XPI: +3 and +6, the last seed lacks it
+    seeds = [
+        {"merged": 40.0, "cascade": 44.0, "mixed": 45.0, "XPI + mixed": 48.0},
+        {"merged": 41.0, "cascade": 40.0, "mixed": 45.0, "XPI + mixed": 51.0},
+        {"merged": 47.0, "cascade": 40.0, "mixed": 45.0},
+    ]
+    table = findings_table([as_scores(seed) for seed in seeds], margin=1.0)
+    found = {row[0]: row[3:] for row in table.rows}
+    assert found["mixed is the best strategy"] == ["+1.00 (-2.00 to 4.00)", Verdict.WITHIN_NOISE]
+    assert found["XPI helps mixed"] == ["+4.50 (3.00 to 6.00)", Verdict.CONFIRMED]
+    assert "One training each" not in table.note
+
+
+def test_scores_of_several_seeds_are_means_with_their_standard_deviation() -> None:
+    trained = [as_scores({"mixed": mrr}) for mrr in (40.0, 42.0, 47.0)]  # deviations -3, -1, 4: sqrt(26 / 2)
+    (row,) = strategies_table(["mixed"], trained).rows
+    assert row[3] == "43.00 ± 3.61"
+    (row,) = strategies_table(["mixed"], trained[:1]).rows
+    assert row[3] == "40.00"
+
+
+def test_each_seed_trains_all_cells_in_folders_of_its_own(tmp_path: Path) -> None:
+    spec, data, out = write_study(tmp_path, keys={"seeds": [1, 2]}), write_data(tmp_path / "data"), tmp_path / "out"
+    assert main([str(spec), "--data", str(data), "--out", str(out)]) == 0
+    cells = sorted((out / "cells").iterdir())
+    assert len(cells) == 12
+    mrr = {}
+    for cell in cells:
+        seed = int(cell.name.rpartition("-seed-")[2])
+        assert yaml.safe_load((cell / "config.yaml").read_text())["seed"] == seed
+        scores = json.loads((cell / "final/scores.json").read_text())["xset"]
+        assert ("bi-encoder" in scores) == (seed == 1)
+        mrr[cell.name] = scores[RERANKER]["mrr"]["mixed"]
+    one, other = mrr["xpi-mixed-seed-1"], mrr["xpi-mixed-seed-2"]
+    report = (out / "report/report.md").read_text()
+    assert f"{(one + other) / 2:.2f} ± {abs(one - other) / 2**0.5:.2f}" in report
+    assert "12 of 12 trainings are done" in report
+    assert report.count("| bi-encoder alone |") == 1
+
+
+def test_more_seeds_keep_what_the_first_has_trained(tmp_path: Path) -> None:
+    data, out = write_data(tmp_path / "data"), tmp_path / "out"
+    spec = write_study(tmp_path)
+    assert main([str(spec), "--data", str(data), "--out", str(out)]) == 0
+    before = {file: file.stat().st_mtime_ns for file in (out / "steps").glob("*/done.json")}
+    study = yaml.safe_load(spec.read_text()) | {"seeds": [1, 2]}
+    spec.write_text(yaml.safe_dump(study))
+    assert main([str(spec), "--data", str(data), "--out", str(out)]) == 0
+    after = {file: file.stat().st_mtime_ns for file in (out / "steps").glob("*/done.json")}
+    assert before.items() < after.items()
+    assert len(after) == 2 * len(before)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_seed_gives_the_cells_and_the_report_of_a_run_with_that_seed(seed: int, tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data")
+    reports = []
+    for name, keys, changes in (("by-run", {}, {"seed": seed}), ("by-key", {"seeds": [seed]}, {})):
+        path = write_study(tmp_path, keys=keys, **changes)
+        spec = study_spec(read_yaml(path), where=path.name)
+        cells = study_cells(spec, data, tmp_path / name)
+        assert [cell.run.out.name for cell in cells][-1] == "xpi-mixed"
+        assert {cell.run.config.seed for cell in cells} == {seed}
+        reports.append(to_markdown(spec.title, list(StudyReport(spec, cells, "crosslet ablate").blocks())))
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "complaint"),
+    [([], "at least one"), ([1, 1], "must be different seeds"), ([-1], "seed is -1; it must be at least 0")],
+)
+def test_seeds_that_repeat_or_are_missing_are_refused(seeds: list[int], complaint: str, tmp_path: Path) -> None:
+    path = write_study(tmp_path, keys={"seeds": seeds})
+    with pytest.raises(ConfigError, match=complaint):
+        study_spec(read_yaml(path), where=path.name)
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 
 from training.ablation.document import Block, Heading, Paragraph, Table
 from training.ablation.findings import Verdict
 from training.ablation.report import short
 from training.ablation.reranking.paper import CITATION, INSURANCE_QA, METRICS, zero_shot_of
-from training.ablation.reranking.study import Scores, StudyCell, StudySpec
+from training.ablation.reranking.study import Scores, StudyCell, StudySpec, mono_positives_pair, seeds_of
 from training.reranking.job import BI_ENCODER, BM25, RERANKER
 from training.reranking.measure import MIXED
 
+Trained = list[dict[str, Scores]]  # for each seed the scores of its finished cells
 NOTHING = "–"
 BEFORE_AND_AFTER = ("mixed", "XPI + mixed")
 BASELINES = {BI_ENCODER: "bi-encoder alone", BM25: "BM25"}
@@ -23,6 +24,13 @@ FINDINGS = {  # claim -> its better and its worse cells
     "with XPI, mixed is the best strategy": (("XPI + mixed", "XPI + merged"), ("XPI + mixed", "XPI + cascade")),
     "XPI helps mixed": (("XPI + mixed", "mixed"),),
     "XPI hurts cascade": (("cascade", "XPI + cascade"),),  # on acc@1 in the paper
+}
+PARAPHRASES = "XPI + mixed: paraphrases against no positives in one language"
+PARAPHRASE_VERDICTS = {
+    Verdict.CONFIRMED: "paraphrases are better",
+    Verdict.NOT_CONFIRMED: "none is better",
+    Verdict.WITHIN_NOISE: str(Verdict.WITHIN_NOISE),
+    Verdict.NOT_RUN: str(Verdict.NOT_RUN),
 }
 
 
@@ -36,27 +44,39 @@ class StudyReport:
 
     def blocks(self) -> Iterator[Block]:
         """The report's blocks, in order."""
-        scores = {cell.name: found for cell in self.cells if (found := cell.scores()) is not None}
+        trained, names = self._trained(), list(dict.fromkeys(cell.name for cell in self.cells))
         yield self._introduction()
         yield Heading("What holds of the paper's findings")
-        yield findings_table(scores, margin=self.spec.margin)
+        yield findings_table(trained, margin=self.spec.margin, mono_positives=mono_positives_pair(self.spec))
         yield Heading("Strategies, with XPI and without")
-        yield strategies_table(scores)
+        yield strategies_table(names, trained)
         yield Heading("Zero-shot: mixed, then XPI + mixed")
-        yield zero_shot_table(scores)
-        for label in sorted({label for found in scores.values() for label in found}):
+        yield zero_shot_table(trained)
+        for label in _labels(trained):
             yield Heading(f"On {label}")
-            yield set_table(label, scores)
+            yield set_table(label, names, trained)
         yield Paragraph(self._made_by())
 
+    def _trained(self) -> Trained:
+        trained: dict[int, dict[str, Scores]] = {seed: {} for seed in seeds_of(self.spec)}
+        for cell in self.cells:
+            if (scores := cell.scores()) is not None:
+                trained[cell.run.config.seed][cell.name] = scores
+        return list(trained.values())
+
     def _introduction(self) -> Paragraph:
-        run = self.spec.run
+        run, seeds = self.spec.run, seeds_of(self.spec)
         sources = ", ".join(source.label for source in run.train)
+        done = sum(cell.is_done for cell in self.cells)
+        over_seeds = (
+            f" Scores are means over the seeds {', '.join(map(str, seeds))}, ± the standard deviation; "
+            f"{done} of {len(self.cells)} trainings are done."
+        )
         return Paragraph(
             f"Re-rankers on {run.base} in {' and '.join(run.languages)}, trained on {sources}. Test sets are mixed by "
             "language, and every passage of a set is a candidate. Metrics are x 100, over the whole list. "
             f"The paper's figures: {CITATION}; its models are mBERT trained on InsuranceQA. Compare the direction of "
-            "differences, not scores."
+            f"differences, not scores.{over_seeds if len(seeds) > 1 else ''}"
         )
 
     def _made_by(self) -> str:
@@ -74,66 +94,93 @@ class StudyReport:
         )
 
 
-def findings_table(scores: dict[str, Scores], *, margin: float) -> Table:
-    """Each claim with the smallest difference in mean MRR that it rests on, in the paper and here."""
+def findings_table(trained: Trained, *, margin: float, mono_positives: tuple[str, str] | None = None) -> Table:
+    """Each claim with the smallest difference in mean MRR that it rests on, in the paper and here.
+
+    Args: mono_positives: the cell with paraphrases and the one without, where both are trained; not in the paper.
+    """
     metric = {"XPI hurts cascade": "acc@1"}
     rows = []
     for claim, pairs in FINDINGS.items():
         by = metric.get(claim, "mrr")
         published = {name: row[METRICS.index(by)] for name, row in INSURANCE_QA.items()}
         paper = min(published[one] - published[other] for one, other in pairs)
-        means = [(_mean(scores, one, by), _mean(scores, other, by)) for one, other in pairs]
-        found = [one - other for one, other in means if one is not None and other is not None]
-        ours = min(found) if len(found) == len(pairs) else None
+        ours = differences(trained, pairs, by)
         rows.append([claim, ALL_METRICS[by], f"{paper:+.2f}", _signed(ours), verdict(ours, margin)])
-    note = f"Mean over the sets; differences of up to {margin:g} points count as noise. One training each."
+    if mono_positives is not None:
+        ours = differences(trained, (mono_positives,), "mrr")
+        rows.append(
+            [PARAPHRASES, ALL_METRICS["mrr"], NOTHING, _signed(ours), PARAPHRASE_VERDICTS[verdict(ours, margin)]]
+        )
+    note = f"Mean over the sets; differences of up to {margin:g} points count as noise. "
+    note += "One training each." if len(trained) == 1 else "Mean over seeds, in brackets the smallest and the largest."
     return Table(["finding", "metric", "paper", "here", ""], rows, note)
 
 
-def verdict(difference: float | None, margin: float) -> Verdict:
-    """Of a claimed difference, in points."""
-    if difference is None:
+def differences(trained: Trained, pairs: tuple[tuple[str, str], ...], metric: str) -> list[float]:
+    """The smallest difference of the better and the worse cells, of each seed that has them all."""
+    found = []
+    for scores in trained:
+        means = [(_mean(scores, one, metric), _mean(scores, other, metric)) for one, other in pairs]
+        there = [one - other for one, other in means if one is not None and other is not None]
+        if len(there) == len(pairs):
+            found.append(min(there))
+    return found
+
+
+def verdict(found: list[float], margin: float) -> Verdict:
+    """Of a claimed difference, in points, by its mean over seeds."""
+    if not found:
         return Verdict.NOT_RUN
+    difference = fmean(found)
     if abs(difference) <= margin:
         return Verdict.WITHIN_NOISE
     return Verdict.CONFIRMED if difference > 0 else Verdict.NOT_CONFIRMED
 
 
-def strategies_table(scores: dict[str, Scores]) -> Table:
-    """The paper's table of six cells on InsuranceQA, beside the mean over our sets."""
+def strategies_table(names: list[str], trained: Trained) -> Table:
+    """The paper's table of six cells on InsuranceQA, beside the mean over our sets; no figure for other cells."""
     header = ["trained", *(f"{ALL_METRICS[metric]}, here" for metric in METRICS)]
     header += [f"{ALL_METRICS[metric]}, InsuranceQA, paper" for metric in METRICS]
     rows = [
-        [name, *(_plain(_mean(scores, name, metric)) for metric in METRICS), *map(_plain, published)]
-        for name, published in INSURANCE_QA.items()
+        [
+            name,
+            *(_over_seeds([_mean(scores, name, metric) for scores in trained]) for metric in METRICS),
+            *map(_plain, INSURANCE_QA.get(name, [None] * len(METRICS))),
+        ]
+        for name in names
     ]
     return Table(header, rows, "Here: mean over the sets measured.")
 
 
-def zero_shot_table(scores: dict[str, Scores]) -> Table:
+def zero_shot_table(trained: Trained) -> Table:
     """Each set's acc@1, acc@10 and MRR before and after XPI, beside the paper's."""
-    labels = sorted({label for found in scores.values() for label in found})
     header = ["set", *(f"{ALL_METRICS[metric]}{where}" for metric in METRICS[:3] for where in (", here", ", paper"))]
     rows = []
-    for label in labels:
+    for label in _labels(trained):
         published = zero_shot_of(label) or {}
         row = [label]
         for column, metric in enumerate(METRICS[:3]):
-            here = [_score(scores, name, label, metric) for name in BEFORE_AND_AFTER]
+            here = [_score_over_seeds(trained, name, label, metric) for name in BEFORE_AND_AFTER]
             paper = [published[name][column] if name in published else None for name in BEFORE_AND_AFTER]
-            row += [" → ".join(map(_plain, here)), " → ".join(map(_plain, paper))]
+            row += [" → ".join(here), " → ".join(map(_plain, paper))]
         rows.append(row)
     return Table(header, rows)
 
 
-def set_table(label: str, scores: dict[str, Scores]) -> Table:
+def set_table(label: str, names: list[str], trained: Trained) -> Table:
     """All metrics of the cells and the baselines on one mixed set."""
-    rows = [[name, *(_plain(_score(scores, name, label, metric)) for metric in ALL_METRICS)] for name in INSURANCE_QA]
+    rows = [[name, *(_score_over_seeds(trained, name, label, metric) for metric in ALL_METRICS)] for name in names]
+    cells = [found[label] for scores in trained for found in scores.values() if label in found]
     for scorer, title in BASELINES.items():
-        found = next((one[label][scorer] for one in scores.values() if scorer in one.get(label, {})), None)
-        if found is not None:
-            rows.append([title, *(_plain(found[metric].get(MIXED)) for metric in ALL_METRICS)])
+        baseline = next((cell[scorer] for cell in cells if scorer in cell), None)  # the same in all cells
+        if baseline is not None:
+            rows.append([title, *(_plain(baseline[metric].get(MIXED)) for metric in ALL_METRICS)])
     return Table(["", *ALL_METRICS.values()], rows)
+
+
+def _labels(trained: Trained) -> list[str]:
+    return sorted({label for scores in trained for found in scores.values() for label in found})
 
 
 def _score(scores: dict[str, Scores], name: str, label: str, metric: str) -> float | None:
@@ -147,9 +194,25 @@ def _mean(scores: dict[str, Scores], name: str, metric: str) -> float | None:
     return fmean(there) if there else None
 
 
+def _score_over_seeds(trained: Trained, name: str, label: str, metric: str) -> str:
+    return _over_seeds([_score(scores, name, label, metric) for scores in trained])
+
+
+def _over_seeds(scores: list[float | None]) -> str:
+    """Mean ± standard deviation; of one seed its score."""
+    there = [score for score in scores if score is not None]
+    if len(there) < 2:
+        return _plain(next(iter(there), None))
+    return f"{fmean(there):.2f} ± {stdev(there):.2f}"
+
+
 def _plain(score: float | None) -> str:
     return NOTHING if score is None else f"{score:.2f}"
 
 
-def _signed(score: float | None) -> str:
-    return NOTHING if score is None else f"{score:+.2f}"
+def _signed(found: list[float]) -> str:
+    """The mean difference and its range over seeds."""
+    if not found:
+        return NOTHING
+    spread = f" ({min(found):.2f} to {max(found):.2f})" if len(found) > 1 else ""
+    return f"{fmean(found):+.2f}{spread}"

@@ -1,4 +1,4 @@
-"""Trains the six cells of the study; equal steps (the small body, XPI) are trained once. Run again to resume."""
+"""Trains the cells of the study; equal steps (the small body, XPI) are trained once. Run again to resume."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from training.reranking.config import RerankConfig, check_config
 from training.reranking.data import RerankData
 from training.reranking.job import RerankRun, read_scores
 from training.reranking.mixing import Strategy
+from training.reranking.paraphrases import MonoPositives
 
 logger = logging.getLogger(__name__)
 KIND = "reranker-study"
 STRATEGIES: tuple[Strategy, ...] = ("merged", "cascade", "mixed")
+OTHER_MONO_POSITIVES: dict[MonoPositives, tuple[str, MonoPositives]] = {  # of the run -> the seventh cell, its value
+    "paraphrases": ("XPI without paraphrases + mixed", "none"),
+    "none": ("XPI with paraphrases + mixed", "paraphrases"),
+}
 Scores = dict[str, dict[str, dict[str, dict[str, float]]]]  # set -> scorer -> metric -> couple -> score x 100
 
 
@@ -32,13 +37,16 @@ class StudySpec:
     title: str
     run: RerankConfig
     margin: float = 1.0  # points of MRR under which a difference is noise
+    seeds: list[int] | None = None  # each trains all cells; None: run.seed alone
+    both_mono_positives: bool = False  # a seventh cell: XPI + mixed with the other value of xpi.mono_positives
 
 
 @dataclass(frozen=True)
 class StudyCell:
-    """One training."""
+    """One training. `label`: its name, and its seed where there are several."""
 
     name: str  # as the paper's rows: "XPI + mixed"
+    label: str
     run: RerankRun
 
     @property
@@ -71,7 +79,10 @@ def study_spec(raw: Any, *, where: str) -> StudySpec:
     Raises: ConfigError: names the key, the value and what it must be.
     """
     spec = build(StudySpec, raw, where=where)
-    check_config(spec.run, where=f"{where}: run")
+    if not seeds_of(spec) or len(set(seeds_of(spec))) < len(seeds_of(spec)):
+        raise ConfigError(f"{where}: seeds is {spec.seeds}; it must be different seeds, at least one")
+    for seed in seeds_of(spec):
+        check_config(replace(spec.run, seed=seed), where=f"{where}: run")
     if spec.run.xpi is None:
         raise ConfigError(f"{where}: run has no xpi; the study compares runs with it and without")
     if spec.run.xpr.epochs is None:
@@ -79,21 +90,53 @@ def study_spec(raw: Any, *, where: str) -> StudySpec:
     return spec
 
 
+def seeds_of(spec: StudySpec) -> list[int]:
+    """The seeds that every cell is trained with."""
+    return [spec.run.seed] if spec.seeds is None else spec.seeds
+
+
 def study_cells(spec: StudySpec, data: Path, out: Path) -> list[StudyCell]:
-    """The cells, in the order of the paper's table."""
-    cells = []
-    for xpi, strategy in product((None, spec.run.xpi), STRATEGIES):
-        folder = strategy if xpi is None else f"xpi-{strategy}"
-        config = replace(spec.run, strategy=strategy, xpi=xpi)
-        name = strategy if xpi is None else f"XPI + {strategy}"
-        cells.append(StudyCell(name, RerankRun(config, RerankData(config, data), out / "cells" / folder)))
+    """The cells of each seed in turn. Only the first seed measures the bi-encoder: it has no seed."""
+    seeds, cells = seeds_of(spec), []
+    for seed in seeds:
+        measure = spec.run.measure if seed == seeds[0] else replace(spec.run.measure, bi_encoder=None)
+        for name, varied in _configs(spec).items():
+            config = replace(varied, seed=seed, measure=measure)
+            label = name if len(seeds) == 1 else f"{name}, seed {seed}"
+            run = RerankRun(config, RerankData(config, data), out / "cells" / _folder(label))
+            cells.append(StudyCell(name, label, run))
     return cells
+
+
+def _configs(spec: StudySpec) -> dict[str, RerankConfig]:
+    """Cell -> its configuration, in the order of the paper's table; the other `mono_positives` is last."""
+    configs = {
+        strategy if xpi is None else f"XPI + {strategy}": replace(spec.run, strategy=strategy, xpi=xpi)
+        for xpi, strategy in product((None, spec.run.xpi), STRATEGIES)
+    }
+    if spec.both_mono_positives and spec.run.xpi is not None:
+        name, value = OTHER_MONO_POSITIVES[spec.run.xpi.mono_positives]
+        configs[name] = replace(spec.run, strategy="mixed", xpi=replace(spec.run.xpi, mono_positives=value))
+    return configs
+
+
+def mono_positives_pair(spec: StudySpec) -> tuple[str, str] | None:
+    """The cells of XPI + mixed with paraphrases and without; None: only one of them is trained."""
+    if not spec.both_mono_positives or spec.run.xpi is None:
+        return None
+    own, (other, value) = "XPI + mixed", OTHER_MONO_POSITIVES[spec.run.xpi.mono_positives]
+    return (other, own) if value == "paraphrases" else (own, other)
+
+
+def _folder(label: str) -> str:
+    """ "XPI + mixed, seed 2" is in xpi-mixed-seed-2."""
+    return label.lower().replace(" + ", "-").replace(",", "").replace(" ", "-")
 
 
 def train_cells(cells: list[StudyCell], out: Path) -> None:
     """Train and measure what is not done yet."""
     for number, cell in enumerate(cells, start=1):
-        logger.info("cell %d of %d: %s", number, len(cells), cell.name)
+        logger.info("cell %d of %d: %s", number, len(cells), cell.label)
         run, steps = cell.run, cell.run.steps()
         identity = run.data.fingerprint()
         share_steps(steps, run.config, run.out, out / "steps", data_fingerprint=identity)
@@ -109,5 +152,5 @@ def describe_cells(cells: list[StudyCell]) -> list[str]:
         identities = fingerprints(run.steps(), run.config, data_fingerprint=run.data.fingerprint())
         steps = [name if identity not in known else f"{name} (shared)" for name, identity in identities.items()]
         known |= set(identities.values())
-        lines.append(f"{cell.name}: {'done' if cell.is_done else ', '.join(steps)}")
+        lines.append(f"{cell.label}: {'done' if cell.is_done else ', '.join(steps)}")
     return lines
