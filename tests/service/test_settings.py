@@ -26,6 +26,21 @@ def test_a_search_is_hybrid_where_keywords_are_kept_and_dense_where_they_are_not
         Settings(index="milvus://host:19530", search_mode="hybrid")
 
 
+@pytest.mark.parametrize(("text", "weight"), [("0", 0.0), ("0.35", 0.35), ("1", 1.0), ("alone", "alone"), ("", 0.2)])
+def test_the_weight_of_a_reranker_is_a_number_or_alone(
+    monkeypatch: pytest.MonkeyPatch, text: str, weight: float | str
+) -> None:
+    monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", text)
+    assert Settings().rerank_weight == weight
+
+
+@pytest.mark.parametrize("text", ["2", "-0.1", "nan", "foo", "Alone"])
+def test_another_weight_is_refused_with_what_it_may_be(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", text)
+    with pytest.raises(ValidationError, match=f"{text} is neither a number in .0, 1. nor the word alone"):
+        Settings()
+
+
 def test_every_setting_is_described() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
 
