@@ -18,7 +18,8 @@ PREFIX = "CROSSLET_"
 ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,*?#@]+")
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 HERE = Path(__file__).resolve().parent
-BUNDLED_MODEL = (here if (here := HERE / "models").is_dir() else HERE.parent / "models") / "default"  # wheel, checkout
+MODELS = here if (here := HERE / "models").is_dir() else HERE.parent / "models"  # in a wheel, in a checkout
+BUNDLED_MODEL, BUNDLED_RERANKER = MODELS / "default", MODELS / "reranker"
 
 
 class Settings(BaseSettings):
@@ -38,7 +39,9 @@ class Settings(BaseSettings):
         default=None, description="Folder of the artifact to serve if the model fails its parity pack on this CPU."
     )
     reranker: Path | None = Field(
-        default=None, description="Folder of a re-ranker's artifact, for /rerank and searches; none: cosines order."
+        default=None,
+        description="Folder of a re-ranker's artifact, for /rerank and searches; bundled: the one that comes with "
+        "crosslet; none: cosines order.",
     )
     rerank_weight: float | Literal["alone"] = Field(
         default=0.2,
@@ -178,6 +181,11 @@ class Settings(BaseSettings):
     stall_timeout_s: float = Field(
         default=60.0, gt=0, description="Seconds without progress, while texts wait, until /ready turns 503."
     )
+
+    @field_validator("reranker", mode="before")
+    @classmethod
+    def _may_be_bundled(cls, given: object) -> object:
+        return BUNDLED_RERANKER if given == "bundled" else given
 
     @field_validator("rerank_weight", mode="before")
     @classmethod

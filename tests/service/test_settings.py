@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import StartError
-from service.settings import Settings, unknown_settings
+from service.settings import BUNDLED_RERANKER, Settings, unknown_settings
 
 
 def test_a_setting_comes_from_its_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +39,15 @@ def test_another_weight_is_refused_with_what_it_may_be(monkeypatch: pytest.Monke
     monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", text)
     with pytest.raises(ValidationError, match=f"{text} is neither a number in .0, 1. nor the word alone"):
         Settings()
+
+
+def test_the_bundled_reranker_is_named_by_a_word_and_any_other_by_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().reranker is None
+    monkeypatch.setenv("CROSSLET_RERANKER", "bundled")
+    assert Settings().reranker == BUNDLED_RERANKER
+    assert (BUNDLED_RERANKER / "manifest.json").is_file()
+    monkeypatch.setenv("CROSSLET_RERANKER", "./bundled")
+    assert Settings().reranker == Path("bundled")
 
 
 def test_every_setting_is_described() -> None:

@@ -136,7 +136,7 @@ def test_an_encoder_is_no_reranker(serve: Serve, tiny_model: Path, tmp_path: Pat
     with pytest.raises(ArtifactError, match="CROSSLET_RERANKER takes a re-ranker"):
         serve(reranker=tiny_model)
     with pytest.raises(
-        ArtifactError, match=r"does not exist \(CROSSLET_RERANKER\)"
+        ArtifactError, match=r"does not exist \(CROSSLET_RERANKER\): give .* folder, or bundled"
     ):
         serve(reranker=tmp_path / "nowhere")
 
