@@ -66,7 +66,7 @@ export: $(DEV)/.installed  ## checkpoint to artifact: ARGS="--checkpoint DIR --o
 reference: $(DEV)/.installed  ## write docs/reference/settings.md and configuration.md
 	$(DEV)/bin/python scripts/reference.py
 
-wheel: $(SERVICE)/.installed  ## build the wheel with the bundled model, into dist/
+wheel: $(SERVICE)/.installed  ## build the wheel with the bundled models, into dist/
 	$(SERVICE)/bin/python -m hatchling build --target wheel --directory dist
 
 image:  ## build the service's container image

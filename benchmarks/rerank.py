@@ -4,6 +4,8 @@ python -m benchmarks.rerank [--checkpoint DIR] [--cores 1] [--rounds 5]     minu
 
 Without a checkpoint of a cross-encoder: a random one of 12 layers, H=384. All contenders have the same weights, the
 same pairs and the same cores, each in a process of its own; rounds go from one to the next. Medians.
+
+crosslet's scores are those of `CROSSLET_RERANK_WEIGHT=alone`: no contender has a bi-encoder.
 """
 
 from __future__ import annotations

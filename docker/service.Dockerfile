@@ -13,6 +13,7 @@ RUN python3 -m venv --without-pip /opt/crosslet \
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models/default models/default
+COPY models/reranker models/reranker
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /tmp/wheels . \
     && /opt/build/bin/pip --python /opt/crosslet/bin/python install --no-deps /tmp/wheels/*.whl
 COPY docker/healthcheck.py /opt/crosslet/healthcheck.py

@@ -18,7 +18,9 @@ fail() { echo "image-test: $1" >&2; exit 1; }
 mkdir -p -m 700 "$work"
 [[ -O $work && ! -L $work ]] || fail "$work is not a folder of this user; name another in IMAGE_TEST_DIR"
 
-[[ -f models/default/manifest.json ]] || fail "models/default/manifest.json is missing; the image holds the bundled model"
+for model in default reranker; do
+    [[ -f models/$model/manifest.json ]] || fail "models/$model/manifest.json is missing; the image holds the bundled models"
+done
 
 make_base() {  # tag a minimal Debian with Python 3.11 as the image the Dockerfile names
     rm -rf "$work/base"  # half of one, where a run was stopped

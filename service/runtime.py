@@ -18,7 +18,7 @@ from service.engine.cache import VectorCache
 from service.engine.inline import LIMIT_S
 from service.engine.pairs import encode_with
 from service.engine.pool import EncoderPool
-from service.engine.scorers import Scorer, scorer_of
+from service.engine.scorers import Scoring, scoring_of
 from service.metrics import Metrics
 from service.model.artifact import Manifest
 from service.model.encoder import Choice, Encoder, choose_encoder
@@ -62,7 +62,7 @@ class Runtime:
     metrics: Metrics
     memory: MemoryBudget
     readers: LookupPool
-    scorer: Scorer
+    scoring: Scoring
     splitter: Splitter
     reranker: Reranker | None = None
     refused: str | None = None  # why the fallback model is served
@@ -226,7 +226,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         metrics,
         memory,
         readers,
-        scorer=scorer_of(encoder, models.reranker),
+        scoring=scoring_of(encoder, models.reranker, settings.rerank_weight),
         splitter=encoder.splitter,
         reranker=models.reranker,
         refused=choice.refused,

@@ -18,7 +18,8 @@ PREFIX = "CROSSLET_"
 ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,*?#@]+")
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 HERE = Path(__file__).resolve().parent
-BUNDLED_MODEL = (here if (here := HERE / "models").is_dir() else HERE.parent / "models") / "default"  # wheel, checkout
+MODELS = here if (here := HERE / "models").is_dir() else HERE.parent / "models"  # in a wheel, in a checkout
+BUNDLED_MODEL, BUNDLED_RERANKER = MODELS / "default", MODELS / "reranker"
 
 
 class Settings(BaseSettings):
@@ -38,13 +39,14 @@ class Settings(BaseSettings):
         default=None, description="Folder of the artifact to serve if the model fails its parity pack on this CPU."
     )
     reranker: Path | None = Field(
-        default=None, description="Folder of a re-ranker's artifact, for /rerank and searches; none: cosines order."
+        default=None,
+        description="Folder of a re-ranker's artifact, for /rerank and searches; bundled: the one that comes with "
+        "crosslet; none: cosines order.",
     )
-    rerank_weight: float = Field(
+    rerank_weight: float | Literal["alone"] = Field(
         default=0.2,
-        ge=0,
-        le=1,
-        description="How far the re-ranker's best score moves a search's score towards 1; higher for a stronger one.",
+        description="How far the re-ranker's best score, 1, moves a cosine or a search's score towards 1: in [0, 1], "
+        "higher for a stronger one; alone: only the re-ranker scores.",
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -179,6 +181,22 @@ class Settings(BaseSettings):
     stall_timeout_s: float = Field(
         default=60.0, gt=0, description="Seconds without progress, while texts wait, until /ready turns 503."
     )
+
+    @field_validator("reranker", mode="before")
+    @classmethod
+    def _may_be_bundled(cls, given: object) -> object:
+        return BUNDLED_RERANKER if given == "bundled" else given
+
+    @field_validator("rerank_weight", mode="before")
+    @classmethod
+    def _is_a_weight(cls, given: object) -> object:
+        try:
+            is_weight = given == "alone" or 0 <= float(str(given)) <= 1
+        except ValueError:
+            is_weight = False
+        if not is_weight:
+            raise ValueError(f"{given} is neither a number in [0, 1] nor the word alone")
+        return given
 
     @field_validator("root_path")
     @classmethod

@@ -7,8 +7,8 @@ from itertools import islice
 
 import numpy as np
 
-from service.engine.pairs import scored
-from service.engine.scorers import CosineScorer, PairScorer, Scorer
+from service.engine.pairs import encode_with, scored
+from service.engine.scorers import PairScorer, Scorer, Scores, Scoring, scoring_of
 from service.model.encoder import Encoded, choose_encoder
 from service.process.cpus import usable_cpus
 from service.runtime import load_reranker
@@ -22,13 +22,18 @@ def score_all(query: str, passages: Iterable[str], settings: Settings, *, window
 
     Raises: StartError: the model is refused.  InferenceFailed: it failed on a passage.
     """
-    scorer, encode = _models(settings)
-    before = [encode(text, True).vector for text in scorer.before(query)]
+    scoring, encode = _models(settings)
+    before = {scorer: [encode(text, True).vector for text in scorer.before(query)] for scorer in scoring.scorers}
+
+    def best(scorer: Scorer, passage: str) -> Scores:
+        parts = scorer.windows(query, passage) if windows else [scorer.whole(query, passage)]
+        vectors_ND = np.array([*before[scorer], *(encode(part, True).vector for part in parts)])
+        best_1: Scores = scorer.raw(vectors_ND).max(keepdims=True)
+        return best_1
 
     def score(passage: str) -> float:
-        parts = scorer.windows(query, passage) if windows else [scorer.whole(query, passage)]
-        vectors_ND = np.array([*before, *(encode(part, True).vector for part in parts)])
-        return float(scorer.scores(scorer.raw(vectors_ND)).max())
+        scores_N, _ = scoring.scores([best(scorer, passage) for scorer in scoring.scorers])
+        return float(scores_N[0])
 
     found: list[float] = []
     waiting = iter(passages)
@@ -38,10 +43,10 @@ def score_all(query: str, passages: Iterable[str], settings: Settings, *, window
     return found
 
 
-def _models(settings: Settings) -> tuple[Scorer, Callable[..., Encoded]]:
-    """The re-ranker, without the encoder that it has no need of; else the encoder."""
-    reranker = load_reranker(settings)
-    if reranker is not None:
-        return PairScorer(reranker), partial(scored, reranker)
+def _models(settings: Settings) -> tuple[Scoring, Callable[..., Encoded]]:
+    """What scores, and what runs it. A re-ranker that scores alone has no need of the encoder."""
+    reranker, weight = load_reranker(settings), settings.rerank_weight
+    if reranker is not None and weight == "alone":
+        return Scoring(None, PairScorer(reranker), weight), partial(scored, reranker)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    return CosineScorer(encoder), encoder.encode
+    return scoring_of(encoder, reranker, weight), encode_with(encoder, reranker)

@@ -2,7 +2,7 @@
 
 A pair of query and passage counts as a text here: it waits, is cut and fails like one, and its vector is its score.
 
-B texts of a request, D dims
+B texts of a request, P pairs, D dims
 """
 
 import time
@@ -38,20 +38,24 @@ def _size_of(text: Input) -> int:
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """The vectors of one request, in its order, and their cost.
+    """The vectors and the pairs' scores of one request, each in its order, and their cost.
 
-    embeddings: (B, D) float32, of the texts that did not fail.  failed: position -> error, of the others.
-    tokens: read by the model, over all texts; repeated texts count each time.
+    embeddings: (B, D) float32, of the texts that did not fail.  scores_P1: float32, of the pairs.
+    failed: position -> error, of the others.
+    tokens: read by the models, over all texts; repeated texts count each time.
     truncated: positions of the truncated texts.  queue_s: from admission until a worker takes the first text.
     inference_s: time spent encoding, summed over the distinct texts; a text shared by requests counts in each.
+    is_query_cut: whether the query of a pair was.
     """
 
     embeddings: npt.NDArray[np.float32]
+    scores_P1: npt.NDArray[np.float32]
     tokens: int
     truncated: tuple[int, ...]
     queue_s: float
     inference_s: float
     failed: Mapping[int, ServiceError]
+    is_query_cut: bool
 
 
 class InputError(Exception):
@@ -134,14 +138,20 @@ class Job:
 
     def batch(self) -> EncodedBatch:
         """Return the result. Every text must be done, and at least one must have a vector."""
-        encoded = [result for result in self.results if result is not None]
+        texts: list[Encoded] = []
+        pairs: list[Encoded] = []
+        for given, result in zip(self.texts, self.results, strict=True):
+            if result is not None:
+                (pairs if isinstance(given, PairInput) else texts).append(result)
         return EncodedBatch(
-            embeddings=np.array([one.vector for one in encoded]),
-            tokens=sum(one.tokens for one in encoded),
+            embeddings=np.array([one.vector for one in texts]),
+            scores_P1=np.array([one.vector for one in pairs]),
+            tokens=sum(one.tokens for one in (*texts, *pairs)),
             truncated=tuple(position for position, one in enumerate(self.results) if one is not None and one.truncated),
             queue_s=0.0 if self.started_at is None else self.started_at - self.admitted_at,
             inference_s=self.inference_s,
             failed=dict(sorted(self.failed.items())),
+            is_query_cut=any(one.is_query_cut for one in pairs),
         )
 
 

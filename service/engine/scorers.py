@@ -1,14 +1,17 @@
-"""What scores passages against a query: the re-ranker, or the bi-encoder in its place. Knows models; runs no thread.
+"""What scores passages against a query: the bi-encoder, a re-ranker, or both together. Knows models; runs no thread.
 
-N inputs, D dims
+N inputs or passages, D dims
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from service.documents.keywords.fusion import Weight, with_reranker
+from service.engine.fair_queue import EncodedBatch
 from service.engine.pairs import Input, Pair, PairWindow
 from service.model.encoder import Encoder
 from service.model.reranker import Reranker
@@ -21,14 +24,10 @@ LOWEST = 2**-126
 
 
 class Scorer(Protocol):
-    """How a query and passages become inputs of the pool, and the pool's vectors scores."""
-
-    @property
-    def name(self) -> str:
-        """What answers call it."""
+    """How a query and passages become inputs of the pool, and what the pool makes of them a score."""
 
     def before(self, query: str) -> list[Input]:
-        """What is embedded once for all passages, before them."""
+        """What is computed once for all passages, before them."""
 
     def whole(self, query: str, passage: str) -> Input:
         """A passage, which may be cut."""
@@ -36,18 +35,15 @@ class Scorer(Protocol):
     def windows(self, query: str, passage: str) -> Sequence[Input]:
         """Overlapping parts of a passage that are read whole; one where it fits. Takes as long as to tokenise it."""
 
+    def vectors(self, batch: EncodedBatch) -> Vectors:
+        """Those of its inputs."""
+
     def raw(self, vectors_ND: Vectors) -> Scores:
-        """What scores are made of, of all but what is `before`: cosines, or the re-ranker's scores."""
-
-    def scores(self, raw_N: Scores) -> Scores:
-        """In [0, 1], in the same order."""
-
-    def logits(self, raw_N: Scores) -> Scores:
-        """What a client gets that asks for raw scores."""
+        """The scores of all but what is `before`."""
 
 
 class CosineScorer:
-    """The bi-encoder: cosines, mapped to [0, 1]."""
+    """The bi-encoder: cosines."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -65,6 +61,10 @@ class CosineScorer:
         """Each part behind the prompt, as token ids."""
         return self._encoder.windows(passage, prompt=self._encoder.prompts.document)
 
+    def vectors(self, batch: EncodedBatch) -> Vectors:
+        """The texts'."""
+        return batch.embeddings
+
     def raw(self, vectors_ND: Vectors) -> Scores:
         """Cosines with the first vector."""
         # einsum, not BLAS: a cosine's bits then do not depend on the other passages.
@@ -72,17 +72,9 @@ class CosineScorer:
         clipped_N: Scores = np.clip(cosine_N.astype(np.float64), -1, 1)  # float64: no two cosines become one score
         return clipped_N
 
-    def scores(self, raw_N: Scores) -> Scores:
-        """(1 + cosine) / 2."""
-        return (1 + raw_N) / 2
-
-    def logits(self, raw_N: Scores) -> Scores:
-        """The cosines."""
-        return raw_N
-
 
 class PairScorer:
-    """The re-ranker."""
+    """The re-ranker: scores in [0, 1]."""
 
     def __init__(self, reranker: Reranker) -> None:
         self._reranker = reranker
@@ -101,21 +93,58 @@ class PairScorer:
         parts = self._reranker.windows(query, passage)
         return [PairWindow(tuple(part.input_ids), part.full_length) for part in parts]
 
+    def vectors(self, batch: EncodedBatch) -> Vectors:
+        """The pairs'."""
+        return batch.scores_P1
+
     def raw(self, vectors_ND: Vectors) -> Scores:
         """The scores as they are."""
         return vectors_ND[:, 0].astype(np.float64)
 
-    def scores(self, raw_N: Scores) -> Scores:
-        """The same."""
-        return raw_N
 
-    def logits(self, raw_N: Scores) -> Scores:
-        """log(p / (1 - p))."""
-        p_N = np.clip(raw_N, LOWEST, HIGHEST)
-        logit_N: Scores = np.log(p_N) - np.log1p(-p_N)
-        return logit_N
+@dataclass(frozen=True)
+class Scoring:
+    """Which models score, and what a score is made of.
+
+    pairs: None: there is no re-ranker.  weight: of the re-ranker; "alone": nothing else scores.
+    """
+
+    cosine: CosineScorer | None
+    pairs: PairScorer | None
+    weight: Weight
+
+    @property
+    def scorers(self) -> tuple[Scorer, ...]:
+        """Those that score: one or both."""
+        return tuple(one for one in (self.cosine, self.pairs) if one is not None)
+
+    @property
+    def name(self) -> str:
+        """What answers call it: the re-ranker, where there is one."""
+        scorer = self.pairs or self.cosine
+        assert scorer is not None  # noqa: S101 - `scoring_of`
+        return scorer.name
+
+    def scores(self, best: Sequence[Scores]) -> tuple[Scores, Scores]:
+        """Scores in [0, 1], and what a client gets that asks for raw scores; in the same order.
+
+        Args: best: of each passage's parts, as `scorers` lists them.
+        """
+        if self.cosine is None:
+            return best[0], _logits(best[0])
+        raw_N = best[0] if self.pairs is None else with_reranker(best[0], best[1], self.weight)
+        return (1 + raw_N) / 2, raw_N
 
 
-def scorer_of(encoder: Encoder, reranker: Reranker | None) -> Scorer:
-    """The re-ranker, or the bi-encoder where there is none."""
-    return CosineScorer(encoder) if reranker is None else PairScorer(reranker)
+def scoring_of(encoder: Encoder, reranker: Reranker | None, weight: Weight) -> Scoring:
+    """The re-ranker with the bi-encoder, or alone; the bi-encoder where there is none."""
+    if reranker is None:
+        return Scoring(CosineScorer(encoder), None, weight)
+    return Scoring(None if weight == "alone" else CosineScorer(encoder), PairScorer(reranker), weight)
+
+
+def _logits(pair_N: Scores) -> Scores:
+    """log(p / (1 - p))."""
+    p_N = np.clip(pair_N, LOWEST, HIGHEST)
+    logit_N: Scores = np.log(p_N) - np.log1p(-p_N)
+    return logit_N

@@ -6,7 +6,6 @@ N passages
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
 from typing import Annotated
 from urllib.parse import quote
 
@@ -26,8 +25,9 @@ RANKED_BY = "x-reranker"
 class Ranking:
     """What the passages of a request came to, in its order.
 
-    scores_N: in [0, 1].  raw_N: cosines or logits.  batch: what it cost; `truncated` are positions of passages.
-    is_query_cut: whether a bi-encoder read less than the query.  ranked_by: the model's name.
+    scores_N: in [0, 1].  raw_N: what they were mapped from.
+    batch: what it cost; `truncated` are positions of passages.  is_query_cut: whether a model read less than the query.
+    ranked_by: the model's name.
     """
 
     scores_N: Scores
@@ -56,8 +56,24 @@ def ranked_by_header(name: str) -> dict[str, str]:
     return {RANKED_BY: quote(name, safe=" ()/@:.,+")}
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a scorer is given of a request.  owners: the passage that an input is of, by position; None: the query."""
+
+    scorer: Scorer
+    inputs: list[Input]
+    owners: list[int | None]
+
+    def best(self, batch: EncodedBatch, count: int) -> Scores:
+        """The highest score of each passage's inputs."""
+        owners = [owner for owner in self.owners if owner is not None]
+        best_N = np.full(count, -np.inf)
+        np.maximum.at(best_N, owners, self.scorer.raw(self.scorer.vectors(batch)))
+        return best_N
+
+
 class Ranker:
-    """Scores passages with the model that is there, by the queue, the limits and the accounts of texts."""
+    """Scores passages with the models that are there, by the queue, the limits and the accounts of texts."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -72,58 +88,64 @@ class Ranker:
         Args:   name: what messages call the passages.  windows: a long one has the score of its best window.
         Raises: InvalidInput, TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
         """
-        scorer, place = self._runtime.scorer, one_or_listed(name, passages)
+        place = one_or_listed(name, passages)
         self._embedder.check([query], name="query", place=one_or_listed("query", query))
         self._embedder.check(passages, name=name, place=place)
-        before = scorer.before(query)
-        parts: list[Sequence[Input]] = [[scorer.whole(query, passage)] for passage in passages]
-        if windows:
-            parts = await self._windows(query, passages, name=name)
-        owners = list(chain.from_iterable(repeat(number, len(part)) for number, part in enumerate(parts)))
-        ahead = len(before)
+        readings = await self._readings(query, passages, name=name, windows=windows)
+        owners = [owner for reading in readings for owner in reading.owners]
+
+        def place_of(position: int) -> str:
+            owner = owners[position]
+            return "query" if owner is None else place(owner)
+
+        # One job: both models share its turns in the queue, its time limit and its cost.
         batch = await self._embedder.compute(
-            [*before, *chain.from_iterable(parts)],
-            place=lambda position: place(owners[position - ahead]) if position >= ahead else "query",
-            truncate=truncate,
+            [one for reading in readings for one in reading.inputs], place=place_of, truncate=truncate
         )
-        cut = dict.fromkeys(owners[position - ahead] for position in batch.truncated if position >= ahead)
-        raw_N = _best(scorer.raw(batch.embeddings), owners, len(passages))
+        cut = {owners[position] for position in batch.truncated}
+        scoring = self._runtime.scoring
+        scores_N, raw_N = scoring.scores([reading.best(batch, len(passages)) for reading in readings])
         return Ranking(
-            scores_N=scorer.scores(raw_N),
-            raw_N=scorer.logits(raw_N),
-            batch=dataclasses.replace(batch, truncated=tuple(cut)),
-            is_query_cut=any(position < ahead for position in batch.truncated),
-            ranked_by=scorer.name,
+            scores_N=scores_N,
+            raw_N=raw_N,
+            batch=dataclasses.replace(batch, truncated=tuple(sorted(owner for owner in cut if owner is not None))),
+            is_query_cut=None in cut or batch.is_query_cut,
+            ranked_by=scoring.name,
         )
 
-    async def _windows(self, query: str, passages: Sequence[str], *, name: str) -> list[Sequence[Input]]:
-        """The windows of each passage, cut in the threads for look-ups: they need the whole passage's tokens."""
+    async def _readings(self, query: str, passages: Sequence[str], *, name: str, windows: bool) -> list[Reading]:
+        """One for each scorer. Windows are cut in the threads for look-ups: they need the whole passage's tokens."""
+        scorers, limit = self._runtime.scoring.scorers, self._runtime.settings.max_texts
+        if not windows:
+            return [_whole(scorer, query, passages) for scorer in scorers]
+
+        def cut() -> list[Reading]:
+            return [_windows(scorer, query, passages, name=name, limit=limit) for scorer in scorers]
+
         with self._embedder.room_for([query, *passages]):
-            cutting = self._runtime.read(
-                _cut, self._runtime.scorer, query, passages, name=name, limit=self._runtime.settings.max_texts
-            )
-            return await while_connected(self._request, cutting)
+            return await while_connected(self._request, self._runtime.read(cut))
 
 
-def _cut(scorer: Scorer, query: str, passages: Sequence[str], *, name: str, limit: int) -> list[Sequence[Input]]:
-    parts: list[Sequence[Input]] = []
-    count = 0
+def _whole(scorer: Scorer, query: str, passages: Sequence[str]) -> Reading:
+    before = scorer.before(query)
+    inputs = [*before, *(scorer.whole(query, passage) for passage in passages)]
+    return Reading(scorer, inputs, [*(None for _ in before), *range(len(passages))])
+
+
+def _windows(scorer: Scorer, query: str, passages: Sequence[str], *, name: str, limit: int) -> Reading:
+    inputs = scorer.before(query)
+    owners: list[int | None] = [None for _ in inputs]
+    most = len(inputs) + limit
     for position, passage in enumerate(passages):
-        parts.append(scorer.windows(query, passage))
-        count += len(parts[-1])
-        if count > limit:
+        parts = scorer.windows(query, passage)
+        inputs += parts
+        owners += [position] * len(parts)
+        if len(inputs) > most:
             raise InvalidInput(
-                f"{name} has {count} windows up to position {position}; the limit is {limit} (CROSSLET_MAX_TEXTS): "
-                "send fewer texts, or shorter ones, or leave windows out"
+                f"{name} has {limit + len(inputs) - most} windows up to position {position}; the limit is {limit} "
+                "(CROSSLET_MAX_TEXTS): send fewer texts, or shorter ones, or leave windows out"
             )
-    return parts
-
-
-def _best(raw_N: Scores, owners: Sequence[int], count: int) -> Scores:
-    """The highest of each passage's windows."""
-    best_N = np.full(count, -np.inf)
-    np.maximum.at(best_N, owners, raw_N)
-    return best_N
+    return Reading(scorer, inputs, owners)
 
 
 async def _ranker(request: Request) -> Ranker:

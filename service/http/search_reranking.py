@@ -1,18 +1,20 @@
 """Re-ranks the documents that a search has found. Knows the engine and matches; searches nothing.
 
-A document's new score is the search's, moved towards 1 by the re-ranker's: see `raised`. A small re-ranker alone orders
-documents in several languages worse than their cosines do; both together are better than either.
+A document's new score is the search's, moved towards 1 by the re-ranker's: see `with_reranker`. A small re-ranker alone
+orders documents in several languages worse than their cosines do; both together are better than either.
 
 The re-ranker reads the best passage of a document that has several.
 
-N pairs
+N documents of all queries
 """
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.documents.keywords.fusion import raised
+import numpy as np
+
+from service.documents.keywords.fusion import with_reranker
 from service.documents.results import Match, Shown
 from service.engine.fair_queue import EncodedBatch
 from service.engine.scorers import PairScorer
@@ -98,10 +100,10 @@ async def reranked(
         return Reranked([[] for _ in queries], None, scorer.name)
     ids = [match.document.id for matches in found for match in matches]
     batch = await embedder.compute(pairs, place=lambda position: f"document {ids[position]}:")
-    share = iter((runtime.settings.rerank_weight * scorer.raw(batch.embeddings)).tolist())
-    scored = [
-        [dataclasses.replace(match, score=raised(match.score, next(share))) for match in matches] for matches in found
-    ]
+    score_N = np.array([match.score for matches in found for match in matches])
+    both_N = with_reranker(score_N, scorer.raw(batch.scores_P1), runtime.settings.rerank_weight)
+    scores = iter(both_N.tolist())
+    scored = [[dataclasses.replace(match, score=next(scores)) for match in matches] for matches in found]
     pages = [
         sorted(matches, key=lambda match: -match.score)[body.offset : body.offset + body.top_k] for matches in scored
     ]

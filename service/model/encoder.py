@@ -41,11 +41,15 @@ TextInput = str | tuple[int, ...]  # a text, or token ids from this model's toke
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded text. vector: (D,) float32, norm 1.  tokens: read by the model.  full_length: tokens of the text."""
+    """An encoded text. vector: (D,) float32, norm 1.  tokens: read by the model.  full_length: tokens of the text.
+
+    is_query_cut: of a pair, whether its query was.
+    """
 
     vector: npt.NDArray[np.float32]
     tokens: int
     full_length: int
+    is_query_cut: bool = False
 
     @property
     def truncated(self) -> bool:

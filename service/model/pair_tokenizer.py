@@ -11,10 +11,11 @@ from service.model.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class PairTokens:
-    """A tokenised text. input_ids: at most `max_length`, special tokens included.  full_length: before truncation."""
+    """A tokenised pair. input_ids: at most `max_length`, special tokens included.  full_length: before truncation."""
 
     input_ids: list[int]
     full_length: int
+    is_query_cut: bool = False
 
     @property
     def truncated(self) -> bool:
@@ -44,7 +45,8 @@ class PairTokenizer:
         query_ids, passage_ids = self._tokenizer.pieces(query), self._tokenizer.pieces(passage)
         full_length = len(query_ids) + len(passage_ids) + self._specials
         kept = query_ids[: self._query_room]
-        return PairTokens(self._framed(kept, passage_ids[: self._room(kept)]), full_length)
+        ids = self._framed(kept, passage_ids[: self._room(kept)])
+        return PairTokens(ids, full_length, is_query_cut=len(kept) < len(query_ids))
 
     def windows(self, query: str, passage: str) -> list[PairTokens]:
         """The pair with each part of a passage that does not fit whole: parts overlap by half, the last is full.
@@ -57,7 +59,8 @@ class PairTokenizer:
         last = max(0, len(passage_ids) - room)
         starts = [*range(0, last, max(1, room // 2)), last]
         parts = [self._framed(kept, passage_ids[start : start + room]) for start in starts]
-        return [PairTokens(ids, len(ids) + len(query_ids) - len(kept)) for ids in parts]
+        cut = len(query_ids) - len(kept)
+        return [PairTokens(ids, len(ids) + cut, is_query_cut=cut > 0) for ids in parts]
 
     def _room(self, query_ids: list[int]) -> int:
         """Tokens that are left for the passage."""

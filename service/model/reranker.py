@@ -32,7 +32,12 @@ class Reranker:
 
         Raises: ArtifactError: one sentence with the folder and what differs; ParityFailed if that is the scores.
         """
-        manifest = load_manifest(folder, setting=SETTING)
+        if not folder.is_dir():
+            raise ArtifactError(
+                f"re-ranker folder {folder} does not exist ({SETTING}): give an artifact's folder, or bundled for the "
+                "one that is in the wheel, the image and the checkout"
+            )
+        manifest = load_manifest(folder)
         if manifest.kind != "cross-encoder":
             raise ArtifactError(
                 f"{folder}: {manifest.name} is an encoder, which scores no pairs: CROSSLET_MODEL takes it, "

@@ -34,7 +34,7 @@ class RerankOptions(Truncation):
     windows: bool | None = Field(
         False,
         description="Score a passage that is too long by the best of its windows, which overlap by half; each counts "
-        "as a text.",
+        "as a text. Each model has its own windows.",
         examples=[False],
     )
 
@@ -53,7 +53,7 @@ class RerankTexts(RerankOptions):
     texts: Listed[str] = Field(description="What may answer it.", examples=[PASSAGES])
     raw_scores: bool | None = Field(
         False,
-        description="Give what the scores are made of: the re-ranker's logit, or the bi-encoder's cosine.",
+        description="Give what scores are mapped from: the cosine, raised by a re-ranker; of one alone, its logit.",
         examples=[False],
     )
     return_text: bool | None = Field(False, description="Whether each result has its text.", examples=[False])
@@ -99,7 +99,7 @@ class RankedText(BaseModel):
     """One result in the shape of text-embeddings-inference."""
 
     index: int = Field(description="Position in `texts`.", examples=[1])
-    score: float = Field(description="In [0, 1]; with `raw_scores` a logit or a cosine.", examples=[0.83])
+    score: float = Field(description="In [0, 1]; with `raw_scores` in [-1, 1], or a logit.", examples=[0.83])
     text: str | None = Field(None, description="The text, with `return_text`.", examples=[PASSAGES[1]])
 
 

@@ -62,8 +62,8 @@ class SearchRequest(Strict):
     facets: FacetFields
     rerank: bool = Field(
         False,
-        description="Raise the scores of the `rerank_k` best by the re-ranker's, and order them again; refused where "
-        "none is loaded.",
+        description="Score the `rerank_k` best by the re-ranker, too, and order them again; refused where none is "
+        "loaded.",
         examples=[False],
     )
     rerank_k: Whole = Field(50, ge=1, description="How many documents the re-ranker reads.", examples=[50])
@@ -112,7 +112,8 @@ class SearchResult(BaseModel):
     id: str = Field(description="The document's id.", examples=["de/1"])
     score: float = Field(
         description="dense: the cosine with the query, in [-1, 1]. keywords: the share of its best BM25, in [0, 1). "
-        "hybrid: the cosine, moved towards 1 by the words. rerank moves it further.",
+        "hybrid: the cosine, moved towards 1 by the words. rerank moves it further, or replaces it "
+        "(CROSSLET_RERANK_WEIGHT).",
         examples=[0.83],
     )
     text: str | None = Field(None, description="Its text, if included.", examples=[GUITAR[1]])

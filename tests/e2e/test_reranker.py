@@ -1,4 +1,4 @@
-"""The re-ranker of the checkout in a live service. Fails where models/reranker is missing."""
+"""The bundled re-ranker in a live service. Fails where models/reranker is missing."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,7 @@ QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with live_service(MODELS / "default", tmp_path_factory.mktemp("store"), reranker=RERANKER) as client:
+    with live_service(MODELS / "default", tmp_path_factory.mktemp("store"), reranker="bundled") as client:
         documents = [{"id": language, "text": text} for language, text in PASSAGES.items()]
         client.put("/documents", json={"documents": documents}).raise_for_status()
         yield client

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import StartError
-from service.settings import Settings, unknown_settings
+from service.settings import BUNDLED_RERANKER, Settings, unknown_settings
 
 
 def test_a_setting_comes_from_its_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +24,30 @@ def test_a_search_is_hybrid_where_keywords_are_kept_and_dense_where_they_are_not
     assert Settings(index="milvus://host:19530").default_mode == "dense"
     with pytest.raises(ValidationError, match=r"CROSSLET_SEARCH_MODE is hybrid.*CROSSLET_INDEX"):
         Settings(index="milvus://host:19530", search_mode="hybrid")
+
+
+@pytest.mark.parametrize(("text", "weight"), [("0", 0.0), ("0.35", 0.35), ("1", 1.0), ("alone", "alone"), ("", 0.2)])
+def test_the_weight_of_a_reranker_is_a_number_or_alone(
+    monkeypatch: pytest.MonkeyPatch, text: str, weight: float | str
+) -> None:
+    monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", text)
+    assert Settings().rerank_weight == weight
+
+
+@pytest.mark.parametrize("text", ["2", "-0.1", "nan", "foo", "Alone"])
+def test_another_weight_is_refused_with_what_it_may_be(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", text)
+    with pytest.raises(ValidationError, match=f"{text} is neither a number in .0, 1. nor the word alone"):
+        Settings()
+
+
+def test_the_bundled_reranker_is_named_by_a_word_and_any_other_by_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().reranker is None
+    monkeypatch.setenv("CROSSLET_RERANKER", "bundled")
+    assert Settings().reranker == BUNDLED_RERANKER
+    assert (BUNDLED_RERANKER / "manifest.json").is_file()
+    monkeypatch.setenv("CROSSLET_RERANKER", "./bundled")
+    assert Settings().reranker == Path("bundled")
 
 
 def test_every_setting_is_described() -> None:

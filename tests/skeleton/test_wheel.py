@@ -11,6 +11,8 @@ from zipfile import ZipFile
 import httpx
 import pytest
 
+from service.model.artifact import load_manifest
+from service.settings import BUNDLED_RERANKER
 from service.version import VERSION
 from tests.contract.live import wait_until_ready
 from tests.ports import reserved_port
@@ -39,23 +41,26 @@ def built(folder: Path) -> Path:
     return wheel
 
 
-def test_the_wheel_holds_every_file_of_the_page_and_of_the_bundled_model(tmp_path: Path) -> None:
+def test_the_wheel_holds_every_file_of_the_page_and_of_the_bundled_models(tmp_path: Path) -> None:
     wheel = built(tmp_path)
     files = {path.relative_to(ROOT).as_posix() for path in tracked_files()}
     page = {name for name in files if name.startswith("service/web/")}
-    model = {f"service/{name}" for name in files if name.startswith("models/default/")}
+    models = {f"service/{name}" for name in files if name.startswith(("models/default/", "models/reranker/"))}
     assert "service/web/index.html" in page
-    assert "service/models/default/model.onnx" in model
-    assert page | model <= set(ZipFile(wheel).namelist())
+    assert {f"service/models/{name}/model.onnx" for name in ("default", "reranker")} <= models
+    held = set(ZipFile(wheel).namelist())
+    assert page | models <= held
+    assert {name for name in held if name.startswith("service/models/")} == models
     assert wheel.name == f"crosslet-{VERSION}-py3-none-any.whl"
 
 
 @contextmanager
-def serving(command: Path, folder: Path) -> Iterator[httpx.Client]:
-    """`crosslet serve`, with nothing set but its port."""
+def serving(command: Path, folder: Path, **settings: str) -> Iterator[httpx.Client]:
+    """`crosslet serve`, with nothing set but its port and what is named."""
+    named = {f"CROSSLET_{name.upper()}": value for name, value in settings.items()}
     with reserved_port() as port:
         process = subprocess.Popen(
-            [command, "serve"], cwd=folder, env=clean_environment() | {"CROSSLET_PORT": str(port)}
+            [command, "serve"], cwd=folder, env=clean_environment() | named | {"CROSSLET_PORT": str(port)}
         )
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False) as client:
@@ -85,4 +90,9 @@ def test_an_installed_wheel_serves_the_bundled_model_from_an_empty_folder(tmp_pa
         assert [result["id"] for result in answer["results"]] == ["a"]
         assert "<html" in client.get("/", headers={"accept": "text/html"}).text
         assert client.get("/info").json()["version"] == VERSION
+        assert client.get("/info").json()["reranker"] is None
+    with serving(venv / "bin/crosslet", empty, reranker="bundled") as client:
+        assert client.get("/info").json()["reranker"]["fingerprint"] == load_manifest(BUNDLED_RERANKER).fingerprint
+        answer = client.post("/search", json={"query": "I forgot my password", "rerank": True}).json()
+        assert [result["id"] for result in answer["results"]] == ["a", "b"]
     assert (empty / "data" / "documents.sqlite3").is_file()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from service.spelling import Parser, nearest
 from training.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from service.documents.keywords.fusion import Weight
 
 BUNDLED = Path(__file__).parent / "bundled"  # a search set, written for this project
 KINDS = ("sts", "paraphrase", "bitext", "mining", "retrieval", "search", "rerank")
@@ -21,8 +26,6 @@ def check(options: argparse.Namespace) -> None:
         raise EvaluationError("--rerank-k re-ranks what an encoder found; name it with --baseline")
     if options.rerank_k is not None and options.rerank_k < 1:
         raise EvaluationError(f"--rerank-k is {options.rerank_k}; it must be at least 1")
-    if not 0 <= options.rerank_weight <= 1:
-        raise EvaluationError(f"--rerank-weight is {options.rerank_weight}; it must be between 0 and 1")
     if not options.data.is_dir():
         raise EvaluationError(f"there is no folder {options.data}{_nearest(options.data)}")
     for name in filter(None, (options.model, options.baseline)):
@@ -91,10 +94,10 @@ def evaluate_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--rerank-weight",
-        type=float,
+        type=_weight,
         default=0.2,
         metavar="W",
-        help="with --rerank-k: how far its best score moves a cosine towards 1; CROSSLET_RERANK_WEIGHT (0.2)",
+        help="with --rerank-k: how far its best score moves a cosine towards 1, or alone; CROSSLET_RERANK_WEIGHT (0.2)",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the scores to this file, as JSON")
     parser.add_argument(
@@ -102,6 +105,16 @@ def evaluate_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables, not JSON")
     return parser
+
+
+def _weight(text: str) -> Weight:
+    try:
+        weight: Weight = "alone" if text == "alone" else float(text)
+    except ValueError:
+        weight = math.nan
+    if isinstance(weight, float) and not 0 <= weight <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is neither a number in [0, 1] nor the word alone")
+    return weight
 
 
 def _names(text: str) -> tuple[str, ...]:

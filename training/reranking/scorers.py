@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
-from service.documents.keywords.fusion import raised
+from service.documents.keywords.fusion import Weight, with_reranker
 from training.evaluation.keywords import bm25_scores
 from training.evaluation.vectors import Encode, unit_rows
 from training.models.cross_encoder import CrossEncoder
@@ -92,13 +92,13 @@ class TwoStageScorer:
 
     Args:
         first: cosines.  second: scores in [0, 1].
-        weight: of the second, in [0, 1]: the service's `rerank_weight`.
+        weight: of the second: the service's `rerank_weight`.
     """
 
     first: Scorer
     second: Scorer
     rerank_k: int
-    weight: float
+    weight: Weight
 
     def __call__(self, found: RankingSet) -> Scores:
         """Minus the rank of each candidate."""
@@ -108,7 +108,7 @@ class TwoStageScorer:
         ranks = []
         for order, cosine_N, score_K in zip(orders, first, self.second(replace(found, candidates=heads)), strict=True):
             head = order[: self.rerank_k]
-            both_K = raised(cosine_N[head].astype(np.float64), self.weight * score_K.astype(np.float64))
+            both_K = with_reranker(cosine_N[head].astype(np.float64), score_K.astype(np.float64), self.weight)
             reranked = head[np.argsort(-both_K, kind="stable")]
             rank_N = np.empty(len(order), dtype=np.float32)
             rank_N[np.concatenate([reranked, order[self.rerank_k :]])] = np.arange(len(order))

@@ -7,7 +7,7 @@ that shares only "the" with the query as high as the best answer; docs/results/q
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ class Hit:
 
 T = TypeVar("T", float, npt.NDArray[np.float64])
 Ranked = Sequence[tuple[float, int]]  # scores and rows, best first
+Weight = float | Literal["alone"]  # of a re-ranker: `CROSSLET_RERANK_WEIGHT`
 
 
 def depth(top_k: int) -> int:
@@ -43,6 +44,11 @@ def hybrid_score(cosine: T, keyword: T) -> T:
 def raised(score: T, share: T) -> T:
     """Return the score moved by a share in [0, 1] of its way to 1. Takes numbers or arrays."""
     return score + share * (1 - score)
+
+
+def with_reranker(score: T, reranker_score: T, weight: Weight) -> T:
+    """Return a score raised by a re-ranker's in [0, 1]; "alone": the re-ranker's. Takes numbers or arrays."""
+    return reranker_score if isinstance(weight, str) else raised(score, weight * reranker_score)
 
 
 def of_one(ranked: Ranked, *, by_keywords: bool) -> list[Hit]:

@@ -308,9 +308,9 @@ def test_rerank_prints_the_lines_that_a_service_would_put_first(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, passages: Path, tiny_reranker: Path
 ) -> None:
     query = "Who plays the guitar?"
-    for reranker in (None, tiny_reranker):
-        if reranker is not None:
-            monkeypatch.setenv("CROSSLET_RERANKER", str(reranker))
+    for reranker, weight in ((None, "0.2"), (tiny_reranker, "0.2"), (tiny_reranker, "alone")):
+        monkeypatch.setenv("CROSSLET_RERANKER", "" if reranker is None else str(reranker))
+        monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", weight)
         assert cli.main(["rerank", query, str(passages), "--top-k", "4"]) == 0
         with TestClient(create_app(load_runtime(Settings()))) as client:
             texts = [*TEXTS, TEXTS[0]]
@@ -323,6 +323,7 @@ def test_rerank_reads_texts_of_jsonl_and_windows_of_long_ones(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_reranker: Path
 ) -> None:
     monkeypatch.setenv("CROSSLET_RERANKER", str(tiny_reranker))
+    monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", "alone")
     texts = [" ".join(TEXTS), "hallo"]
     path = tmp_path / "passages.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

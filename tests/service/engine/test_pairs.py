@@ -53,7 +53,7 @@ def windows(reranker: Reranker) -> list[PairWindow]:
 
 
 @settings(max_examples=25)
-@given(requests=st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=8), min_size=1, max_size=6))
+@given(requests=st.lists(st.lists(st.integers(0, 199), min_size=1, max_size=8), min_size=1, max_size=6))
 def test_scores_and_vectors_are_the_same_to_the_bit_alone_and_in_any_company(
     pool: EncoderPool, encoder: Encoder, reranker: Reranker, requests: list[list[int]]
 ) -> None:
@@ -61,13 +61,17 @@ def test_scores_and_vectors_are_the_same_to_the_bit_alone_and_in_any_company(
     pairs = [*(Pair(text, other) for text in TEXTS for other in TEXTS[:6]), Pair(LONG, LONG), *windows(reranker)]
 
     async def together() -> None:
-        kinds = [texts if number % 2 else pairs for number in range(len(requests))]
+        kinds = [(texts, pairs, [*texts, *pairs])[number % 3] for number in range(len(requests))]
         chosen = [[kind[one % len(kind)] for one in some] for kind, some in zip(kinds, requests, strict=True)]
         batches = await asyncio.gather(*map(pool.encode, chosen))
         for some, batch in zip(chosen, batches, strict=True):
-            for one, vector in zip(some, batch.embeddings, strict=True):
-                alone = scored(reranker, one, True) if isinstance(one, Pair | PairWindow) else encoder.encode(one)
-                assert np.array_equal(vector, alone.vector)
+            vectors, scores = iter(batch.embeddings), iter(batch.scores_P1)
+            for one in some:
+                if isinstance(one, Pair | PairWindow):
+                    assert np.array_equal(next(scores), scored(reranker, one, True).vector)
+                else:
+                    assert np.array_equal(next(vectors), encoder.encode(one).vector)
+            assert [*vectors, *scores] == []
 
     asyncio.run(together())
 

@@ -1,4 +1,4 @@
-"""Re-ranking under several requests at once, with a re-ranker and without."""
+"""Re-ranking under several requests at once: without a re-ranker, with one, and with one alone."""
 
 import asyncio
 import json
@@ -35,10 +35,18 @@ class SlowModels(SlowEncoder):
         return self._encode(text, truncate)
 
 
-@pytest.fixture(params=["cosine", "pairs"])
+@pytest.fixture(params=["cosine", "both", "alone"])
 def loaded(request: pytest.FixtureRequest, tiny_model: Path, tiny_reranker: Path, tmp_path: Path) -> Settings:
-    reranker = tiny_reranker if request.param == "pairs" else None
-    return Settings(model=tiny_model, data=tmp_path, workers=1, reranker=reranker)
+    reranker = None if request.param == "cosine" else tiny_reranker
+    weight = "alone" if request.param == "alone" else 0.2
+    return Settings(model=tiny_model, data=tmp_path, workers=1, reranker=reranker, rerank_weight=weight)
+
+
+def inputs_of(settings: Settings) -> int:
+    """How many texts and pairs MANY are: the query is a text, or only in each pair."""
+    if settings.reranker is None:
+        return 1 + len(MANY)
+    return len(MANY) if settings.rerank_weight == "alone" else 1 + 2 * len(MANY)
 
 
 def gated(settings: Settings, **limits: Any) -> tuple[Runtime, SlowModels]:
@@ -62,7 +70,7 @@ def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(loaded: Setting
             body = {"query": QUERY, "documents": MANY}
             flood = [asyncio.create_task(client.post("/v2/rerank", json=body)) for _ in range(30)]
             await until(lambda: sum(request.done() for request in flood) >= 20)
-            assert 100 <= runtime.pool.depth < 100 + 41
+            assert 100 <= runtime.pool.depth < 100 + inputs_of(loaded)
             models.let()
             responses = await asyncio.gather(*flood)
         statuses = [response.status_code for response in responses]
@@ -99,7 +107,7 @@ def test_a_text_does_not_wait_for_all_pairs_of_another_request(loaded: Settings)
         runtime, models = gated(loaded)
         async with connect(runtime) as client:
             long = asyncio.create_task(client.post("/rerank", json={"query": QUERY, "texts": MANY}))
-            count = len(MANY) + (loaded.reranker is None)  # the query is one, or in each pair
+            count = inputs_of(loaded)
             await until(lambda: runtime.pool.depth == count - 1)  # the worker holds one
             short = asyncio.create_task(client.post("/embed", json={"inputs": "hallo"}))
             await until(lambda: runtime.pool.depth == count)

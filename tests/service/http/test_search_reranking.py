@@ -62,6 +62,18 @@ def test_the_weight_is_a_setting(serve: Serve, tiny_reranker: Path, weight: floa
     assert ([one["id"] for one in results] == [one["id"] for one in plain]) is (weight == 0)
 
 
+def test_alone_the_rerankers_scores_are_those_of_the_search(serve: Serve, tiny_reranker: Path) -> None:
+    client = serve(reranker=tiny_reranker, rerank_weight="alone")
+    documents = [{"id": f"{number:02}", "text": text} for number, text in enumerate(TEXTS)]
+    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    found = search(client, query=QUERY, top_k=8, rerank=True, rerank_k=8)
+    reranker = Reranker.load(tiny_reranker)
+    assert [one["score"] for one in found] == [
+        reranker.score(reranker.tokenize(QUERY, TEXTS[int(one["id"])])) for one in found
+    ]
+    assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
+
+
 def test_only_rerank_k_documents_are_read(client: TestClient, tiny_reranker: Path) -> None:
     nearest = search(client, query=QUERY, top_k=3)
     results = search(client, query=QUERY, top_k=3, rerank=True, rerank_k=3)

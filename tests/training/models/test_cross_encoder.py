@@ -120,7 +120,8 @@ def test_the_second_stage_raises_the_head_of_the_first_and_leaves_the_rest() -> 
     def scorer(values: dict[int, float]) -> Scorer:
         return lambda one: [np.array([values[index] for index in row.tolist()]) for row in one.candidates]
 
-    for weight, expected in ((0.0, [3, 2, 1, 0, 4]), (0.5, [3, 1, 2, 0, 4]), (1.0, [1, 3, 2, 0, 4])):
+    orders = {0.0: [3, 2, 1, 0, 4], 0.5: [3, 1, 2, 0, 4], 1.0: [1, 3, 2, 0, 4], "alone": [1, 2, 3, 0, 4]}
+    for weight, expected in orders.items():
         scores = TwoStageScorer(scorer(cosines), scorer(second), 3, weight)(found)
         assert found.candidates[0][np.argsort(-scores[0])].tolist() == expected
     assert score_ranking(found, scores)["acc@1"] == 100

@@ -50,12 +50,13 @@ def pair_scores(folder: Path, query: str, texts: list[str]) -> list[float]:
     return [reranker.score(reranker.tokenize(query, text)) for text in texts]
 
 
-@pytest.fixture(params=["cosine", "pairs"])
+@pytest.fixture(params=[None, 0.2, "alone"])
 def either(request: pytest.FixtureRequest, serve: Serve, tiny_reranker: Path) -> Serve:
-    """Starts the service without a re-ranker, and with one."""
+    """Starts the service without a re-ranker, with one, and with one alone."""
 
     def start(**options: Any) -> TestClient:
-        return serve(**({"reranker": tiny_reranker} if request.param == "pairs" else {}) | options)
+        weighed = {} if request.param is None else {"reranker": tiny_reranker, "rerank_weight": request.param}
+        return serve(**weighed | options)
 
     return start
 
@@ -108,11 +109,11 @@ def test_query_and_documents_have_their_prompts_before_them(serve: Serve, tmp_pa
     np.testing.assert_allclose(scores, expected, atol=1e-6)
 
 
-# --- with one
+# --- with one: test_rerank_both.py has what scores it gives beside the bi-encoder
 
 
-def test_a_reranker_scores_each_pair(serve: Serve, tiny_reranker: Path) -> None:
-    client = serve(reranker=tiny_reranker)
+def test_a_reranker_alone_scores_each_pair(serve: Serve, tiny_reranker: Path) -> None:
+    client = serve(reranker=tiny_reranker, rerank_weight="alone")
     expected = pair_scores(tiny_reranker, QUERY, list(TEXTS))
     results = ranked(client, QUERY, list(TEXTS))
     assert in_order(results) == expected
@@ -134,12 +135,12 @@ def test_the_service_says_which_reranker_it_has(serve: Serve, tiny_reranker: Pat
 def test_an_encoder_is_no_reranker(serve: Serve, tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="CROSSLET_RERANKER takes a re-ranker"):
         serve(reranker=tiny_model)
-    with pytest.raises(ArtifactError, match=r"does not exist \(CROSSLET_RERANKER\)"):
+    with pytest.raises(ArtifactError, match=r"does not exist \(CROSSLET_RERANKER\): give .* folder, or bundled"):
         serve(reranker=tmp_path / "nowhere")
 
 
 def test_vectors_are_the_same_beside_a_reranker(serve: Serve, client: TestClient, tiny_reranker: Path) -> None:
-    beside = serve(reranker=tiny_reranker, cache_bytes=1_000_000)
+    beside = serve(reranker=tiny_reranker, rerank_weight="alone", cache_bytes=1_000_000)
     ranked(beside, TEXTS[0], list(TEXTS))
     for _ in range(2):  # computed, then kept
         found = beside.post("/embed", json={"inputs": list(TEXTS)})
@@ -343,7 +344,7 @@ def test_windows_give_a_long_passage_the_score_of_its_best_part(serve: Serve, ti
 
 def test_windows_of_pairs_leave_no_token_out(serve: Serve, tiny_reranker: Path) -> None:
     long = " ".join(TEXTS)
-    client = serve(reranker=tiny_reranker)
+    client = serve(reranker=tiny_reranker, rerank_weight="alone")
     response = client.post("/rerank", json={"query": "guitar", "texts": [long, "hallo"], "windows": True})
     assert response.headers["x-truncated"] == "0"
     reranker = Reranker.load(tiny_reranker)
@@ -363,7 +364,7 @@ def test_more_windows_than_texts_are_allowed_are_refused_with_both_numbers(eithe
 
 
 def test_a_pair_that_may_not_be_cut_names_the_text_and_both_lengths(serve: Serve, tiny_reranker: Path) -> None:
-    client = serve(reranker=tiny_reranker)
+    client = serve(reranker=tiny_reranker, rerank_weight="alone")
     for query, texts, position in (("a", ["hallo", LONG], 1), (LONG, ["a"], 0)):
         response = client.post("/rerank", json={"query": query, "texts": texts, "truncate": False})
         assert_refused(
