@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from service.documents.keywords.fusion import Weight, with_reranker
 from service.engine.fair_queue import EncodedBatch
 from service.engine.pairs import Input, Pair, PairWindow
 from service.model.encoder import Encoder
 from service.model.reranker import Reranker
+from service.raising import Weight, with_reranker
 
 Vectors = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]

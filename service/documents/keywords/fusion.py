@@ -1,4 +1,4 @@
-"""Fuses the results of vectors, of keywords and of a re-ranker. Knows scores and rows; searches nothing.
+"""Fuses the results of vectors and of keywords. Knows scores and rows; searches nothing.
 
 Scores are fused, not ranks: shared words move a cosine part of the way to 1. A document without a word of the query
 keeps its cosine, so thresholds for cosines still hold. Reciprocal rank fusion (Cormack et al. 2009) ranks a document
@@ -7,10 +7,8 @@ that shares only "the" with the query as high as the best answer; docs/results/q
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from service.raising import T, raised
 
 WEIGHT = 0.8  # share of the way if all words match; 0.4 to 0.8 are best on the search set's dev queries
 DEPTH = 100  # minimum number of results of each kind that are fused
@@ -26,9 +24,7 @@ class Hit:
     keywords_rank: int | None = None
 
 
-T = TypeVar("T", float, npt.NDArray[np.float64])
 Ranked = Sequence[tuple[float, int]]  # scores and rows, best first
-Weight = float | Literal["alone"]  # of a re-ranker: `CROSSLET_RERANK_WEIGHT`
 
 
 def depth(top_k: int) -> int:
@@ -39,16 +35,6 @@ def depth(top_k: int) -> int:
 def hybrid_score(cosine: T, keyword: T) -> T:
     """Return a score in [-1, 1], never below the cosine. Takes numbers or arrays."""
     return raised(cosine, WEIGHT * keyword)
-
-
-def raised(score: T, share: T) -> T:
-    """Return the score moved by a share in [0, 1] of its way to 1. Takes numbers or arrays."""
-    return score + share * (1 - score)
-
-
-def with_reranker(score: T, reranker_score: T, weight: Weight) -> T:
-    """Return a score raised by a re-ranker's in [0, 1]; "alone": the re-ranker's. Takes numbers or arrays."""
-    return reranker_score if isinstance(weight, str) else raised(score, weight * reranker_score)
 
 
 def of_one(ranked: Ranked, *, by_keywords: bool) -> list[Hit]:
