@@ -142,6 +142,12 @@ def test_a_finding_is_judged_by_its_smallest_difference() -> None:
     assert verdict([1.5], 1.0) == Verdict.CONFIRMED
 
 
+def test_seeds_that_disagree_on_the_sign_decide_nothing() -> None:
+    assert verdict([9.0, 0.5], 1.0) == Verdict.CONFIRMED
+    assert verdict([9.0, -0.5], 1.0) == verdict([-9.0, 0.5], 1.0) == Verdict.WITHIN_NOISE
+    assert verdict([-9.0, -0.5], 1.0) == Verdict.NOT_CONFIRMED
+
+
 def test_findings_of_several_seeds_are_means_of_differences_with_their_range() -> None:
     # mixed against the better of the two others, by seed: +1, +4 and -2; XPI: +3 and +6, the last seed lacks it
     seeds = [

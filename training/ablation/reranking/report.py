@@ -25,6 +25,9 @@ FINDINGS = {  # claim -> its better and its worse cells
     "XPI helps mixed": (("XPI + mixed", "mixed"),),
     "XPI hurts cascade": (("cascade", "XPI + cascade"),),  # on acc@1 in the paper
 }
+SEVERAL_SEEDS = (
+    "Mean over seeds, in brackets the smallest and the largest; where seeds differ in sign, it is noise, too."
+)
 PARAPHRASES = "XPI + mixed: paraphrases against no positives in one language"
 PARAPHRASE_VERDICTS = {
     Verdict.CONFIRMED: "paraphrases are better",
@@ -113,7 +116,7 @@ def findings_table(trained: Trained, *, margin: float, mono_positives: tuple[str
             [PARAPHRASES, ALL_METRICS["mrr"], NOTHING, _signed(ours), PARAPHRASE_VERDICTS[verdict(ours, margin)]]
         )
     note = f"Mean over the sets; differences of up to {margin:g} points count as noise. "
-    note += "One training each." if len(trained) == 1 else "Mean over seeds, in brackets the smallest and the largest."
+    note += "One training each." if len(trained) == 1 else SEVERAL_SEEDS
     return Table(["finding", "metric", "paper", "here", ""], rows, note)
 
 
@@ -129,11 +132,11 @@ def differences(trained: Trained, pairs: tuple[tuple[str, str], ...], metric: st
 
 
 def verdict(found: list[float], margin: float) -> Verdict:
-    """Of a claimed difference, in points, by its mean over seeds."""
+    """Of a claimed difference, in points, by its mean over seeds; seeds that disagree on its sign decide nothing."""
     if not found:
         return Verdict.NOT_RUN
     difference = fmean(found)
-    if abs(difference) <= margin:
+    if abs(difference) <= margin or min(found) < 0 < max(found):
         return Verdict.WITHIN_NOISE
     return Verdict.CONFIRMED if difference > 0 else Verdict.NOT_CONFIRMED
 
