@@ -16,7 +16,7 @@ PROJECT := -m pip install -qq --disable-pip-version-check --no-deps --no-build-i
 TRAIN   := CROSSLET_PYTHON="$(CURDIR)/$(DEV)/bin/python" training/run.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev serve test test-slow lint format train model bench bench-training endurance export reference wheel image image-test lock
+.PHONY: help setup setup-dev serve test test-slow lint format train model reranker bench bench-training endurance export reference wheel image image-test lock
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ model: $(DEV)/.installed  ## train the bundled model and export it, into OUT: DA
 	$(TRAIN) --config training/configs/default.yaml --data "$(DATA)" --out "$(OUT)"
 	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/checkpoint/crosslet.json" ] || \
 		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/checkpoint" --out "$(OUT)/artifact" --word-bits 4 --force
+
+reranker: $(DEV)/.installed  ## train a re-ranker and export it, into OUT: DATA=DIR OUT=DIR [CONFIG=FILE]; hours, resumes when run again
+	$(TRAIN) --config "$(or $(CONFIG),training/configs/reranker-small.yaml)" --data "$(DATA)" --out "$(OUT)"
+	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/best/crosslet.json" ] || \
+		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/best" --out "$(OUT)/artifact" --word-bits 4 --force
 
 bench: $(DEV)/.installed  ## speed and memory beside other servers, into docs/results/speed.md: ARGS="--data DIR"
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)
