@@ -1,6 +1,6 @@
 """Questions with most of their words in another language, by a dictionary: what parallel text gives in place of
-translations (Litschko et al. 2023, "Boosting Zero-shot Cross-lingual Retrieval by Training on Artificially Code-Switched
-Data"). Pure: one seed, one result.
+translations. After Litschko et al. 2023, "Boosting Zero-shot Cross-lingual Retrieval by Training on Artificially
+Code-Switched Data". Pure: one seed, one result.
 
 Differs: the question alone is switched, whole questions go into one language, and some of its negatives are replaced
 by passages in that language. Otherwise the passages of a question are all in one language, and nothing says that the
@@ -39,8 +39,10 @@ def switched(
             translation = lexicon.translation(piece, source, target)
             total += 1
             known += translation is not None
-            is_drawn = translation is not None and generator.random() < words
-            parts.append(f" {translation} " if is_drawn and len(pieces) > 1 else translation if is_drawn else piece)
+            if translation is None or generator.random() >= words:
+                parts.append(piece)
+            else:
+                parts.append(f" {translation} " if len(pieces) > 1 else translation)
     return " ".join("".join([*parts, text[end:]]).split()) if total and known >= MIN_KNOWN * total else text
 
 

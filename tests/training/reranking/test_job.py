@@ -1,17 +1,18 @@
 import json
 import re
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.training.models.bases import save_family
-from tests.training.reranking.small import TEXTS, student_base, translated, write_data
+from tests.training.reranking.small import TEXTS, THINGS, student_base, translated, write_data
 from training.__main__ import main
 from training.evaluation.__main__ import main as evaluate
 from training.reranking.checkpoint import load_cross_encoder
-from training.reranking.config import load_rerank_config
+from training.reranking.config import load_rerank_config, rerank_config
 from training.reranking.data import RerankData
 from training.reranking.trainer import BEST, LAST
 
@@ -144,6 +145,24 @@ def test_held_out_questions_are_not_trained_on(base: Path, data: Path, tmp_path:
     assert not {pair.query for stage in found.xpr_stages() for pair in stage} & set(found.validation.queries)
 
 
+def test_questions_are_switched_by_a_dictionary_of_parallel_text(base: Path, tmp_path: Path) -> None:
+    data = write_data(tmp_path / "data")
+    (data / "parallel/asked").mkdir()
+    asked = [f"{one} {other}" for one, other in combinations(["where", "is", "the", "today", *THINGS[:9]], 2)]
+    (data / "parallel/asked/en-xx.tsv").write_text("".join(f"{text}\t{translated(text)}\n" for text in asked))
+    switch = {"sources": ["asked"], "share": 1.0, "words": 1.0, "foreign": 0.0}
+    plain, switched = (
+        RerankData(rerank_config(settings(base, strategy="merged", **more), where="x"), data)
+        for more in ({}, {"code_switch": switch})
+    )
+    other = {"en": "xx", "xx": "en"}
+    before, after = plain.xpr_stages()[0], switched.xpr_stages()[0]
+    assert [pair.passage for pair in after] == [pair.passage for pair in before]
+    assert [pair.languages[0] for pair in after] == [other[pair.languages[0]] for pair in before]
+    assert {pair.query for pair in after} == {pair.query for pair in before}  # each is there in both languages
+    assert plain.fingerprint() != switched.fingerprint()  # which reads `asked`, too
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -153,6 +172,8 @@ def test_held_out_questions_are_not_trained_on(base: Path, data: Path, tmp_path:
         ({"train": [{"path": "qa/none.jsonl"}]}, "there is no .*qa/none.jsonl"),
         ({"colour": 1}, "unknown key 'colour'"),
         ({"body": {"layers": [], "vocab_size": 9}}, "body.layers \\(how many\\) is 0; it must be at least 1"),
+        ({"code_switch": {"sources": ["talk"], "share": 1.5}}, "code_switch.share is 1.5; it must be between 0 and 1"),
+        ({"code_switch": {"sources": ["nothing"]}}, "parallel/nothing has no text in en, xx"),
         ({"teach": {"encoder": "x", "scale": 0.0}}, "teach.scale is 0.0; it must be above 0"),
     ],
 )

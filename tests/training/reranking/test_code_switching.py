@@ -1,0 +1,79 @@
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.reranking.code_switching import code_switch, switched
+from training.reranking.lexicon import Lexicon
+from training.reranking.mixing import TextPair
+
+WORDS = {"who": "wer", "sees": "sieht", "dog": "hund"}
+HAN = {"who": "誰", "dog": "犬"}
+
+
+def by_two(run: str) -> list[str]:
+    return [run[start : start + 1] for start in range(len(run))]
+
+
+LEXICON = Lexicon(
+    "en",
+    of_pivot={"de": WORDS, "zh": HAN},
+    to_pivot={
+        "de": {german: english for english, german in WORDS.items()},
+        "zh": {han: one for one, han in HAN.items()},
+    },
+    split=by_two,
+)
+
+
+def in_german(text: str, *, words: float = 1.0) -> str:
+    return switched(text, "en", "de", LEXICON, words=words, generator=np.random.default_rng(0))
+
+
+def test_known_words_are_translated_and_all_else_stays() -> None:
+    assert in_german("Who is Rex, 2 dogs?") == "Who is Rex, 2 dogs?"  # most of its words are not known
+    assert in_german("Who sees the 2nd dog?") == "wer sieht the 2nd hund?"
+    assert in_german("Who sees the dog?", words=0.0) == "Who sees the dog?"
+    assert in_german("") == ""
+
+
+def test_words_without_spaces_between_them_get_spaces() -> None:
+    assert switched("誰犬?", "zh", "de", LEXICON, words=1.0, generator=np.random.default_rng(0)) == "wer hund ?"
+
+
+def pairs_of(count: int) -> list[TextPair]:
+    """A question with a positive and three negatives each, in English; and as many German passages."""
+    english = [
+        TextPair(f"who sees dog {number}", f"passage {number} {place}", ("en", "en"), float(place == 0))
+        for number in range(count)
+        for place in range(4)
+    ]
+    return [*english, *(TextPair("wer", f"text {number}", ("de", "de"), 0.0) for number in range(count))]
+
+
+@given(st.integers(0, 30), st.floats(0, 1), st.floats(0, 1), st.integers(0, 99))
+def test_counts_labels_and_positives_stay(count: int, share: float, foreign: float, seed: int) -> None:
+    before = pairs_of(count)
+    settings = {"share": share, "words": 1.0, "foreign": foreign, "seed": seed}
+    after = code_switch(before, ["en", "de"], LEXICON, **settings)  # type: ignore[arg-type]
+    assert [pair.label for pair in after] == [pair.label for pair in before]
+    assert [pair.passage for pair in after if pair.label] == [pair.passage for pair in before if pair.label]
+    assert after == code_switch(before, ["en", "de"], LEXICON, **settings)  # type: ignore[arg-type]
+    queries: dict[str, set[str]] = {}
+    for old, new in zip(before, after, strict=True):
+        queries.setdefault(old.query, set()).add(new.query)
+        assert new.passage == old.passage or new.languages in (("de", "de"), ("en", "en"))
+        assert new.passage.startswith("text" if new.languages[1] == "de" else "passage")
+    assert all(len(found) == 1 for found in queries.values())  # one question, one text, before all its passages
+
+
+def test_a_share_of_the_questions_is_switched_and_gets_negatives_of_its_language() -> None:
+    after = code_switch(pairs_of(2_000), ["en", "de"], LEXICON, share=0.5, words=1.0, foreign=0.4, seed=1)
+    english = after[:8_000]
+    changed = [pair for pair in english if pair.query.startswith("wer sieht hund")]
+    assert abs(len(changed) / len(english) - 0.5) < 0.05
+    assert {pair.languages[0] for pair in changed} == {"de"}
+    foreign = Counter(pair.languages[1] for pair in changed if not pair.label)
+    assert abs(foreign["de"] / foreign.total() - 0.4) < 0.05
+    assert {pair.languages[1] for pair in changed if pair.label} == {"en"}
