@@ -256,8 +256,25 @@ def write_cross_encoder(checkpoint: Path, folder: Path) -> None:
         last.weight.copy_(model.head.weight / NEARLY_LINEAR)
         last.bias.copy_(model.head.bias)
     tokenizer.model_max_length = facts.max_length
+    if is_bert:
+        give_segments(tokenizer)
     whole.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def give_segments(tokenizer: Any) -> None:
+    """Make a tokenizer tell the sides apart, as our graph does: XLM-R's calls all of a pair segment 0."""
+    from tokenizers.processors import TemplateProcessing
+
+    if 1 in tokenizer("a", "b", return_token_type_ids=True)["token_type_ids"]:
+        return
+    start, end = tokenizer.cls_token, tokenizer.sep_token
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{start} $A {end}",
+        pair=f"{start} $A {end} {end}:1 $B:1 {end}:1",
+        special_tokens=[(start, tokenizer.cls_token_id), (end, tokenizer.sep_token_id)],
+    )
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
 
 
 def plain_body(encoder: Any) -> tuple[Any, dict[str, Any]]:
