@@ -41,12 +41,12 @@ class Settings(BaseSettings):
     reranker: Path | None = Field(
         default=None,
         description="Folder of a re-ranker's artifact, for /rerank and searches; bundled: the one that comes with "
-        "crosslet; none: cosines order.",
+        "crosslet; none: passages are ordered by their cosines.",
     )
     rerank_weight: float | Literal["alone"] = Field(
         default=0.2,
-        description="How far the re-ranker's best score, 1, moves a cosine or a search's score towards 1: in [0, 1], "
-        "higher for a stronger one; alone: only the re-ranker scores.",
+        description="How far the re-ranker moves a cosine or a search's score towards 1: in [0, 1], higher for a "
+        "stronger re-ranker; alone: only the re-ranker scores.",
     )
     host: str = Field(default="127.0.0.1", description="Address to listen on; a container sets 0.0.0.0.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")

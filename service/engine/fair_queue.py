@@ -43,7 +43,8 @@ class EncodedBatch:
     embeddings: (B, D) float32, of the texts that did not fail.  scores_P1: float32, of the pairs.
     failed: position -> error, of the others.
     tokens: read by the models, over all texts; repeated texts count each time.
-    truncated: positions of the truncated texts.  queue_s: from admission until a worker takes the first text.
+    truncated: positions of the truncated texts, and of pairs whose passage was.
+    queue_s: from admission until a worker takes the first text.
     inference_s: time spent encoding, summed over the distinct texts; a text shared by requests counts in each.
     is_query_cut: whether the query of a pair was.
     """
@@ -151,7 +152,7 @@ class Job:
             queue_s=0.0 if self.started_at is None else self.started_at - self.admitted_at,
             inference_s=self.inference_s,
             failed=dict(sorted(self.failed.items())),
-            is_query_cut=any(one.is_query_cut for one in pairs),
+            is_query_cut=any(one.query_cut for one in pairs),
         )
 
 

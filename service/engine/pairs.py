@@ -51,15 +51,15 @@ def scored(reranker: Reranker, pair: PairInput, truncate: bool) -> Encoded:
     if isinstance(pair, Pair):
         tokens = reranker.tokenize(pair.query, pair.passage)
     else:
-        is_query_cut = pair.full_length > len(pair.input_ids)  # a window leaves nothing out of its passage
-        tokens = PairTokens(list(pair.input_ids), pair.full_length, is_query_cut)
+        query_cut = pair.full_length - len(pair.input_ids)  # a window leaves nothing out of its passage
+        tokens = PairTokens(list(pair.input_ids), pair.full_length, query_cut)
     if tokens.truncated and not truncate:
         raise TextTooLong(
             f"and the query have {tokens.full_length} tokens; the re-ranker reads {reranker.max_length}, half of them "
             "for the query at most (set truncate to true, or ask for windows)"
         )
     score = np.array([reranker.score(tokens)], np.float32)  # of which it was made: the bits stay
-    return Encoded(score, len(tokens.input_ids), tokens.full_length, tokens.is_query_cut)
+    return Encoded(score, len(tokens.input_ids), tokens.full_length, tokens.query_cut)
 
 
 def encode_with(encoder: Encoder, reranker: Reranker | None) -> Callable[[Input, bool], Encoded]:

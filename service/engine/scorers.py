@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from service.blending import Weight, with_reranker
 from service.engine.fair_queue import EncodedBatch
 from service.engine.pairs import Input, Pair, PairWindow
 from service.model.encoder import Encoder
 from service.model.reranker import Reranker
-from service.raising import Weight, with_reranker
 
 Vectors = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
@@ -24,7 +24,7 @@ LOWEST = 2**-126
 
 
 class Scorer(Protocol):
-    """How a query and passages become inputs of the pool, and what the pool makes of them a score."""
+    """Turns a query and passages into inputs of the pool, and the results into scores."""
 
     def before(self, query: str) -> list[Input]:
         """What is computed once for all passages, before them."""
@@ -39,7 +39,7 @@ class Scorer(Protocol):
         """Those of its inputs."""
 
     def raw(self, vectors_ND: Vectors) -> Scores:
-        """The scores of all but what is `before`."""
+        """The scores of all inputs after those of `before`."""
 
 
 class CosineScorer:

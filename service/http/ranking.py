@@ -57,8 +57,8 @@ def ranked_by_header(name: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What a scorer is given of a request.  owners: the passage that an input is of, by position; None: the query."""
+class ScorerInputs:
+    """What a scorer reads of a request.  owners: of each input the position of its passage; None: it is the query."""
 
     scorer: Scorer
     inputs: list[Input]
@@ -91,8 +91,8 @@ class Ranker:
         place = one_or_listed(name, passages)
         self._embedder.check([query], name="query", place=one_or_listed("query", query))
         self._embedder.check(passages, name=name, place=place)
-        readings = await self._readings(query, passages, name=name, windows=windows)
-        owners = [owner for reading in readings for owner in reading.owners]
+        read = await self._inputs(query, passages, name=name, windows=windows)
+        owners = [owner for part in read for owner in part.owners]
 
         def place_of(position: int) -> str:
             owner = owners[position]
@@ -100,11 +100,11 @@ class Ranker:
 
         # One job: both models share its turns in the queue, its time limit and its cost.
         batch = await self._embedder.compute(
-            [one for reading in readings for one in reading.inputs], place=place_of, truncate=truncate
+            [one for part in read for one in part.inputs], place=place_of, truncate=truncate
         )
         cut = {owners[position] for position in batch.truncated}
         scoring = self._runtime.scoring
-        scores_N, raw_N = scoring.scores([reading.best(batch, len(passages)) for reading in readings])
+        scores_N, raw_N = scoring.scores([part.best(batch, len(passages)) for part in read])
         return Ranking(
             scores_N=scores_N,
             raw_N=raw_N,
@@ -113,39 +113,40 @@ class Ranker:
             ranked_by=scoring.name,
         )
 
-    async def _readings(self, query: str, passages: Sequence[str], *, name: str, windows: bool) -> list[Reading]:
+    async def _inputs(self, query: str, passages: Sequence[str], *, name: str, windows: bool) -> list[ScorerInputs]:
         """One for each scorer. Windows are cut in the threads for look-ups: they need the whole passage's tokens."""
         scorers, limit = self._runtime.scoring.scorers, self._runtime.settings.max_texts
         if not windows:
             return [_whole(scorer, query, passages) for scorer in scorers]
 
-        def cut() -> list[Reading]:
+        def cut() -> list[ScorerInputs]:
             return [_windows(scorer, query, passages, name=name, limit=limit) for scorer in scorers]
 
         with self._embedder.room_for([query, *passages]):
             return await while_connected(self._request, self._runtime.read(cut))
 
 
-def _whole(scorer: Scorer, query: str, passages: Sequence[str]) -> Reading:
+def _whole(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
     before = scorer.before(query)
     inputs = [*before, *(scorer.whole(query, passage) for passage in passages)]
-    return Reading(scorer, inputs, [*(None for _ in before), *range(len(passages))])
+    return ScorerInputs(scorer, inputs, [*(None for _ in before), *range(len(passages))])
 
 
-def _windows(scorer: Scorer, query: str, passages: Sequence[str], *, name: str, limit: int) -> Reading:
+def _windows(scorer: Scorer, query: str, passages: Sequence[str], *, name: str, limit: int) -> ScorerInputs:
     inputs = scorer.before(query)
     owners: list[int | None] = [None for _ in inputs]
-    most = len(inputs) + limit
+    queries = len(inputs)
     for position, passage in enumerate(passages):
         parts = scorer.windows(query, passage)
         inputs += parts
         owners += [position] * len(parts)
-        if len(inputs) > most:
+        count = len(inputs) - queries
+        if count > limit:
             raise InvalidInput(
-                f"{name} has {limit + len(inputs) - most} windows up to position {position}; the limit is {limit} "
+                f"{name} has {count} windows up to position {position}; the limit is {limit} "
                 "(CROSSLET_MAX_TEXTS): send fewer texts, or shorter ones, or leave windows out"
             )
-    return Reading(scorer, inputs, owners)
+    return ScorerInputs(scorer, inputs, owners)
 
 
 async def _ranker(request: Request) -> Ranker:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from service.blending import with_reranker
 from service.documents.results import Match, Shown
 from service.engine.fair_queue import EncodedBatch
 from service.engine.scorers import PairScorer
 from service.errors import InvalidInput
 from service.http.dependencies import Embedder, cost_headers
 from service.http.ranking import ranked_by_header
-from service.raising import with_reranker
 from service.runtime import Runtime
 from service.schemas.search import SearchRequest
 

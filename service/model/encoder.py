@@ -43,18 +43,18 @@ TextInput = str | tuple[int, ...]  # a text, or token ids from this model's toke
 class Encoded:
     """An encoded text. vector: (D,) float32, norm 1.  tokens: read by the model.  full_length: tokens of the text.
 
-    is_query_cut: of a pair, whether its query was.
+    query_cut: of a pair, tokens of the query that were left out.
     """
 
     vector: npt.NDArray[np.float32]
     tokens: int
     full_length: int
-    is_query_cut: bool = False
+    query_cut: int = 0
 
     @property
     def truncated(self) -> bool:
-        """Whether the model read only the beginning of the text."""
-        return self.full_length > self.tokens
+        """Whether the model read only the beginning of the text, or of a pair's passage."""
+        return self.full_length - self.query_cut > self.tokens
 
 
 class Encoder:

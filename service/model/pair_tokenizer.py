@@ -11,11 +11,14 @@ from service.model.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class PairTokens:
-    """A tokenised pair. input_ids: at most `max_length`, special tokens included.  full_length: before truncation."""
+    """A tokenised pair. input_ids: at most `max_length`, special tokens included.  full_length: before truncation.
+
+    query_cut: tokens of the query that were left out.
+    """
 
     input_ids: list[int]
     full_length: int
-    is_query_cut: bool = False
+    query_cut: int = 0
 
     @property
     def truncated(self) -> bool:
@@ -46,7 +49,7 @@ class PairTokenizer:
         full_length = len(query_ids) + len(passage_ids) + self._specials
         kept = query_ids[: self._query_room]
         ids = self._framed(kept, passage_ids[: self._room(kept)])
-        return PairTokens(ids, full_length, is_query_cut=len(kept) < len(query_ids))
+        return PairTokens(ids, full_length, len(query_ids) - len(kept))
 
     def windows(self, query: str, passage: str) -> list[PairTokens]:
         """The pair with each part of a passage that does not fit whole: parts overlap by half, the last is full.
@@ -60,7 +63,7 @@ class PairTokenizer:
         starts = [*range(0, last, max(1, room // 2)), last]
         parts = [self._framed(kept, passage_ids[start : start + room]) for start in starts]
         cut = len(query_ids) - len(kept)
-        return [PairTokens(ids, len(ids) + cut, is_query_cut=cut > 0) for ids in parts]
+        return [PairTokens(ids, len(ids) + cut, cut) for ids in parts]
 
     def _room(self, query_ids: list[int]) -> int:
         """Tokens that are left for the passage."""

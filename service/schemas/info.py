@@ -33,6 +33,9 @@ class RerankerInfo(BaseModel):
     languages: list[str] = Field(description="ISO codes it was trained on.", examples=[["de", "en"]])
     precision: str = Field(description="int8 or fp32.", examples=["int8"])
     parameters: int = Field(description="Number of its weights.", examples=[10_000_000])
+    weight: float | Literal["alone"] = Field(
+        description="How it moves scores (CROSSLET_RERANK_WEIGHT).", examples=[0.2]
+    )
 
 
 class Limits(BaseModel):

@@ -53,7 +53,8 @@ class RerankTexts(RerankOptions):
     texts: Listed[str] = Field(description="What may answer it.", examples=[PASSAGES])
     raw_scores: bool | None = Field(
         False,
-        description="Give what scores are mapped from: the cosine, raised by a re-ranker; of one alone, its logit.",
+        description="Return unmapped scores: the cosine, raised by a re-ranker if there is one; with "
+        "CROSSLET_RERANK_WEIGHT=alone its logit.",
         examples=[False],
     )
     return_text: bool | None = Field(False, description="Whether each result has its text.", examples=[False])

@@ -20,16 +20,16 @@ DOCUMENT_TYPES = {f"service.documents.{name}" for name in ("filters", "mode", "p
 ARROWS = {
     "service.process": set(),
     "service.model": {"service.process"},
-    "service.engine": {"service.model", "service.raising"},
+    "service.engine": {"service.model", "service.blending"},
     "service.schemas": {"service.documents.mode", "service.documents.store.fields", "service.spelling"},
-    "service.documents.keywords": DOCUMENT_TYPES | {"service.raising"},
+    "service.documents.keywords": DOCUMENT_TYPES | {"service.blending"},
     "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords"},
     "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},
     "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.backend", "service.documents.store"},
     "service.documents": set(),
     "service.http": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
-        *("service.process", "service.raising", "service.runtime", "service.schemas", "service.version"),
+        *("service.blending", "service.process", "service.runtime", "service.schemas", "service.version"),
     },
     "service.bulk": {
         *("service.documents", "service.engine", "service.json_parsing", "service.model", "service.process"),
@@ -89,14 +89,14 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_and_align_
         "training/adaptation/artifact.py: service.model.artifact",
         "training/alignment/output.py: export.",
         "training/alignment/output.py: service.model.artifact",
-        "training/evaluation/arguments.py: service.raising",
+        "training/evaluation/arguments.py: service.blending",
         "training/evaluation/arguments.py: service.spelling",
         "training/evaluation/encoders.py: service.",
         "training/evaluation/keywords.py: service.documents.store.store",
         "training/evaluation/mining.py: service.bulk.margin",
         "training/evaluation/served_reranker.py: service.",
         "training/evaluation/search.py: service.documents.keywords.fusion",
-        "training/reranking/scorers.py: service.raising",
+        "training/reranking/scorers.py: service.blending",
     )
     assert [line for line in found if not line.startswith(allowed)] == []
 

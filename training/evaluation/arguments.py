@@ -11,7 +11,7 @@ from service.spelling import Parser, nearest
 from training.errors import EvaluationError
 
 if TYPE_CHECKING:
-    from service.raising import Weight
+    from service.blending import Weight
 
 BUNDLED = Path(__file__).parent / "bundled"  # a search set, written for this project
 KINDS = ("sts", "paraphrase", "bitext", "mining", "retrieval", "search", "rerank")

@@ -1,10 +1,11 @@
-"""Questions with most of their words in another language, by a dictionary: what parallel text gives in place of
-translations. After Litschko et al. 2023, "Boosting Zero-shot Cross-lingual Retrieval by Training on Artificially
-Code-Switched Data". Pure: one seed, one result.
+"""Questions with most of their words in another language, by a dictionary, where nobody has translated them.
 
-Differs: the question alone is switched, whole questions go into one language, and some of its negatives are replaced
-by passages in that language. Otherwise the passages of a question are all in one language, and nothing says that the
-right one may be in another.
+After Litschko et al. 2023, "Boosting Zero-shot Cross-lingual Retrieval by Training on Artificially Code-Switched Data".
+Pure: one seed, one result.
+
+Differs: only the question is switched, into one language, and some of its negatives are replaced by passages in that
+language. Otherwise the passages of a question are all in one language, and nothing says that the right one may be in
+another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from training.reranking.lexicon import WORD, Lexicon, pieces_of
+from training.reranking.lexicon import UNSPACED, WORD, Lexicon, pieces_of
 from training.reranking.mixing import TextPair
 
 MIN_KNOWN = 0.5  # of a question's words; with fewer it stays as it is
@@ -28,22 +29,25 @@ def switched(
 
     A text of which less than half is known comes back as it is.
     """
-    known = total = 0
+    known = total = changed = 0
     parts: list[str] = []
     end = 0
     for run in WORD.finditer(text):
         parts.append(text[end : run.start()])
         end = run.end()
-        pieces = pieces_of(run[0], lexicon.split)
-        for piece in pieces:
+        needs_spaces = UNSPACED.match(run[0])
+        for piece in pieces_of(run[0], lexicon.split):
             translation = lexicon.translation(piece, source, target)
             total += 1
             known += translation is not None
             if translation is None or generator.random() >= words:
                 parts.append(piece)
             else:
-                parts.append(f" {translation} " if len(pieces) > 1 else translation)
-    return " ".join("".join([*parts, text[end:]]).split()) if total and known >= MIN_KNOWN * total else text
+                changed += 1
+                parts.append(f" {translation} " if needs_spaces else translation)
+    if not changed or known < MIN_KNOWN * total:
+        return text
+    return " ".join("".join([*parts, text[end:]]).split())
 
 
 def code_switch(
@@ -64,8 +68,11 @@ def code_switch(
     """
     generator = np.random.default_rng((seed, 9))
     passages: dict[str, list[str]] = defaultdict(list)
+    answers: dict[int | None, set[str]] = defaultdict(set)  # of a question, in all languages
     for pair in pairs:
         passages[pair.languages[1]].append(pair.passage)
+        if pair.label:
+            answers[pair.question].add(pair.passage)
     found: list[TextPair] = []
     new: dict[tuple[str, str], tuple[str, str] | None] = {}
     for pair in pairs:
@@ -79,7 +86,8 @@ def code_switch(
             others = passages[language]
             if not pair.label and others and generator.random() < foreign:
                 passage = others[int(generator.integers(len(others)))]
-                pair = replace(pair, passage=passage, languages=(language, language))
+                if passage not in answers[pair.question]:
+                    pair = replace(pair, passage=passage, languages=(language, language))
         found.append(pair)
     return found
 

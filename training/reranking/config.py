@@ -191,6 +191,10 @@ def check_config(config: RerankConfig, *, where: str) -> None:
     if config.xpi is not None and not 0 < config.xpi.positive_share < 1:
         raise ConfigError(f"{where}: xpi.positive_share is {config.xpi.positive_share}; it must be between 0 and 1")
     switch = config.code_switch
+    if switch is not None and config.strategy == "cascade":
+        raise ConfigError(
+            f"{where}: code_switch is set; a cascade trains in one language at a time: use mixed or merged"
+        )
     for key in ("share", "words", "foreign") if switch else ():
         if not 0 <= getattr(switch, key) <= 1:
             raise ConfigError(f"{where}: code_switch.{key} is {getattr(switch, key)}; it must be between 0 and 1")

@@ -26,10 +26,9 @@ _LETTERS = rf"(?:[^\W\d_{_UNSPACED}]|[\u0300-\u036f\u064b-\u0652\u0900-\u0963\u0
 WORD = re.compile(rf"{_LETTERS}(?:['\u2019\u200c-]{_LETTERS})*|[{_UNSPACED}]+")
 UNSPACED = re.compile(f"[{_UNSPACED}]")
 ROUNDS = 5  # of expectation and maximisation
-SPACE = "\u2581"  # how SentencePiece writes it
 MAX_WORDS = 40  # of a sentence; longer ones are left out
-MIN_COUNT = 2  # sentences in which both words of an entry stand
-MIN_SHARE = 0.1  # of p(a|b) p(b|a), each direction's share; less is left out
+MIN_COUNT = 2  # places in which both words of an entry stand together
+MIN_SHARE = 0.1  # geometric mean of p(a|b) and p(b|a); less is left out
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,13 @@ class Lexicon:
 
 
 def splitter(tokenizer: PreTrainedTokenizerBase) -> Split:
-    """Cuts as a tokenizer does; what it knows nothing of stays whole."""
+    """Cuts where a fast tokenizer does; the parts together are the text."""
 
     @lru_cache(2**18)
     def split(run: str) -> list[str]:
-        pieces = (piece.lstrip(SPACE) for piece in tokenizer.tokenize(run))
-        return [piece for piece in pieces if piece] or [run]
+        offsets = tokenizer(run, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        starts = sorted({0, *(start for start, end in offsets if end > start)})
+        return [run[start:end] for start, end in zip(starts, [*starts[1:], len(run)], strict=True)]
 
     return split
 

@@ -34,12 +34,13 @@ class AlignedPair:
 
 @dataclass(frozen=True)
 class TextPair:
-    """What the model reads. `languages`: of query and passage."""
+    """What the model reads. languages: of query and passage.  question: its number, in all languages; None: of XPI."""
 
     query: str
     passage: str
     languages: tuple[str, str]
     label: float
+    question: int | None = None
 
     @property
     def is_mixed(self) -> bool:
@@ -128,7 +129,7 @@ def set_in_languages(collection: Collection, query_language: str, passage_langua
 
 def text_pair(pair: AlignedPair, couple: tuple[str, str]) -> TextPair:
     """The pair in these languages."""
-    return TextPair(pair.query[couple[0]], pair.passage[couple[1]], couple, float(pair.is_positive))
+    return TextPair(pair.query[couple[0]], pair.passage[couple[1]], couple, float(pair.is_positive), pair.question)
 
 
 def _any_couple(pair: AlignedPair, languages: Sequence[str], generator: np.random.Generator) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
-from service.raising import Weight, with_reranker
+from service.blending import Weight, with_reranker
 from training.evaluation.keywords import bm25_scores
 from training.evaluation.vectors import Encode, unit_rows
 from training.models.cross_encoder import CrossEncoder

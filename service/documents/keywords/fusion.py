@@ -8,7 +8,7 @@ that shares only "the" with the query as high as the best answer; docs/results/q
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.raising import T, raised
+from service.blending import T, raised
 
 WEIGHT = 0.8  # share of the way if all words match; 0.4 to 0.8 are best on the search set's dev queries
 DEPTH = 100  # minimum number of results of each kind that are fused

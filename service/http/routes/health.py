@@ -14,7 +14,6 @@ from service.http.json_route import JsonRoute
 from service.http.responses import json_response
 from service.http.routes.collections import described
 from service.http.routes.openapi import answers
-from service.model.reranker import Reranker
 from service.model.spaces import stored_as
 from service.runtime import Runtime
 from service.schemas.info import (
@@ -96,7 +95,7 @@ async def info(runtime: RuntimeDependency) -> Response:
             "min_scores": manifest.min_scores,
             "spaces": [{name: getattr(space, name) for name in SpaceInfo.model_fields} for space in manifest.spaces],
             "document_space": settings.space or None,
-            "reranker": _reranker(runtime.reranker),
+            "reranker": _reranker(runtime),
             "limits": limits,
             "index": index,
             "collections": collections,
@@ -114,7 +113,10 @@ def _report(runtime: Runtime) -> dict[str, object] | None:
     return None if summary is None else {name: getattr(summary, name) for name in ReportInfo.model_fields}
 
 
-def _reranker(reranker: Reranker | None) -> dict[str, object] | None:
-    if reranker is None:
+def _reranker(runtime: Runtime) -> dict[str, object] | None:
+    if runtime.reranker is None:
         return None
-    return {name: getattr(reranker.manifest, name) for name in RerankerInfo.model_fields}
+    manifest, weight = runtime.reranker.manifest, runtime.settings.rerank_weight
+    return {name: getattr(manifest, name) for name in RerankerInfo.model_fields if name != "weight"} | {
+        "weight": weight
+    }

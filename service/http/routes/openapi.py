@@ -37,7 +37,7 @@ COST_HEADERS = {
     "x-queue-ms": "Milliseconds until the first text left the queue; 0 if it was not queued.",
     "x-inference-ms": "Milliseconds spent encoding, summed over the distinct texts.",
 }
-SCORE_HEADERS = {"x-reranker": "What has scored: the re-ranker, or the bi-encoder in its place."}
+SCORE_HEADERS = {"x-reranker": "What has scored: the re-ranker, where there is one; else the bi-encoder."}
 
 
 def answers(*statuses: int, error: type[BaseModel] = ErrorResponse, **success: Any) -> Responses:

@@ -12,10 +12,6 @@ WORDS = {"who": "wer", "sees": "sieht", "dog": "hund"}
 HAN = {"who": "誰", "dog": "犬"}
 
 
-def by_two(run: str) -> list[str]:
-    return [run[start : start + 1] for start in range(len(run))]
-
-
 LEXICON = Lexicon(
     "en",
     of_pivot={"de": WORDS, "zh": HAN},
@@ -23,7 +19,7 @@ LEXICON = Lexicon(
         "de": {german: english for english, german in WORDS.items()},
         "zh": {han: one for one, han in HAN.items()},
     },
-    split=by_two,
+    split=list,
 )
 
 
@@ -35,17 +31,19 @@ def test_known_words_are_translated_and_all_else_stays() -> None:
     assert in_german("Who is Rex, 2 dogs?") == "Who is Rex, 2 dogs?"  # most of its words are not known
     assert in_german("Who sees the 2nd dog?") == "wer sieht the 2nd hund?"
     assert in_german("Who sees the dog?", words=0.0) == "Who sees the dog?"
+    assert in_german("who  sees", words=0.0) == "who  sees"  # its spaces, too
     assert in_german("") == ""
 
 
 def test_words_without_spaces_between_them_get_spaces() -> None:
-    assert switched("誰犬?", "zh", "de", LEXICON, words=1.0, generator=np.random.default_rng(0)) == "wer hund ?"
+    for text, expected in (("誰犬?", "wer hund ?"), ("誰2犬", "wer 2 hund"), ("iPhone犬", "iPhone hund")):
+        assert switched(text, "zh", "de", LEXICON, words=1.0, generator=np.random.default_rng(0)) == expected
 
 
 def pairs_of(count: int) -> list[TextPair]:
     """A question with a positive and three negatives each, in English; and as many German passages."""
     english = [
-        TextPair(f"who sees dog {number}", f"passage {number} {place}", ("en", "en"), float(place == 0))
+        TextPair(f"who sees dog {number}", f"passage {number} {place}", ("en", "en"), float(place == 0), number)
         for number in range(count)
         for place in range(4)
     ]
@@ -66,6 +64,17 @@ def test_counts_labels_and_positives_stay(count: int, share: float, foreign: flo
         assert new.passage == old.passage or new.languages in (("de", "de"), ("en", "en"))
         assert new.passage.startswith("text" if new.languages[1] == "de" else "passage")
     assert all(len(found) == 1 for found in queries.values())  # one question, one text, before all its passages
+
+
+def test_a_right_answer_never_becomes_a_wrong_one() -> None:
+    before = [
+        TextPair("who sees dog", "the dog is seen", ("en", "en"), 1.0, 7),
+        TextPair("wer sieht hund", "der hund wird gesehen", ("de", "de"), 1.0, 7),
+        *(TextPair("who sees dog", f"wrong {number}", ("en", "en"), 0.0, 7) for number in range(50)),
+    ]
+    after = code_switch(before, ["en", "de"], LEXICON, share=1.0, words=1.0, foreign=1.0, seed=0)
+    assert {pair.query for pair in after if not pair.label} == {"wer sieht hund"}
+    assert {pair.passage for pair in after if not pair.label} == {f"wrong {number}" for number in range(50)}
 
 
 def test_a_share_of_the_questions_is_switched_and_gets_negatives_of_its_language() -> None:

@@ -173,6 +173,7 @@ def test_questions_are_switched_by_a_dictionary_of_parallel_text(base: Path, tmp
         ({"colour": 1}, "unknown key 'colour'"),
         ({"body": {"layers": [], "vocab_size": 9}}, "body.layers \\(how many\\) is 0; it must be at least 1"),
         ({"code_switch": {"sources": ["talk"], "share": 1.5}}, "code_switch.share is 1.5; it must be between 0 and 1"),
+        ({"code_switch": {"sources": ["talk"]}, "strategy": "cascade"}, "a cascade trains in one language at a time"),
         ({"code_switch": {"sources": ["nothing"]}}, "parallel/nothing has no text in en, xx"),
         ({"teach": {"encoder": "x", "scale": 0.0}}, "teach.scale is 0.0; it must be above 0"),
     ],

@@ -1,8 +1,10 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
 
-from training.reranking.lexicon import Lexicon, word_pairs, words_in
+from tests.vocabularies import wordpiece
+from training.reranking.lexicon import Lexicon, splitter, word_pairs, words_in
 
 NOUNS = {"dog": "hund", "cat": "katze", "house": "haus", "tree": "baum", "book": "buch", "king": "könig"}
 VERBS = {"sees": "sieht", "has": "hat", "likes": "mag"}
@@ -30,6 +32,14 @@ def test_words_are_lower_case_runs_of_letters_and_pieces_where_there_are_no_spac
     assert words_in("वह हिन्दी बोलता है", letters) == ["वह", "हिन्दी", "बोलता", "है"]  # vowel signs belong to their word
     assert words_in("山が高い", letters) == ["山", "が", "高", "い"]
     assert words_in("12 %", letters) == []
+
+
+def test_parts_of_a_run_are_the_run_by_any_tokenizer() -> None:
+    fast = PreTrainedTokenizerFast(tokenizer_object=wordpiece(["山 が 高 高い"]), unk_token="[UNK]")
+    split = splitter(fast)
+    for run in ("山が高い", "高い山", "龍山", "ﾔﾏ"):  # the last two are unknown
+        assert "".join(split(run)) == run
+    assert len(split("山が高い")) > 1
 
 
 def test_each_word_finds_its_translation() -> None:

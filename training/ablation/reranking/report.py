@@ -26,12 +26,13 @@ FINDINGS = {  # claim -> its better and its worse cells
     "XPI hurts cascade": (("cascade", "XPI + cascade"),),  # on acc@1 in the paper
 }
 SEVERAL_SEEDS = (
-    "Mean over seeds, in brackets the smallest and the largest; where seeds differ in sign, it is noise, too."
+    "Mean over seeds, in brackets the smallest and the largest; "
+    "differences whose sign varies between seeds count as noise."
 )
-PARAPHRASES = "XPI + mixed: paraphrases against no positives in one language"
+PARAPHRASES = "XPI + mixed: with paraphrases against without"
 PARAPHRASE_VERDICTS = {
-    Verdict.CONFIRMED: "paraphrases are better",
-    Verdict.NOT_CONFIRMED: "none is better",
+    Verdict.CONFIRMED: "better with",
+    Verdict.NOT_CONFIRMED: "better without",
     Verdict.WITHIN_NOISE: str(Verdict.WITHIN_NOISE),
     Verdict.NOT_RUN: str(Verdict.NOT_RUN),
 }

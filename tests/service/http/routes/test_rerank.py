@@ -129,6 +129,8 @@ def test_the_service_says_which_reranker_it_has(serve: Serve, tiny_reranker: Pat
     manifest = load_manifest(tiny_reranker)
     assert (info["name"], info["fingerprint"]) == ("tiny-reranker", manifest.fingerprint)
     assert (info["max_length"], info["languages"]) == (MAX_LENGTH, list(manifest.languages))
+    assert info["weight"] == 0.2
+    assert serve(reranker=tiny_reranker, rerank_weight="alone").get("/info").json()["reranker"]["weight"] == "alone"
     assert serve().get("/info").json()["reranker"] is None
 
 

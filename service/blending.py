@@ -1,4 +1,4 @@
-"""How a second score moves a first one towards 1: keywords a cosine, a re-ranker either. Knows numbers alone."""
+"""Moves a score towards 1 by a second one: a cosine by keywords, either by a re-ranker. Knows numbers alone."""
 
 from typing import Literal, TypeVar
 
