@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.skeleton.project import ROOT
 
 BUILD = """
@@ -39,6 +41,7 @@ def built(hash_seed: str | None) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_every_process_builds_the_same_models() -> None:
     first, *others = map(built, ("0", "1", None))
     assert {line.split("/")[0] for line in first} > {"artifact", "reranker", "student", "bert", "xlm-roberta"}

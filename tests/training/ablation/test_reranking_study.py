@@ -170,6 +170,7 @@ def test_scores_of_several_seeds_are_means_with_their_standard_deviation() -> No
     assert row[3] == "40.00"
 
 
+@pytest.mark.slow
 def test_each_seed_trains_all_cells_in_folders_of_its_own(tmp_path: Path) -> None:
     spec, data, out = write_study(tmp_path, keys={"seeds": [1, 2]}), write_data(tmp_path / "data"), tmp_path / "out"
     assert main([str(spec), "--data", str(data), "--out", str(out)]) == 0
@@ -189,6 +190,7 @@ def test_each_seed_trains_all_cells_in_folders_of_its_own(tmp_path: Path) -> Non
     assert report.count("| bi-encoder alone |") == 1
 
 
+@pytest.mark.slow
 def test_more_seeds_keep_what_the_first_has_trained(tmp_path: Path) -> None:
     data, out = write_data(tmp_path / "data"), tmp_path / "out"
     spec = write_study(tmp_path)
