@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import Unigram
@@ -21,6 +21,7 @@ PIECES = [
     *[("配", -6.0), ("送", -6.1), ("配送", -7.0), ("▁配", -8.0), ("क", -7.0), ("ा", -7.1), ("का", -7.2), ("😀", -9.0)],
     *[("<mask>", 0.0)],
 ]
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 TEXTS = st.text(st.sampled_from("thesr 配送का😀xꙮ\u00ad\u200d\u200c\t\n\u3000▁ﬁ<>/"), max_size=30) | st.text(
     max_size=20
 )
@@ -32,7 +33,7 @@ def xlmr_like() -> Tokenizer:
         [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
-    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    tokenizer.add_special_tokens(SPECIALS)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
@@ -47,6 +48,8 @@ SMALL = UnigramTokenizer(json.loads(WHOLE.to_str()))
 
 @given(TEXTS)
 def test_the_ids_are_those_of_tokenizers(text: str) -> None:
+    normal = WHOLE.normalizer.normalize_str(text)
+    assume(not any(special in normal for special in SPECIALS))  # `tokenizers` finds them among the pieces
     assert SMALL.encode(text) == WHOLE.encode(text).ids
 
 
@@ -58,6 +61,7 @@ def test_the_ids_are_those_of_tokenizers(text: str) -> None:
         ("the rest", [0, 5, 13, 10, 14, 2]),
         ("配送", [0, 4, 17, 2]),
         ("<mask>", [0, 4, 3, 10, 3, 2]),  # no special token: unknown characters, and an s
+        ("<s>", [0, 4, 3, 10, 3, 2]),
         ("th\u00ade", [0, 5, 2]),
         ("😀", [0, 4, 22, 2]),
     ],
