@@ -26,7 +26,7 @@ from training.ablation.runner import Trial, describe_plan, plan_trials, train_in
 from training.ablation.spec import load_spec
 from training.config.parsing import read_yaml
 from training.corpora.sources.fetch import ensure_sources
-from training.errors import TrainingError
+from training.errors import ConfigError, TrainingError
 from training.pipeline.preflight import check_evaluation, check_machine
 from training.pipeline.runner import run_alone
 
@@ -71,6 +71,8 @@ def ablate(options: argparse.Namespace) -> int:
     """Plan, train, report."""
     raw = read_yaml(options.spec)
     if is_study(raw):
+        if options.jobs > 1:
+            raise ConfigError("--jobs is for students; a re-ranking study trains one cell at a time: leave it out")
         return ablate_reranking(study_spec(raw, where=options.spec.name), options)
     spec = load_spec(options.spec)
     cells = read_cells(spec, options.spec)

@@ -26,6 +26,7 @@ _LETTERS = rf"(?:[^\W\d_{_UNSPACED}]|[\u0300-\u036f\u064b-\u0652\u0900-\u0963\u0
 WORD = re.compile(rf"{_LETTERS}(?:['\u2019\u200c-]{_LETTERS})*|[{_UNSPACED}]+")
 UNSPACED = re.compile(f"[{_UNSPACED}]")
 ROUNDS = 5  # of expectation and maximisation
+MAX_SENTENCES = 60_000  # of a language, evenly spaced
 MAX_WORDS = 40  # of a sentence; longer ones are left out
 MIN_COUNT = 2  # places in which both words of an entry stand together
 MIN_SHARE = 0.1  # geometric mean of p(a|b) and p(b|a); less is left out
@@ -51,11 +52,8 @@ class Lexicon:
         return self.of_pivot.get(target, {}).get(middle)
 
     @classmethod
-    def of(cls, sentences: Sequence[Texts], languages: Sequence[str], split: Split, *, most: int = 60_000) -> Lexicon:
-        """Learn one.
-
-        Args: most: sentences of each language, evenly spaced.
-        """
+    def of(cls, sentences: Sequence[Texts], languages: Sequence[str], split: Split) -> Lexicon:
+        """Learn one."""
         counts = Counter(language for one in sentences for language in one if language in languages)
         pivot = counts.most_common(1)[0][0] if counts else languages[0]
         of_pivot, to_pivot = {}, {}
@@ -63,7 +61,9 @@ class Lexicon:
             found = [(one[pivot], one[language]) for one in sentences if pivot in one and language in one]
             if language == pivot or not found:
                 continue
-            rows = np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int)).tolist()
+            rows = np.unique(
+                np.linspace(0, len(found) - 1, min(MAX_SENTENCES, len(found))).round().astype(int)
+            ).tolist()
             sides = [[words_in(text, split) for text in found[row]] for row in rows]
             of_pivot[language], to_pivot[language] = word_pairs(sides)
         return cls(pivot, of_pivot, to_pivot, split)

@@ -244,6 +244,12 @@ def test_what_cannot_be_compared_is_refused(
     assert complaint in capsys.readouterr().err
 
 
+def test_several_jobs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [str(write_study(tmp_path)), "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    assert main(command) == 2
+    assert "trains one cell at a time" in capsys.readouterr().err
+
+
 def test_the_shipped_study_loads() -> None:
     path = Path(__file__).parents[3] / "training/configs/reranker-study.yaml"
     assert study_spec(read_yaml(path), where=path.name).run.languages == ["en", "zh"]
