@@ -61,9 +61,7 @@ class Lexicon:
             found = [(one[pivot], one[language]) for one in sentences if pivot in one and language in one]
             if language == pivot or not found:
                 continue
-            rows = np.unique(
-                np.linspace(0, len(found) - 1, min(MAX_SENTENCES, len(found))).round().astype(int)
-            ).tolist()
+            rows = np.linspace(0, len(found) - 1, min(MAX_SENTENCES, len(found))).round().astype(int).tolist()
             sides = [[words_in(text, split) for text in found[row]] for row in rows]
             of_pivot[language], to_pivot[language] = word_pairs(sides)
         return cls(pivot, of_pivot, to_pivot, split)
