@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +45,8 @@ class FakeService:
             yield self
         finally:
             self._server.close()
+            # Every connection ends when its client leaves; one that outlived the loop would warn in a later test.
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
     def logged_statuses(self, _: str) -> Counter[int]:
         return Counter(self._logged)
@@ -71,6 +73,8 @@ class FakeService:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
     async def _one(self, writer: asyncio.StreamWriter) -> None:
         await self._answer(writer, 1)
