@@ -42,11 +42,13 @@ SCORE_HEADERS = {"x-reranker": "What has scored: the re-ranker, where there is o
 
 def answers(*statuses: int, error: type[BaseModel] = ErrorResponse, **success: Any) -> Responses:
     """Return a route's `responses` for OpenAPI: 200, these errors and every route's. success: more about the 200."""
+    # A model given to FastAPI is compiled anew for every status of every route, at each start; named once, it is known.
+    named = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{error.__name__}"}}}}
     refused: Responses = {
         status: {
-            "model": error,
             "description": DESCRIPTIONS[status],
             "headers": _headers(ERROR_HEADERS.get(status, {})),
+            **({"model": error} if status == "default" else named),
         }
         for status in (*sorted(statuses), *ALWAYS)
     }
