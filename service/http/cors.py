@@ -8,10 +8,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from service.http.responses import json_response
-from service.http.routes.openapi import COST_HEADERS, ERROR_HEADERS, EVERY_ANSWER
+from service.http.routes.openapi import COST_HEADERS, ERROR_HEADERS, EVERY_ANSWER, SCORE_HEADERS
 
 ANY = "*"
-EXPOSED = sorted({*EVERY_ANSWER, *COST_HEADERS}.union(*ERROR_HEADERS.values()))  # headers that scripts may read
+# Headers that scripts may read.
+EXPOSED = sorted({*EVERY_ANSWER, *COST_HEADERS, *SCORE_HEADERS}.union(*ERROR_HEADERS.values()))
 
 
 class Cors(CORSMiddleware):

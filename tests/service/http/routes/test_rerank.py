@@ -396,6 +396,7 @@ def test_a_page_of_an_allowed_origin_may_rerank(serve: Serve) -> None:
         body, headers = {"query": QUERY, "documents": ["a"]}, {"origin": "https://app.example"}
         response = client.post(path, json=body, headers=headers)
         assert response.headers["access-control-allow-origin"] == "https://app.example"
+        assert "x-reranker" in response.headers["access-control-expose-headers"].split(", ")
 
 
 def test_what_is_ranked_is_counted(client: TestClient) -> None:
