@@ -114,6 +114,8 @@ def document_in(fields: object) -> DocumentIn:
 
     Raises: InvalidInput: it is none; the message names the field and the rule, never the value.
     """
+    if not isinstance(fields, dict):
+        raise InvalidInput("not a JSON object")
     try:
         return DocumentIn.model_validate(fields)
     except ValidationError as exc:

@@ -56,6 +56,7 @@ def test_a_line_that_is_no_document_is_named_and_the_others_are_stored(client: T
     answer = upload(client, {"id": "a", "text": "hallo"}, *bad, b"", b"  \r", {"id": "b", "text": "hallo"}).json()
     assert (answer["upserted"], answer["lines"], answer["failed_lines"]) == (2, 8, 6)
     assert [one["line"] for one in answer["errors"]] == [2, 3, 4, 5, 6, 7]
+    assert [one["error"] for one in answer["errors"]][:2] == ["not valid JSON", "not a JSON object"]
     assert [one["error"].partition(":")[0] for one in answer["errors"]][2:4] == ["text", "text"]
     assert "did you mean" not in answer["errors"][4]["error"]
     assert "a field is unknown" in answer["errors"][4]["error"]
