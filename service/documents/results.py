@@ -51,7 +51,7 @@ class Shown:
 
     offset: number of best documents to skip.  min_score: documents with a lower cosine are left out.
     text, metadata, vector: whether to include them.  passage: whether to find the best one, which needs the text.
-    max_chars: limit on all texts, metadata and vectors of a request; None: no limit.
+    max_chars: limit on all texts, metadata and vectors of a request; None: no limit.  way_out: for whoever exceeds it.
     filter_s: time limit for evaluating a request's filter, over all tries; None: no limit.
     """
 
@@ -62,6 +62,9 @@ class Shown:
     passage: bool = True
     vector: bool = False
     max_chars: int | None = None
+    way_out: str = (
+        "send fewer queries, a smaller top_k, or leave text and vector out of include and ask for documents by id"
+    )
     filter_s: float | None = None
 
     def cut(self, best: Sequence[T], score: Callable[[T], float]) -> list[T]:
@@ -72,8 +75,7 @@ class Shown:
         """Raises: InvalidInput: there are more than `max_chars` characters."""
         if self.max_chars is not None and chars > self.max_chars:
             raise InvalidInput(
-                f"the documents found have more than {self.max_chars} characters together; send fewer queries, a "
-                "smaller top_k, or leave text and vector out of include and ask for documents by id"
+                f"the documents found have more than {self.max_chars} characters together; {self.way_out}"
             )
 
 

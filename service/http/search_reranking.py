@@ -24,6 +24,8 @@ from service.http.ranking import ranked_by_header
 from service.runtime import Runtime
 from service.schemas.search import SearchRequest
 
+FEWER = "send fewer queries, or a smaller rerank_k: the re-ranker reads the text of each, whatever include says"
+
 
 @dataclass(frozen=True)
 class Reranked:
@@ -74,7 +76,7 @@ def check_rerank(body: SearchRequest, runtime: Runtime) -> None:
 
 def candidates(shown: Shown) -> Shown:
     """What to read of the documents that are to be re-ranked: their texts, and from the first one on."""
-    return dataclasses.replace(shown, offset=0, text=True)
+    return dataclasses.replace(shown, offset=0, text=True, way_out=FEWER)
 
 
 async def reranked(

@@ -128,6 +128,17 @@ def test_more_or_less_than_can_be_reranked_is_refused(
     assert_refused(response, 422, *words)
 
 
+def test_texts_that_are_too_many_for_the_reranker_are_refused_with_what_helps(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.http.routes.search.MAX_ANSWER_BYTES", 200)
+    asked = {"query": QUERY, "include": [], "top_k": 1}
+    response = client.post("/search", json=asked | {"rerank": True, "rerank_k": len(TEXTS)})
+    assert_refused(response, 422, "more than 200 characters", "a smaller rerank_k")
+    assert client.post("/search", json=asked | {"rerank": True, "rerank_k": 1}).status_code == 200
+    assert_refused(client.post("/search", json={"query": QUERY, "top_k": len(TEXTS)}), 422, "a smaller top_k")
+
+
 def test_without_a_reranker_a_search_is_told_so(serve: Serve) -> None:
     response = serve().post("/search", json={"query": QUERY, "rerank": True})
     assert_refused(response, 422, "no re-ranker (CROSSLET_RERANKER)")
