@@ -109,6 +109,20 @@ class DocumentIndex(Protocol):
         Raises: InvalidInput: the documents are where they cannot be counted.
         """
 
+    def counts(
+        self,
+        fields: Sequence[str],
+        *,
+        most_values: int,
+        filter_: Mapping[str, object] | None = None,
+        filter_s: float | None = None,
+    ) -> tuple[int, dict[str, Facet]]:
+        """Return what `count` and `facets` do; of one moment where the documents are in this process."""
+        count = self.count(filter_, filter_s=filter_s)
+        if not fields:
+            return count, {}
+        return count, self.facets(fields, most_values=most_values, filter_=filter_, filter_s=filter_s)
+
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
         """Return the `top_k` nearest documents that match the filter: by score, ties by id.
 

@@ -1,7 +1,8 @@
-"""Counts by metadata value, as searches and counts answer them. Knows limits and shapes; counts nothing itself."""
+"""Counts of documents, also by metadata value, as searches and counts answer them. Knows limits and shapes."""
 
 from collections.abc import Mapping, Sequence
 
+from service.documents.store.facets import Facet
 from service.errors import InvalidInput
 from service.runtime import Runtime
 
@@ -24,6 +25,22 @@ def facets_of(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, obj
     found = runtime.collection.facets(
         fields, most_values=settings.max_facet_values, filter_=filter_, filter_s=settings.request_timeout_s
     )
+    return _shown(found)
+
+
+def counted(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, object] | None) -> dict[str, object]:
+    """How many documents match a filter, and what an answer says of their facets. Blocks.
+
+    Raises: as `facets_of`.
+    """
+    settings = runtime.settings
+    count, found = runtime.collection.counts(
+        fields, most_values=settings.max_facet_values, filter_=filter_, filter_s=settings.request_timeout_s
+    )
+    return {"count": count} | (_shown(found) if fields else {})
+
+
+def _shown(found: Mapping[str, Facet]) -> dict[str, object]:
     answer: dict[str, object] = {"facets": {field: facet.counts for field, facet in found.items()}}
     if cut := [field for field, facet in found.items() if facet.is_cut]:
         answer["facets_cut"] = cut

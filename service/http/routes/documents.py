@@ -15,14 +15,13 @@ from service.errors import InvalidInput, NotFound
 from service.http.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
 from service.http.document_embedding import in_passages
 from service.http.document_writing import write_documents
-from service.http.facets import check_facets, facets_of
+from service.http.facets import check_facets, counted
 from service.http.json_route import JsonRoute
 from service.http.lines_route import LinesRoute, put_lines
 from service.http.merge_patch import patched
 from service.http.responses import dump_json, dumped_response, json_response
 from service.http.routes.openapi import BODY_ERRORS, answers, inference
 from service.json_parsing import loads
-from service.runtime import Runtime
 from service.schemas.documents import (
     CountDocumentsRequest,
     CountDocumentsResponse,
@@ -119,7 +118,7 @@ async def list_documents(
 async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """The number of documents, or of those that match a filter; with `facets`, by the values of fields as well."""
     check_facets(body.facets, runtime)
-    return json_response(await runtime.read(_counted, runtime, body))
+    return json_response(await runtime.read(counted, runtime, body.facets, body.filter))
 
 
 @router.post(
@@ -205,11 +204,6 @@ def _page(
     documents = [_shown(one) for one in page.documents]
     total = len(collection) if page.total is None else page.total
     return dump_json({"documents": documents, "next_cursor": next_cursor, "total": total})
-
-
-def _counted(runtime: Runtime, body: CountDocumentsRequest) -> dict[str, object]:
-    count = runtime.collection.count(body.filter, filter_s=runtime.settings.request_timeout_s)
-    return {"count": count, **facets_of(runtime, body.facets, body.filter)}
 
 
 def _shown(document: StoredDocument) -> dict[str, object]:

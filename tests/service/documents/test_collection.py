@@ -21,8 +21,9 @@ from service.documents.collection import Collection
 from service.documents.filters import MAX_DEPTH, MAX_TERMS
 from service.documents.query import Query
 from service.documents.results import Shown
+from service.documents.store.facets import Facet
 from service.documents.store.schema import bring_up_to_date, facts
-from service.documents.store.store import Document, DocumentStore
+from service.documents.store.store import Document, DocumentStore, Page
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.flat import FaissIndex
 from service.documents.vectors.maintenance import IndexMaintenance
@@ -619,6 +620,38 @@ def test_what_is_not_wanted_of_a_document_is_not_read(collection: Collection, mo
     assert len(fetched) == 1
     ((match,),) = collection.search_all(asked(query), top_k=1, shown=Shown(text=False, max_chars=20))
     assert (match.document.id, match.document.text, match.document.metadata) == ("a", "", {"x": 1})
+
+
+def test_a_page_and_its_total_are_of_one_moment(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)})
+    read = DocumentStore.page
+
+    def page(store: DocumentStore, **asked: Any) -> Page:
+        found = read(store, **asked)
+        put(collection, {"b": unit(0, 1, 0, 0)})
+        return found
+
+    monkeypatch.setattr(DocumentStore, "page", page)
+    found = collection.page(after_row=0, limit=9, max_chars=99)
+    assert [one.id for one in found.documents] == ["a"]
+    assert (found.total, len(collection)) == (1, 2)
+
+
+@pytest.mark.parametrize("filter_", [None, {}, {"lang": "de"}])
+def test_a_count_and_its_facets_are_of_one_moment(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch, filter_: dict[str, Any] | None
+) -> None:
+    put(collection, {"a": unit(1, 0, 0, 0)}, {"lang": "de"})
+    read = DocumentStore.facet
+
+    def facet(store: DocumentStore, field: str, **asked: Any) -> Facet:
+        put(collection, {"b": unit(0, 1, 0, 0)}, {"lang": "de"})
+        return read(store, field, **asked)
+
+    monkeypatch.setattr(DocumentStore, "facet", facet)
+    count, facets = collection.counts(["lang"], most_values=9, filter_=filter_)
+    assert (count, facets["lang"].counts) == (1, {"de": 1})
+    assert collection.count(filter_) == 2
 
 
 def test_documents_that_are_too_much_to_read_are_refused_before_all_are_read(collection: Collection) -> None:
