@@ -72,8 +72,7 @@ class Connection(HttpToolsProtocol):
             return
         if self._head_bytes > MAX_HEAD_BYTES:
             if self._is_in_head:
-                sentence = b"the URL and the headers have more than %d bytes" % MAX_HEAD_BYTES
-                self._refuse(b"431 Request Header Fields Too Large", sentence)
+                self._refuse_head()
             else:  # trailers or chunk extensions; the request may have been answered already
                 self.transport.close()
         elif self._is_in_head and self._patience is None and self._head_bytes:
@@ -85,10 +84,13 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin a request; abort a connection with too many of them."""
+        """Begin a request; abort a connection with too many of them, and refuse too long a URL that came at once."""
         if len(self.pipeline) >= MAX_WAITING_REQUESTS:
             self.transport.abort()
             raise OverflowError  # stops the parser
+        if len(self.url) >= MAX_HEAD_BYTES:
+            self._refuse_head()
+            raise OverflowError
         self._is_in_head = False
         self._head_bytes = 0
         self._stop_waiting()
@@ -136,6 +138,10 @@ class Connection(HttpToolsProtocol):
         body = b'{"error":"%b","error_type":"%b"}' % (sentence, kind)
         self.transport.write(REFUSAL % (status, headers, len(body), body))
         self.transport.close()
+
+    def _refuse_head(self) -> None:
+        sentence = b"the URL and the headers have more than %d bytes" % MAX_HEAD_BYTES
+        self._refuse(b"431 Request Header Fields Too Large", sentence)
 
     def _refuse_too_many(self) -> None:
         if self._limit is not None and not self.transport.is_closing():

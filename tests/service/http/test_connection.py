@@ -47,6 +47,14 @@ def test_a_head_without_an_end_is_refused(begin: bytes) -> None:
     assert f"more than {MAX_HEAD_BYTES} bytes".encode() in said
 
 
+def test_a_long_url_is_refused_for_its_length_also_if_it_comes_at_once() -> None:
+    whole = b"GET /documents?filter=" + b"a" * MAX_HEAD_BYTES + b" HTTP/1.1\r\n\r\n"
+    said = asyncio.run(answers(whole))
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert f"more than {MAX_HEAD_BYTES} bytes".encode() in said
+
+
 @pytest.mark.parametrize(
     "parts", [[b"no HTTP\r\n\r\n"], [b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", b"x"]]
 )
