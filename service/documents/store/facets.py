@@ -3,8 +3,10 @@
 import sqlite3
 from dataclasses import dataclass
 
+import orjson
+
 from service.documents.filters import FILTERABLE, Condition
-from service.documents.store.fields import SqlValue
+from service.documents.store.fields import LARGEST_INTEGER, SqlValue
 
 MAX_VALUE_BYTES = 1024  # a longer text is no category
 COUNT = """
@@ -55,6 +57,7 @@ def facet(
 def _spelled(kind: str, value: SqlValue) -> str:
     if kind == "boolean":
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():  # 2.0 and 2 are one number
-        return str(int(value))
+    if isinstance(value, float):
+        is_whole = value.is_integer() and abs(value) <= LARGEST_INTEGER
+        return orjson.dumps(int(value) if is_whole else value).decode()  # 2.0 and 2 are one number
     return str(value)

@@ -2,6 +2,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from fastapi.testclient import TestClient
 
@@ -46,6 +47,14 @@ def test_every_value_of_a_field_is_counted_once_a_document_the_most_frequent_fir
     assert [list(values) for values in answer["facets"].values()][1] == ["b", "a"]
     assert "facets_cut" not in answer
     assert counted(client) == {"count": len(METADATA)}
+
+
+def test_numbers_are_spelled_as_documents_spell_them(client: TestClient) -> None:
+    numbers = [1e300, -1e300, float(2**63), 1e-7, 0.1, 2**63 - 1, -(2**63), 7.0]
+    documents = [{"id": str(n), "text": "hallo", "metadata": {"n": number}} for n, number in enumerate(numbers)]
+    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    spelled = {orjson.dumps(number).decode() for number in numbers[:-1]} | {"7"}
+    assert set(counted(client, facets=["n"])["facets"]["n"]) == spelled
 
 
 def test_only_documents_that_match_the_filter_are_counted(client: TestClient) -> None:
