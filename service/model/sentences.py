@@ -10,10 +10,12 @@ from collections.abc import Iterator
 
 Span = tuple[int, int]  # start and stop in a text, in characters
 
-_CLOSING = r"[\"'”’»›)\]}）］｝」』】〉》]*"  # noqa: RUF001 - quotes and brackets of all scripts
-# A line's end; a mark that ends sentences without a space (CJK); one that does before a space; a full stop.
+_CLOSING = r"[\"'”’»›)\]}）］｝」』】〉》]*+"  # noqa: RUF001 - quotes and brackets of all scripts
+# A line's end; a mark that ends sentences without a space (CJK); one that does before a space; a full stop. A run of
+# marks is tried once, from its first: trying it from each takes the square of its length.
 _END = re.compile(
-    rf"(?:\r\n|[\n\r\x85\u2028\u2029])\s*|[。！？｡．]+{_CLOSING}\s*|[!?…؟۔।॥։።]+{_CLOSING}(?:\s+|$)|\.+{_CLOSING}(?:\s+|$)"  # noqa: RUF001
+    rf"(?:\r\n|[\n\r\x85\u2028\u2029])\s*|[。！？｡．]+{_CLOSING}\s*|(?<![!?…؟۔।॥։።])[!?…؟۔।॥։።]++{_CLOSING}(?:\s+|$)"  # noqa: RUF001
+    rf"|(?<!\.)\.++{_CLOSING}(?:\s+|$)"
 )
 _GOES_ON = re.compile(r"(?:^|[\s(\"'“„«.-])(?:\d{1,3}|[^\W\d_]|[A-ZÀ-ÖØ-Þ][a-z]{1,2})$")  # what no full stop ends
 _WORD = re.compile(r"\S+\s*|\s+")

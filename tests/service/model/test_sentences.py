@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,3 +45,11 @@ def test_sentences_and_words_are_the_whole_text_in_order(text: str) -> None:
     assert "".join(text[start:stop] for start, stop in sentences(text)) == text
     assert all(start < stop for start, stop in sentences(text))
     assert "".join(text[start:stop] for start, stop in words(text, 0, len(text))) == text
+
+
+@pytest.mark.parametrize("run", ["!", ".", "!?", "…", "!'", ".'", "።"])
+def test_a_long_run_of_marks_takes_no_square_of_its_length(run: str) -> None:
+    text = run * (100_000 // len(run)) + "x"
+    started_at = time.process_time()
+    assert list(sentences(text)) == [(0, len(text))]
+    assert time.process_time() - started_at < 5  # the square takes minutes
