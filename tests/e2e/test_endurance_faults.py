@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -162,8 +163,12 @@ def test_the_capacity_counts_the_answers_to_all_clients() -> None:
 def test_a_writer_that_hangs_while_it_opens_the_store_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.endurance.crash.START_TIMEOUT_S", 0.01)  # before Python has started
-    assert crash(tmp_path, rounds=1).faults == [
+    hanging = tmp_path / "hanging"
+    hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
+    hanging.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(hanging))
+    monkeypatch.setattr("benchmarks.endurance.crash.START_TIMEOUT_S", 0.01)
+    assert crash(tmp_path / "store", rounds=1).faults == [
         "the writer of seed 0 had not opened the store after 0.01 s",
         "no change was acknowledged: nothing was tested",
     ]
