@@ -21,8 +21,12 @@ async def serving(app: ASGIApp) -> AsyncIterator[tuple[str, int]]:
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
-    yield server.sockets[0].getsockname()
-    server.close()
+    try:
+        yield server.sockets[0].getsockname()
+    finally:
+        server.close()
+        for connection in list(state.connections):  # one that outlived the loop would warn in a later test
+            connection.transport.abort()
 
 
 async def much(scope: Scope, receive: Receive, send: Send) -> None:
