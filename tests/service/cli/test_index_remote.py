@@ -159,7 +159,10 @@ def test_a_real_server_stores_lines_while_the_body_arrives(service: httpx.Client
 
     def count() -> int:
         answer = httpx.post(
-            service.base_url.join("/documents/count"), json={"filter": {"slow": True}}, headers=service.headers
+            service.base_url.join("/documents/count"),
+            json={"filter": {"slow": True}},
+            headers=service.headers,
+            timeout=100,
         )
         return int(answer.json()["count"])
 

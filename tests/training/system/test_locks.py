@@ -15,4 +15,4 @@ def test_a_second_process_waits_for_a_folder(tmp_path: Path) -> None:
             other.wait(timeout=1)
         except subprocess.TimeoutExpired:
             (folder / "result").write_text("made once")
-    assert other.communicate(timeout=30)[0] == "made once\n"
+    assert other.communicate(timeout=250)[0] == "made once\n"
