@@ -11,6 +11,7 @@ import pytest
 from benchmarks.serving.client import Tally, request_bytes, run_load
 
 Answer = Callable[[bytes], bytes]
+SECONDS = 2.0  # a busy machine may stand still for most of one
 REQUESTS = [request_bytes("/embed", body) for body in (b'"a"', b'"b"', b'"c"')]
 
 
@@ -77,7 +78,7 @@ def serving(answer: Answer) -> Iterator[Counted]:
 
 def test_every_request_is_answered_and_timed_and_all_are_taken_in_turn() -> None:
     with serving(lambda body: whole("200 OK", body)) as seen:
-        tally = run_load(seen.port, REQUESTS, clients=4, seconds=1.0)
+        tally = run_load(seen.port, REQUESTS, clients=4, seconds=SECONDS)
     assert len(tally.latency_ms) == len(seen.bodies) > 4
     assert seen.connections == 4
     assert set(seen.bodies) == {b'"a"', b'"b"', b'"c"'}
@@ -94,21 +95,21 @@ def test_there_is_no_p99_of_fewer_than_a_hundred_answers() -> None:
 
 def test_a_chunked_answer_is_one_answer() -> None:
     with serving(chunked) as seen:
-        tally = run_load(seen.port, REQUESTS, clients=1, seconds=1.0)
+        tally = run_load(seen.port, REQUESTS, clients=1, seconds=SECONDS)
     assert len(tally.latency_ms) == len(seen.bodies) > 0
 
 
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "500 Internal Server Error"])
 def test_a_refusal_is_counted_by_status_and_is_no_latency(status: str) -> None:
     with serving(lambda body: whole(status, b"") if body == b'"b"' else whole("200 OK", body)) as seen:
-        tally = run_load(seen.port, REQUESTS, clients=1, seconds=1.0)
+        tally = run_load(seen.port, REQUESTS, clients=1, seconds=SECONDS)
     assert tally.failed == {int(status[:3]): seen.bodies.count(b'"b"')}
     assert len(tally.latency_ms) == len(seen.bodies) - seen.bodies.count(b'"b"')
 
 
 def test_a_broken_connection_is_a_failed_request_and_ends_its_client() -> None:
     with serving(lambda body: b"") as seen:
-        tally = run_load(seen.port, REQUESTS, clients=3, seconds=1.0)
+        tally = run_load(seen.port, REQUESTS, clients=3, seconds=SECONDS)
     assert tally.failed == {0: 3}
     assert tally.latency_ms == []
 
@@ -117,7 +118,7 @@ def test_the_wait_for_an_answer_that_never_came_counts(monkeypatch: pytest.Monke
     monkeypatch.setattr("benchmarks.serving.client.GRACE_S", 0.2)
     answers = iter([whole("200 OK", b"")] * 3)
     with serving(lambda body: next(answers, b"HTTP/1.1 ")) as seen:  # the fourth never ends
-        tally = run_load(seen.port, REQUESTS, clients=1, seconds=1.0)
+        tally = run_load(seen.port, REQUESTS, clients=1, seconds=SECONDS)
     assert len(tally.latency_ms) == 3
     assert tally.failed == {0: 1}
-    assert tally.elapsed_s >= 1.1
+    assert tally.elapsed_s >= SECONDS + 0.1
