@@ -48,24 +48,26 @@ class Collections:
 
         Raises: StorageFull: as `Collection`, or there are too many collections.  InvalidInput: the name is malformed.
         """
-        found = self._open.get(name)
-        if found is not None:
-            found.check_room(documents)
-        else:
-            self._check_new(name)
+        if (found := self._open.get(name)) is not None:
+            with suppress(NotFound):  # it is being dropped: `put` makes it anew
+                found.check_room(documents)
+                return
+        self._check_new(name)
 
     def is_chunked(self, name: str, wanted: bool | None) -> bool:
         """Whether to split new documents into passages, as `DocumentIndex` says; a new collection's are."""
-        found = self._open.get(name)
-        if found is None:
-            self._check_new(name)
-            return wanted is not False
-        return found.is_chunked(wanted)
+        if (found := self._open.get(name)) is not None:
+            with suppress(NotFound):  # as above
+                return found.is_chunked(wanted)
+        self._check_new(name)
+        return wanted is not False
 
     def documents_of(self, name: str, ids: Sequence[str]) -> dict[str, StoredDocument]:
         """As `DocumentIndex.documents_of`; a collection that will be made has none."""
-        found = self._open.get(name)
-        return {} if found is None else found.documents_of(ids)
+        if (found := self._open.get(name)) is not None:
+            with suppress(NotFound):  # as above
+                return found.documents_of(ids)
+        return {}
 
     def put(self, name: str, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         """Put documents into a collection, which is made if there is none; as `DocumentIndex.put`."""

@@ -243,6 +243,23 @@ def test_a_new_collection_splits_documents_as_its_service_does(tmp_path: Path) -
         collections.close()
 
 
+def test_documents_put_while_their_collection_is_dropped_make_it_anew(
+    collections: StoredCollections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(collections, "shop", a="a blue kettle")
+    dropped = collections.of("shop")
+    collections.drop("shop")
+    documents = [Document("b", "an iron", {})]
+    with monkeypatch.context() as going:  # what another thread sees until the drop is complete
+        going.setattr(collections, "_open", collections.named() | {"shop": dropped})
+        collections.check_room("shop", documents)
+        assert collections.is_chunked("shop", None)
+        assert not collections.is_chunked("shop", False)
+        assert collections.documents_of("shop", ["a"]) == {}
+    put(collections, "shop", b="an iron")
+    assert found(collections, "shop", Query(words="iron kettle")) == ["an iron"]
+
+
 def test_a_store_whose_collection_was_dropped_says_so(tmp_path: Path) -> None:
     collections = opened(tmp_path)
     put(collections, "shop", a="text")
