@@ -73,7 +73,9 @@ def _check_size(filter_: Mapping[str, object]) -> None:
         else:
             terms += 1
         if max(terms, len(inner), len(waiting)) > MAX_TERMS:
-            raise InvalidInput(f"filter has too many operators and values; the limit is {MAX_TERMS}")
+            raise InvalidInput(
+                f"filter has too many operators and values; the limit is {MAX_TERMS}: ask in several requests"
+            )
         waiting += [(value, depth + 1) for value in inner]
 
 
@@ -126,7 +128,10 @@ def _equals_any(key: str, values: Sequence[object], where: str) -> Condition:
     for value in values:
         kind = _kind(value, where)
         if kind is None:
-            raise InvalidInput(f"{where}: a field is compared with a string, a number, a boolean or null")
+            raise InvalidInput(
+                f"{where}: a field is compared with a string, a number, a boolean or null; "
+                'with one of several by {"in": [..]}'
+            )
         by_kind.setdefault(kind[0], []).append(kind[1])
     parts = []
     for name, same_kind in by_kind.items():
