@@ -96,7 +96,7 @@ def listed(
     row: int | None = 0
     while row is not None:
         page = index.page(after_row=row, limit=limit, max_chars=max_chars, filter_=filter_)
-        assert page.total == (index.count(filter_) if filter_ else None)
+        assert page.total == (index.count(filter_) if filter_ or index.backend != "milvus" else None)
         names += [document.id for document in page.documents]
         sizes.append(len(page.documents))
         row = page.next_row

@@ -32,7 +32,7 @@ class Page:
     """Documents in the order of first insertion.
 
     next_row: the row after which to continue; None: this is the last page.
-    total: number of documents that match the filter; None: there is no filter.
+    total: number of documents, or of those that match the filter; None: Milvus, which is not asked without a filter.
     """
 
     documents: list[StoredDocument]
