@@ -96,19 +96,6 @@ class DocumentIndex(Protocol):
     def count(self, filter_: Mapping[str, object] | None = None, *, filter_s: float | None = None) -> int:
         """Count the documents that match a filter; `filter_s` as in `delete_matching`."""
 
-    def facets(
-        self,
-        fields: Sequence[str],
-        *,
-        most_values: int,
-        filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
-    ) -> dict[str, Facet]:
-        """Count the documents that match a filter by each field's values; `filter_s` as in `delete_matching`.
-
-        Raises: InvalidInput: the documents are where they cannot be counted.
-        """
-
     def counts(
         self,
         fields: Sequence[str],
@@ -117,11 +104,12 @@ class DocumentIndex(Protocol):
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
     ) -> tuple[int, dict[str, Facet]]:
-        """Return what `count` and `facets` do; of one moment where the documents are in this process."""
-        count = self.count(filter_, filter_s=filter_s)
-        if not fields:
-            return count, {}
-        return count, self.facets(fields, most_values=most_values, filter_=filter_, filter_s=filter_s)
+        """Count the documents that match a filter, also by each field's values, all of one moment.
+
+        `filter_s` as in `delete_matching`.
+
+        Raises: InvalidInput: the documents are where values cannot be counted.
+        """
 
     def search(self, vector_D: Vectors, *, top_k: int, filter_: Mapping[str, object] | None = None) -> list[Match]:
         """Return the `top_k` nearest documents that match the filter: by score, ties by id.

@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 
 from service.documents.backend import DocumentIndex
-from service.documents.filters import Condition, to_condition
+from service.documents.filters import to_condition
 from service.documents.protocol import Vectors
 from service.documents.results import FilterTime
 from service.documents.store.facets import Facet
@@ -45,7 +45,7 @@ class StoredDocuments(DocumentIndex):
             with self._store.read_transaction():
                 page = self._store.page(after_row=after_row, limit=limit, max_chars=max_chars)
                 return replace(page, total=self._store.count())
-        condition = _condition(filter_)
+        condition = to_condition(filter_) if filter_ else None
         with self._store.read_transaction():
             selected = [self._store.truncated()] if truncated else []
             if condition is not None:
@@ -74,19 +74,6 @@ class StoredDocuments(DocumentIndex):
         rows = self._store.rows_of([id_])
         return next(iter(means_by_row(*self._store.passages.vectors_of_documents(rows)).values()), None)
 
-    def facets(
-        self,
-        fields: Sequence[str],
-        *,
-        most_values: int,
-        filter_: Mapping[str, object] | None = None,
-        filter_s: float | None = None,
-    ) -> dict[str, Facet]:
-        """Count documents by each field's values, all of one moment; same limits and errors as `count`."""
-        condition, time = _condition(filter_), FilterTime(filter_s)
-        with self._store.read_transaction():
-            return self._facets(fields, most_values, condition, time)
-
     def counts(
         self,
         fields: Sequence[str],
@@ -95,18 +82,11 @@ class StoredDocuments(DocumentIndex):
         filter_: Mapping[str, object] | None = None,
         filter_s: float | None = None,
     ) -> tuple[int, dict[str, Facet]]:
-        """Return what `count` and `facets` do, of one moment and within one time limit."""
-        condition, time = _condition(filter_), FilterTime(filter_s)
+        """Count documents, also by each field's values, as in `DocumentIndex`; same limits and errors as `count`."""
+        condition = to_condition(filter_) if filter_ else None
+        time = FilterTime(filter_s)
         with self._store.read_transaction():
             count = self._store.count() if condition is None else len(time.matching(self._store, condition))
-            return count, self._facets(fields, most_values, condition, time)
-
-    def _facets(
-        self, fields: Sequence[str], most_values: int, condition: Condition | None, time: FilterTime
-    ) -> dict[str, Facet]:
-        return {field: time.facet(self._store, field, most_values=most_values, condition=condition) for field in fields}
-
-
-def _condition(filter_: Mapping[str, object] | None) -> Condition | None:
-    """The condition of a filter; {} matches everything."""
-    return to_condition(filter_) if filter_ else None
+            return count, {
+                field: time.facet(self._store, field, most_values=most_values, condition=condition) for field in fields
+            }

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from service.documents.store.facets import Facet
 from service.errors import InvalidInput
 from service.runtime import Runtime
 
@@ -21,11 +20,7 @@ def facets_of(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, obj
     """
     if not fields:
         return {}
-    settings = runtime.settings
-    found = runtime.collection.facets(
-        fields, most_values=settings.max_facet_values, filter_=filter_, filter_s=settings.request_timeout_s
-    )
-    return _shown(found)
+    return {name: value for name, value in counted(runtime, fields, filter_).items() if name != "count"}
 
 
 def counted(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, object] | None) -> dict[str, object]:
@@ -37,11 +32,9 @@ def counted(runtime: Runtime, fields: Sequence[str], filter_: Mapping[str, objec
     count, found = runtime.collection.counts(
         fields, most_values=settings.max_facet_values, filter_=filter_, filter_s=settings.request_timeout_s
     )
-    return {"count": count} | (_shown(found) if fields else {})
-
-
-def _shown(found: Mapping[str, Facet]) -> dict[str, object]:
-    answer: dict[str, object] = {"facets": {field: facet.counts for field, facet in found.items()}}
+    answer: dict[str, object] = {"count": count}
+    if fields:
+        answer["facets"] = {field: facet.counts for field, facet in found.items()}
     if cut := [field for field, facet in found.items() if facet.is_cut]:
         answer["facets_cut"] = cut
     return answer

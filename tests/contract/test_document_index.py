@@ -350,9 +350,12 @@ def test_truncated_documents_are_listed_or_refused_with_the_way_out(index: Docum
 def test_facets_are_counted_or_refused_with_the_way_out(index: DocumentIndex) -> None:
     put(index, {"a": EAST, "b": NORTH}, {"lang": "de"})
     put(index, {"c": UP}, {"lang": "en"})
+    assert index.counts([], most_values=2) == (3, {})
+    assert index.counts([], most_values=2, filter_={"lang": "de"}) == (2, {})
     if index.backend == "milvus":
         with pytest.raises(InvalidInput, match="leave facets out"):
-            index.facets(["lang"], most_values=2)
+            index.counts(["lang"], most_values=2)
         return
-    assert index.facets(["lang"], most_values=2)["lang"].counts == {"de": 2, "en": 1}
-    assert index.facets(["lang"], most_values=2, filter_={"lang": "en"})["lang"].counts == {"en": 1}
+    for filter_, expected in ((None, {"de": 2, "en": 1}), ({"lang": "en"}, {"en": 1})):
+        count, facets = index.counts(["lang"], most_values=2, filter_=filter_)
+        assert (count, facets["lang"].counts) == (sum(expected.values()), expected)

@@ -1,5 +1,3 @@
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +47,5 @@ def test_sentences_and_words_are_the_whole_text_in_order(text: str) -> None:
 
 @pytest.mark.parametrize("run", ["!", ".", "!?", "…", "!'", ".'", "።"])
 def test_a_long_run_of_marks_takes_no_square_of_its_length(run: str) -> None:
-    text = run * (100_000 // len(run)) + "x"
-    started_at = time.process_time()
+    text = run * (1_000_000 // len(run)) + "x"  # its square takes hours, and the test's time ends
     assert list(sentences(text)) == [(0, len(text))]
-    assert time.process_time() - started_at < 5  # the square takes minutes
