@@ -1,6 +1,7 @@
 import base64
 import json
 import logging
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -1077,6 +1078,12 @@ def test_every_route_and_parameter_is_described_with_an_example(client: TestClie
             if not described:
                 bare.append(f"{name} {parameter['name']}")
     assert bare == []
+
+
+def test_every_schema_that_openapi_names_is_there(client: TestClient) -> None:
+    response = client.get("/openapi.json")
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', response.text))
+    assert named == set(response.json()["components"]["schemas"]) > {"ErrorResponse", "OpenAIErrorResponse"}
 
 
 def test_every_answer_is_described_with_its_headers_and_its_content(client: TestClient) -> None:
