@@ -9,15 +9,17 @@ CrossletError
 │       └── StoreInUse      another process has the document store
 └── ServiceError            answered over HTTP, see HTTP_OF
     ├── MalformedBody       400  the body is not JSON
+    ├── MalformedHead       400  a control character in the path; not exactly one Host
     ├── BodyTimeout         408  the client sends its body too slowly
     ├── InvalidInput        422  a field is invalid
     │   └── TextTooLong     422  `truncate: false` and a text longer than the model reads
     ├── Unauthorized        401  no key, or a wrong one
-    │   └── Forbidden       403  a read-only key on a change or a backup
+    │   └── Forbidden       403  a read-only key, or a page of another origin, on a change or a backup
     ├── NotFound            404  unknown document id, collection or route
     ├── MethodNotAllowed    405  the route does not take this method
     ├── TooLarge            413  the body is over a limit
     ├── UnknownEncoding     415  the body is compressed, but not with gzip
+    ├── Misdirected         421  no keys are set, and Host holds an unknown name
     ├── Overloaded          429  the queue is full; carries Retry-After
     ├── NotReady            503  starting or shutting down
     ├── IndexUnavailable    503  the process that stores the documents (Milvus) does not answer
@@ -62,6 +64,10 @@ class MalformedBody(ServiceError):
     """The request body is not JSON."""
 
 
+class MalformedHead(ServiceError):
+    """The path has a control character, or the request has not exactly one Host."""
+
+
 class BodyTimeout(ServiceError):
     """The request body did not arrive in time."""
 
@@ -79,7 +85,7 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(Unauthorized):
-    """The key is known, but may not do this."""
+    """The key, or the page that asks, may not do this."""
 
 
 class NotFound(ServiceError):
@@ -100,6 +106,10 @@ class TooLarge(ServiceError):
 
 class UnknownEncoding(ServiceError):
     """The request body is compressed with an unsupported encoding."""
+
+
+class Misdirected(ServiceError):
+    """The service has no keys, and is asked under a name that is not its own."""
 
 
 class Overloaded(ServiceError):
@@ -144,6 +154,7 @@ class HttpMapping:
 
 HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     MalformedBody: HttpMapping(400, "Validation"),
+    MalformedHead: HttpMapping(400, "Validation"),
     BodyTimeout: HttpMapping(408, "Validation"),
     InvalidInput: HttpMapping(422, "Validation"),
     TextTooLong: HttpMapping(422, "Tokenizer"),
@@ -153,6 +164,7 @@ HTTP_OF: dict[type[ServiceError], HttpMapping] = {
     MethodNotAllowed: HttpMapping(405, "Validation"),
     TooLarge: HttpMapping(413, "TooLarge"),
     UnknownEncoding: HttpMapping(415, "Validation"),
+    Misdirected: HttpMapping(421, "Validation"),
     Overloaded: HttpMapping(429, "Overloaded"),
     NotReady: HttpMapping(503, "NotReady"),
     IndexUnavailable: HttpMapping(503, "Backend"),

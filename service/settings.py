@@ -16,6 +16,7 @@ from service.process.address_space import WORKING_BYTES
 
 PREFIX = "CROSSLET_"
 ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,*?#@]+")
+HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 HERE = Path(__file__).resolve().parent
 MODELS = here if (here := HERE / "models").is_dir() else HERE.parent / "models"  # in a wheel, in a checkout
@@ -159,6 +160,11 @@ class Settings(BaseSettings):
     read_api_keys: SecretStr = Field(
         default=SecretStr(""), description="Comma-separated keys that may neither change nor back up documents."
     )
+    allowed_hosts: str = Field(
+        default="",
+        description="Comma-separated host names, such as search.example: without keys, requests must use one of them, "
+        "localhost or an IP address; else: 421.",
+    )
     cors_origins: str = Field(
         default="",
         description="Comma-separated origins for CORS, such as https://app.example; * = any, empty = none.",
@@ -206,6 +212,14 @@ class Settings(BaseSettings):
             raise ValueError(f"{given} is not a path prefix; write it like /crosslet, with letters, digits and . _ ~ -")
         return path
 
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _are_host_names(cls, given: str) -> str:
+        odd = next((one for one in _split(given, ",") if not HOST_NAME.fullmatch(one)), None)
+        if odd is not None:
+            raise ValueError(f"{odd} is not a host name; write it like search.example, without a scheme, port or path")
+        return given
+
     @field_validator("cors_origins")
     @classmethod
     def _are_origins(cls, given: str) -> str:
@@ -249,6 +263,10 @@ class Settings(BaseSettings):
     def documents_path(self) -> Path:
         """The SQLite file of the documents."""
         return self.data / "documents.sqlite3"
+
+    def hosts(self) -> frozenset[str]:
+        """Return the names of this service, `allowed_hosts` and localhost, in lower case without a final dot."""
+        return frozenset({"localhost"} | {name.lower().removesuffix(".") for name in _split(self.allowed_hosts, ",")})
 
     def origins(self) -> frozenset[str]:
         """Return the origins of `cors_origins` in lower case, as browsers send them."""

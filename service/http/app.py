@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from service.errors import NotFound, ServiceError, StartError
-from service.http.auth import BEARER, KeyCheck
+from service.errors import ServiceError, StartError
+from service.http.auth import BEARER, AccessCheck
 from service.http.backups import Backups
 from service.http.body_limit import BodyLimit
 from service.http.cors import Cors
@@ -22,8 +22,8 @@ from service.http.fast_path import FastPath
 from service.http.path_prefix import PathPrefix
 from service.http.request_log import RequestLog
 from service.http.response_limit import ResponseLimit
-from service.http.responses import error_response, on_http_error, on_service_error, on_validation_error
-from service.http.route_table import Resources, spellings
+from service.http.responses import NO_SUCH_ROUTE, on_http_error, on_service_error, on_validation_error
+from service.http.route_table import Resources, RouteTable
 from service.http.routes import (
     backup,
     collections,
@@ -84,13 +84,12 @@ def create_app(runtime: Runtime) -> FastAPI:
 
 
 def create_metrics_app(runtime: Runtime) -> FastAPI:
-    """Return the application that serves /metrics on a port of its own, without a key."""
+    """Return the application that serves /metrics on a port of its own, without a key, under any host name."""
     app = _framework(runtime)
     app.include_router(health.metrics_router)
-    app.add_exception_handler(HTTPException, _only_metrics)
-    routes = _routes_of(health.metrics_router)
-    app.add_middleware(Resources, routes=routes, strict=[])
-    app.add_middleware(RequestLog, metrics=runtime.metrics, paths=_spelled(routes))
+    app.add_middleware(Resources, unknown="this port serves only GET /metrics (CROSSLET_METRICS_PORT)")
+    app.add_middleware(AccessCheck, hosts=None)
+    app.add_middleware(RequestLog, metrics=runtime.metrics, table=RouteTable(_routes_of(health.metrics_router)))
     return app
 
 
@@ -108,17 +107,13 @@ def _framework(runtime: Runtime, **options: Any) -> FastAPI:
     return app
 
 
-async def _only_metrics(request: Request, _: Exception) -> Response:
-    return error_response(request.url.path, NotFound("this port serves only GET /metrics (CROSSLET_METRICS_PORT)"))
-
-
 def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     settings = runtime.settings
     full, read = settings.keys()
-    # Added last, called first: prefix -> log -> CORS -> response limit -> gzip -> key -> body -> routes.
-    # The key is checked before the body is read.
+    # Added last, called first: prefix -> log -> CORS -> response limit -> gzip -> access -> body -> routes.
+    # Host, key and origin are checked before the body is read.
     mounts = [route for route in app.routes if isinstance(route, Mount)]
-    app.add_middleware(Resources, routes=[*routes, *mounts], strict=_routes_of(*STRICT_ROUTERS))
+    app.add_middleware(Resources, unknown=NO_SUCH_ROUTE, strict=_routes_of(*STRICT_ROUTERS))
     app.add_middleware(FastPath, routes=routes)
     app.add_middleware(
         BodyLimit,
@@ -127,12 +122,19 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
         body_timeout_s=settings.body_timeout_s,
         check_memory=runtime.memory.check_body,
     )
-    app.add_middleware(KeyCheck, full=full, read=read, metrics_open=settings.metrics_open)
+    app.add_middleware(
+        AccessCheck,
+        full=full,
+        read=read,
+        metrics_open=settings.metrics_open,
+        hosts=settings.hosts(),
+        origins=settings.origins(),
+    )
     if settings.gzip_min_bytes:
         # Level 1: vectors are random decimals; higher levels take much longer and save little.
         app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
     app.add_middleware(ResponseLimit, max_unread_bytes=settings.max_unread_bytes)
-    log = partial(RequestLog, metrics=runtime.metrics, paths=_spelled(routes))
+    log = partial(RequestLog, metrics=runtime.metrics, table=RouteTable([*routes, *mounts]))
     if origins := settings.origins():
         methods = sorted({"HEAD", "OPTIONS"}.union(*(route.methods or () for route in routes)))
         cors = partial(Cors, origins=origins, methods=methods)
@@ -143,12 +145,6 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     if settings.root_path:
         _check_prefix(settings.root_path, routes)
         app.add_middleware(PathPrefix, prefix=settings.root_path)
-
-
-def _spelled(routes: list[Route]) -> dict[str, str]:
-    """Map each spelling of a parameterless route's path to that path."""
-    fixed = [route.path for route in routes if not route.param_convertors]
-    return {spelling: path for path in fixed for spelling in spellings(path)}
 
 
 def _servers(root_path: str) -> list[dict[str, str]]:

@@ -1,39 +1,58 @@
-"""Checks API keys before the body is read."""
+"""Refuses what a route's policy does not allow, before the body is read."""
 
 import hashlib
 import hmac
-import re
 from collections.abc import Collection
+from functools import lru_cache
 
 from fastapi import Security
 from fastapi.security import HTTPBearer
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.errors import Forbidden, ServiceError, Unauthorized
+from service.errors import Forbidden, MalformedHead, Misdirected, ServiceError, Unauthorized
 from service.http.headers import header
+from service.http.origins import is_known_host, is_of_another_origin
+from service.http.policy import Access
 from service.http.responses import error_response
+from service.http.route_table import RouteMatch
 
-OPEN_PATHS = frozenset({"/", "/health", "/ready", "/docs", "/openapi.json"})  # /docs describes, it does not answer
-OPEN_PREFIXES = ("/docs/", "/page/")  # files that anybody can have; what they ask for needs a key
-# For OpenAPI alone, so that /docs can send a key: `KeyCheck` checks, before a body is read.
+# For OpenAPI alone, so that /docs can send a key: `AccessCheck` checks, before a body is read.
 BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
-READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-COUNT_PATH = "/documents/count"  # the only read-only POST under /documents
-BACKUP_PATH = "/backup"
-OF_COLLECTION = re.compile(r"/collections/[^/]+")  # what follows is as for the default one
+REMEMBERED_HOSTS = 256
 
 
-class KeyCheck:
-    """Requires a bearer key of every request. Read-only keys may neither change nor back up documents."""
+class AccessCheck:
+    """Requires of each request what its route's `Access` says: a key, or a known Host where there are no keys.
 
-    def __init__(self, app: ASGIApp, *, full: Collection[str], read: Collection[str], metrics_open: bool) -> None:
+    Read-only keys, and pages of other origins, may neither change nor back up documents.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        full: Collection[str] = (),
+        read: Collection[str] = (),
+        metrics_open: bool = True,
+        hosts: Collection[str] | None,
+        origins: Collection[str] = (),
+    ) -> None:
+        """hosts: names that Host may hold without keys; None: any.  origins: of CORS."""
         self._app = app
         self._full = [_digest(key.encode("utf-8", "surrogateescape")) for key in full]
         self._read = [_digest(key.encode("utf-8", "surrogateescape")) for key in read]
-        self._open = OPEN_PATHS | ({"/metrics"} if metrics_open else set())
+        self._has_keys = bool(self._full or self._read)
+        self._keyless = {Access.PROBE, Access.PUBLIC} | ({Access.METRICS} if metrics_open else set())
+        self._origins = origins
+
+        @lru_cache(REMEMBERED_HOSTS)
+        def is_known(host: str) -> bool:
+            return hosts is None or is_known_host(host, hosts)
+
+        self._is_known = is_known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401 or 403."""
+        """Pass the request on, or answer 400, 401, 403 or 421."""
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         if refusal is None:
             await self._app(scope, receive, send)
@@ -41,22 +60,35 @@ class KeyCheck:
             await error_response(scope["path"], refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> ServiceError | None:
-        path: str = scope["path"]
-        reads = scope["method"] in READ_METHODS
-        spelled = path.removesuffix("/") or path
-        is_open = reads and (spelled in self._open or path.startswith(OPEN_PREFIXES))  # POST / embeds: not open
-        if not (self._full or self._read) or is_open:
+        found: RouteMatch = scope["route_match"]
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
+            return MalformedHead(f"the request has {len(hosts)} Host headers; HTTP/1.1 needs exactly one")
+        if self._has_keys:
+            refusal = None if found.access in self._keyless else self._key_refusal(scope, found.access)
+        else:
+            refusal = None if found.access is Access.PROBE else self._host_refusal(hosts)
+        if refusal is None and found.access is Access.WRITE and is_of_another_origin(scope, self._origins):
+            return Forbidden(
+                "a page of another origin may neither change nor back up documents; allow its origin "
+                "(CROSSLET_CORS_ORIGINS), or have the proxy pass Host on"
+            )
+        return refusal
+
+    def _host_refusal(self, hosts: list[bytes]) -> ServiceError | None:
+        if not hosts or self._is_known(hosts[0].decode("latin-1")):
             return None
+        return Misdirected(
+            "without keys, Host must be an IP address, localhost or a name of CROSSLET_ALLOWED_HOSTS; add the URL's "
+            "host name there, or set keys (CROSSLET_API_KEYS)"
+        )
+
+    def _key_refusal(self, scope: Scope, access: Access) -> ServiceError | None:
         scheme, _, key = header(scope, b"authorization").partition(" ")
         digest = _digest(key.strip(" \t").encode("latin-1"))  # the bytes as sent
         if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
             return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
-        of_collection = OF_COLLECTION.match(path)
-        path = path[of_collection.end() :] if of_collection else path
-        counts = scope["method"] == "POST" and path.rstrip("/") == COUNT_PATH  # DELETE would delete the id `count`
-        drops = of_collection is not None and not path.strip("/")
-        writes = spelled == BACKUP_PATH or drops or (path.startswith("/documents") and not counts)
-        if writes and not reads and not _is_among(digest, self._full):
+        if access is Access.WRITE and not _is_among(digest, self._full):
             return Forbidden(
                 "this key may read and search, but neither change nor back up documents (CROSSLET_READ_API_KEYS)"
             )

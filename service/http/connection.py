@@ -1,6 +1,7 @@
 """One client's connection: uvicorn's protocol, with limits and timeouts for heads, bodies and slow readers."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ HEAD_TIMEOUT_S = 30.0  # until the first request begins, or a head is complete
 REST_TIMEOUT_S = 30.0  # until a refused body, which is discarded, has been sent completely
 REFUSED_TIMEOUT_S = 1.0  # for the request on an excess connection
 READ_TIMEOUT_S = 60.0  # for a client to read some of its answers; the kernel reports about a megabyte at a time
+ABSOLUTE_TARGET = re.compile(rb"[a-z][a-z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)", re.IGNORECASE)
 REFUSAL = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\nconnection: close\r\n%bcontent-length: %d\r\n\r\n%b"
 
 
@@ -94,6 +96,8 @@ class Connection(HttpToolsProtocol):
         self._is_in_head = False
         self._head_bytes = 0
         self._stop_waiting()
+        if target := ABSOLUTE_TARGET.match(self.url):  # it wins over Host (RFC 9112, section 3.2.2)
+            self.headers[:] = [(name, target[1] if name == b"host" else value) for name, value in self.headers]
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -67,7 +67,6 @@ class FastPath:
             await self._app(scope, receive, send)
             return
         message = await receive()
-        scope["route"] = direct.route  # for metrics and log, whatever the answer
         response = await direct.answer(Request(scope, receive), message.get("body", b""))
         if response is None:
             await self._app(scope, _first(message, receive), send)

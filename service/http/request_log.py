@@ -6,7 +6,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.errors import NotReady
 from service.http.headers import header
 from service.http.responses import error_response, internal_error_response
+from service.http.route_table import RouteMatch, RouteTable
 from service.metrics import Metrics
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -37,23 +38,20 @@ class RequestFacts:
 
 
 class RequestLog:
-    """The outermost middleware: every answer gets an id, a metric and a log line."""
+    """The outermost middleware: finds the route, and gives every answer an id, a metric and a log line."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
         metrics: Metrics,
-        paths: Mapping[str, str],
+        table: RouteTable,
         answer_through: Callable[[ASGIApp], ASGIApp] = lambda answer: answer,
     ) -> None:
-        """paths: spelling of a path -> its route's path, to count requests refused before routing.
-
-        answer_through: middleware for this one's own answers (CORS), which other answers have passed already.
-        """
+        """answer_through: middleware for this one's own answers (CORS), which other answers have passed already."""
         self._app = app
         self._metrics = metrics
-        self._paths = paths
+        self._table = table
         self._answer_through = answer_through
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,6 +62,7 @@ class RequestLog:
         given = header(scope, b"x-request-id")
         facts = RequestFacts(given if REQUEST_ID.fullmatch(given) else f"{PROCESS}{next(numbers):016x}")
         scope.setdefault("state", {})["facts"] = facts
+        scope["route_match"] = self._table.match(scope["method"], scope["path"])
 
         async def observed_send(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -88,7 +87,8 @@ class RequestLog:
     def _record(self, scope: Scope, facts: RequestFacts) -> None:
         took_s = time.monotonic() - facts.started_at
         # The route's template: ids must not become labels.
-        route: str = getattr(scope.get("route"), "path", None) or self._paths.get(scope["path"], "unmatched")
+        found: RouteMatch = scope["route_match"]
+        route = "unmatched" if found.route is None else found.route.path
         self._metrics.requests.labels(route, str(facts.status)).inc()
         self._metrics.request_duration.labels(route).observe(took_s)
         level = logging.DEBUG if route in QUIET_ROUTES and facts.status < 500 else logging.INFO

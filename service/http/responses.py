@@ -14,6 +14,7 @@ from starlette.responses import Response
 from service.errors import HTTP_OF, InvalidInput, MalformedBody, MethodNotAllowed, NotFound, Overloaded, ServiceError
 
 OPENAI_KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+NO_SUCH_ROUTE = "no such route; GET /docs lists them"
 LONGEST_PLACE = 120  # characters of a field's path in an error message
 
 logger = logging.getLogger(__name__)
@@ -94,10 +95,10 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
 
 
 async def on_http_error(request: Request, exc: Exception) -> Response:
-    """Answer what FastAPI refuses itself: an unknown route, or a static file that is missing or unreadable."""
+    """Answer what FastAPI refuses itself: a static file that is missing or unreadable."""
     assert isinstance(exc, HTTPException)  # noqa: S101 - registered for this class
     if exc.status_code == 404:
-        return error_response(request.url.path, NotFound("no such route; GET /docs lists them"))
+        return error_response(request.url.path, NotFound(NO_SUCH_ROUTE))
     return _error(request.url.path, str(exc.detail), exc.status_code, "Validation", exc.headers or {})
 
 

@@ -65,7 +65,7 @@ def artifact(prompted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def client(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     settings = Settings(model=artifact, data=tmp_path_factory.mktemp("data"), workers=1)
-    with TestClient(create_app(load_runtime(settings))) as client:
+    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost") as client:
         yield client
 
 

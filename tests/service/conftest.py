@@ -19,7 +19,9 @@ def serve(tiny_model: Path, tmp_path: Path) -> Iterator[Serve]:
 
     def start(**settings: Any) -> TestClient:
         options = {"model": tiny_model, "data": tmp_path / f"data{len(clients)}", "workers": 2} | settings
-        client = TestClient(create_app(load_runtime(Settings(**options))), raise_server_exceptions=False)
+        client = TestClient(
+            create_app(load_runtime(Settings(**options))), base_url="http://localhost", raise_server_exceptions=False
+        )
         client.__enter__()
         clients.append(client)
         return client

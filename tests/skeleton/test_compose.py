@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from service.settings import Settings
 from tests.skeleton.compose import binds, compose, published, started, variables
 from tests.skeleton.project import ROOT, tracked_files
 
@@ -119,6 +120,9 @@ def test_prometheus_asks_the_service_and_grafana_asks_prometheus() -> None:
     (static,) = job["static_configs"]
     (inside,) = [port for _, _, port in published(services["service"])]
     assert static["targets"] == [f"service:{inside}"]
+    for given in ("", "search.example"):
+        allowed = compose(CROSSLET_ALLOWED_HOSTS=given)["services"]["service"]["environment"]["CROSSLET_ALLOWED_HOSTS"]
+        assert Settings(allowed_hosts=allowed).hosts() == {"service", "localhost", given} - {""}
     (source,) = read_yaml("grafana/provisioning/datasources/prometheus.yml")["datasources"]
     (inside,) = [port for _, _, port in published(services["prometheus"])]
     assert source["url"] == f"http://prometheus:{inside}"

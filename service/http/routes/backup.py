@@ -11,6 +11,7 @@ from service.documents.milvus.address import EMBEDDED
 from service.errors import InvalidInput
 from service.http.backups import Backups, Copy
 from service.http.dependencies import RuntimeDependency, while_connected
+from service.http.policy import Access, access
 from service.http.routes.openapi import answers
 
 CHUNK_BYTES = 256 * 1024
@@ -53,6 +54,7 @@ async def _chunks(copy: Copy) -> AsyncIterator[bytes]:
     ),
     summary="Back up the documents",
 )
+@access(Access.WRITE)
 async def back_up(request: Request, runtime: RuntimeDependency) -> Response:
     """A copy of all documents at one moment, while others read and write them. Takes no body. One at a time."""
     if runtime.settings.index != EMBEDDED:

@@ -9,6 +9,7 @@ from service.documents.backend import DocumentIndex
 from service.documents.store.collection_name import LONGEST_NAME
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.responses import json_response
 from service.http.routes import documents, search
 from service.http.routes.openapi import answers
@@ -33,6 +34,7 @@ NAMED = [Depends(_documented)]
 
 
 @router.get("", response_model=CollectionsOut, responses=answers(401, 422, 429, 503), summary="List collections")
+@access(Access.READ)
 async def list_collections(runtime: RuntimeDependency) -> Response:
     """Every collection with its documents and the memory of its index; the default one first."""
     return json_response({"collections": await runtime.read(described, runtime)})
@@ -45,6 +47,7 @@ async def list_collections(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 404, 422, 429, 503),
     summary="Read a collection",
 )
+@access(Access.READ)
 async def get_collection(runtime: RuntimeDependency) -> Response:
     """One collection."""
     return json_response(await runtime.read(_described, runtime.collection_name, runtime.collection))
@@ -57,6 +60,7 @@ async def get_collection(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 403, 404, 422, 503, 507),
     summary="Drop a collection",
 )
+@access(Access.WRITE)
 async def drop_collection(runtime: RuntimeDependency) -> Response:
     """Remove a collection with all its documents. The default one stays."""
     name = runtime.collection_name

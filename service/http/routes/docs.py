@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, RedirectResponse
 
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 
 STATIC_PATH = "/docs/static"
 STATIC_FILES = Path(fastapi_offline.__file__).parent / "static"
@@ -18,6 +19,7 @@ root_router = APIRouter(include_in_schema=False, route_class=JsonRoute)  # where
 
 
 @router.get("/docs")
+@access(Access.PUBLIC)
 async def docs(runtime: RuntimeDependency) -> Response:
     """Swagger UI; its scripts are in an installed package."""
     root = runtime.settings.root_path
@@ -31,12 +33,14 @@ async def docs(runtime: RuntimeDependency) -> Response:
 
 
 @router.get("/openapi.json")
+@access(Access.PUBLIC)
 async def openapi(request: Request) -> Response:
     """The OpenAPI schema, built on the first request."""
     return JSONResponse(request.app.openapi())
 
 
 @root_router.get("/")
+@access(Access.PUBLIC)
 async def to_docs(runtime: RuntimeDependency) -> Response:
     """Redirect to /docs, keeping the client's scheme and host."""
     root = runtime.settings.root_path

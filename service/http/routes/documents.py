@@ -19,6 +19,7 @@ from service.http.facets import check_facets, counted
 from service.http.json_route import JsonRoute
 from service.http.lines_route import LinesRoute, put_lines
 from service.http.merge_patch import patched
+from service.http.policy import Access, access
 from service.http.responses import dump_json, dumped_response, json_response
 from service.http.routes.openapi import BODY_ERRORS, answers, inference
 from service.json_parsing import loads
@@ -55,6 +56,7 @@ MAX_PAGE_CHARS = 4_000_000  # of texts and metadata; as much as the default limi
     summary="Insert or replace documents",
     openapi_extra={"requestBody": {"content": LINES_CONTENT}},
 )
+@access(Access.WRITE)
 async def put_documents(
     body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -84,6 +86,7 @@ async def put_documents(
 
 
 @router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")
+@access(Access.READ)
 async def list_documents(
     runtime: RuntimeDependency,
     cursor: Annotated[
@@ -115,6 +118,7 @@ async def list_documents(
     responses=answers(*BODY_ERRORS, 503),
     summary="Count documents",
 )
+@access(Access.READ)
 async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """The number of documents, or of those that match a filter; with `facets`, by the values of fields as well."""
     check_facets(body.facets, runtime)
@@ -127,6 +131,7 @@ async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependenc
     responses=answers(*BODY_ERRORS, 403, 503, 507),
     summary="Remove several documents",
 )
+@access(Access.WRITE)
 async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """Remove documents by id, or all that match a filter."""
     if body.ids is not None:
@@ -144,6 +149,7 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
     responses=answers(401, 404, 429, 503),
     summary="Read a document",
 )
+@access(Access.READ)
 async def get_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """One document by its id."""
     document = await runtime.read(runtime.collection.get, _id_in(request))
@@ -158,6 +164,7 @@ async def get_document(request: Request, document_id: DocumentIdInPath, runtime:
     responses=answers(*BODY_ERRORS, 403, 404, 503, 507),
     summary="Change a document's metadata",
 )
+@access(Access.WRITE)
 async def patch_document(
     request: Request, document_id: DocumentIdInPath, body: PatchDocumentRequest, runtime: RuntimeDependency
 ) -> Response:
@@ -175,6 +182,7 @@ async def patch_document(
     responses=answers(401, 403, 404, 503, 507),
     summary="Remove a document",
 )
+@access(Access.WRITE)
 async def delete_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """Remove one document by its id."""
     deleted = await runtime.write(runtime.collection.delete, [_id_in(request)])
@@ -250,7 +258,7 @@ def _filter_in(text: str | None) -> dict[str, object] | None:
 
 
 def _id_in(request: Request) -> str:
-    """Return the id in a URL, from the raw bytes: the router drops a trailing newline, the server replaces non-UTF-8.
+    """Return the id in a URL, from the raw bytes: in the path the server replaces what is not UTF-8.
 
     Raises: NotFound: the id is not UTF-8, so no document has it.
     """

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Response
 
 from service.http.dependencies import EmbedderDependency, cost_headers, cut_dimensions, one_or_listed
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.responses import array_response
 from service.http.routes.openapi import inference
 from service.schemas.embed import EmbedRequest
@@ -14,6 +15,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 @router.post(
     "/embed", response_model=list[list[float]], responses=inference(example=[[0.1, -0.2]]), summary="Embed texts"
 )
+@access(Access.READ)
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on the other texts in the request."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs

@@ -11,6 +11,7 @@ from service.errors import NotReady
 from service.http.auth import BEARER
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.responses import json_response
 from service.http.routes.collections import described
 from service.http.routes.openapi import answers
@@ -33,6 +34,7 @@ METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example"
 
 
 @router.get("/health", response_model=StatusResponse, responses=answers(), summary="Is the process alive?")
+@access(Access.PROBE)
 async def health() -> Response:
     """200 as long as the process answers."""
     return json_response({"status": "ok"})
@@ -41,6 +43,7 @@ async def health() -> Response:
 @router.get(
     "/ready", response_model=StatusResponse, responses=answers(503), summary="Is the service ready for requests?"
 )
+@access(Access.PROBE)
 async def ready(runtime: RuntimeDependency) -> Response:
     """200, or 503 with the reason: starting, shutting down, or workers that make no progress."""
     trouble = runtime.trouble()
@@ -56,6 +59,7 @@ async def ready(runtime: RuntimeDependency) -> Response:
     dependencies=[BEARER],
     summary="Prometheus metrics",
 )
+@access(Access.METRICS)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
     # In a thread: counting documents may ask another process (Milvus). Not by `runtime.read`, whose queue may be full.
@@ -69,6 +73,7 @@ async def metrics(runtime: RuntimeDependency) -> Response:
     dependencies=[BEARER],
     summary="Describe the service",
 )
+@access(Access.READ)
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
     manifest, settings = runtime.manifest, runtime.settings

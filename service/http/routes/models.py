@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Response
 from service.errors import NotFound
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.responses import json_response
 from service.http.routes.openapi import answers
 from service.model.artifact import Manifest
@@ -25,6 +26,7 @@ ModelInPath = Annotated[str, Path(description="The model's name; it may hold sla
     responses=answers(401, error=OpenAIErrorResponse),
     summary="List the model, as OpenAI does",
 )
+@access(Access.READ)
 async def list_models(runtime: RuntimeDependency) -> Response:
     """The served model. `/v1/embeddings` accepts any model name."""
     return json_response({"object": "list", "data": [_shown(runtime.manifest)]})
@@ -36,6 +38,7 @@ async def list_models(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 404, error=OpenAIErrorResponse),
     summary="Describe the model, as OpenAI does",
 )
+@access(Access.READ)
 async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
     """The model, by its name in the list."""
     name = runtime.manifest.name

@@ -17,6 +17,7 @@ from service.http.dependencies import (
     one_or_listed,
 )
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.responses import json_response
 from service.http.routes.openapi import inference
 from service.model.encoder import TextInput
@@ -47,6 +48,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
     responses=inference(error=OpenAIErrorResponse),
     summary="Embed texts, as OpenAI does",
 )
+@access(Access.READ)
 async def create_embeddings(
     body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:

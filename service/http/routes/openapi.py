@@ -9,13 +9,14 @@ from service.schemas.embed import ErrorResponse
 Responses = dict[int | str, dict[str, Any]]
 
 DESCRIPTIONS: dict[int | str, str] = {
-    400: "The body is not JSON.",
+    400: "The body is not JSON, or the path has a control character.",
     401: "No key, or an unknown one.",
-    403: "A read-only key may neither change nor back up documents.",
+    403: "A read-only key, or a page of another origin, may neither change nor back up documents.",
     404: "No such document or model.",
     408: "The body did not arrive within CROSSLET_BODY_TIMEOUT_S.",
     413: "The body is over CROSSLET_MAX_BODY_BYTES, has over 250,000 values, or could never fit in memory.",
     415: "The body is compressed, but not with gzip.",
+    421: "No keys are set, and Host is neither an address, localhost nor one of CROSSLET_ALLOWED_HOSTS.",
     422: "A field is invalid, or a text is too long and `truncate` is false.",
     429: "A queue or memory limit is reached; Retry-After says when to try again.",
     500: "The model failed, or there is a bug; the log has the request id.",
@@ -43,6 +44,8 @@ SCORE_HEADERS = {"x-reranker": "What has scored: the re-ranker, where there is o
 def answers(*statuses: int, error: type[BaseModel] = ErrorResponse, **success: Any) -> Responses:
     """Return a route's `responses` for OpenAPI: 200, these errors and every route's. success: more about the 200."""
     # A model given to FastAPI is compiled anew for every status of every route, at each start; named once, it is known.
+    if 401 in statuses:
+        statuses = (*statuses, 421)  # where there are no keys, Host is checked instead
     named = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{error.__name__}"}}}}
     refused: Responses = {
         status: {

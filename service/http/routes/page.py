@@ -13,6 +13,7 @@ from service.documents.mode import Mode
 from service.errors import NotFound
 from service.http.dependencies import RuntimeDependency
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.routes.docs import to_docs
 from service.runtime import Runtime
 
@@ -45,6 +46,7 @@ router = APIRouter(include_in_schema=False, route_class=JsonRoute)
 
 
 @router.get("/")
+@access(Access.PUBLIC)
 async def page(request: Request, runtime: RuntimeDependency) -> Response:
     """The page for whoever accepts HTML; other clients are led to /docs."""
     accepted = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "").split(",")}
@@ -58,6 +60,7 @@ async def page(request: Request, runtime: RuntimeDependency) -> Response:
 
 
 @router.get(f"{PATH}/{{name}}")
+@access(Access.PUBLIC)
 async def page_file(name: str, request: Request) -> Response:
     """A script, a style, an icon or the words of a language; read from the disk each time: they are small."""
     path = FILES / name

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.ranking import RankerDependency, Ranking
 from service.http.responses import json_response
 from service.http.routes.openapi import inference
@@ -17,6 +18,7 @@ router = APIRouter(tags=["re-ranking"], route_class=JsonRoute)
     responses=inference(example=[{"index": 1, "score": 0.83}], scores=True),
     summary="Put texts in order",
 )
+@access(Access.READ)
 async def rerank(body: RerankRequest, request: Request, ranker: RankerDependency) -> Response:
     """With `texts` as text-embeddings-inference answers, with `documents` as Cohere and Jina do; best first."""
     if isinstance(body, RerankDocuments):
@@ -31,6 +33,7 @@ async def rerank(body: RerankRequest, request: Request, ranker: RankerDependency
 @router.post(
     "/v2/rerank", response_model=RerankResponse, responses=inference(scores=True), summary="Put documents in order"
 )
+@access(Access.READ)
 async def rerank_documents(body: RerankDocuments, request: Request, ranker: RankerDependency) -> Response:
     """Drop-in for clients of Cohere and Jina: change the base URL."""
     ranking = await ranker.rank(body.query, body.documents, name="documents", **body.reading)

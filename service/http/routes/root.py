@@ -8,6 +8,7 @@ from fastapi import APIRouter, Response
 
 from service.http.dependencies import EmbedderDependency
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.routes.embed import embed
 from service.http.routes.openapi import inference
 from service.http.routes.similarity import similarity
@@ -22,6 +23,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
     responses=inference(example=[[0.1, -0.2]]),
     summary="Embed or compare texts",
 )
+@access(Access.READ)
 async def embed_or_compare(body: RootRequest, embedder: EmbedderDependency) -> Response:
     """Like /embed for a text or a list of texts, like /similarity for an object. For clients with only a base URL."""
     if isinstance(body, SimilarityRequest):

@@ -13,6 +13,7 @@ from service.errors import InvalidInput
 from service.http.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, while_connected
 from service.http.facets import check_facets, facets_of
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.responses import dump_json, dumped_response
 from service.http.routes.openapi import inference
 from service.http.search_queries import queries_of
@@ -27,6 +28,7 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
 
 @router.post("/search", response_model=SearchResponse, responses=inference(scores=True), summary="Find documents")
+@access(Access.READ)
 async def search(
     request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Response
 from service.errors import InvalidInput
 from service.http.dependencies import EmbedderDependency, cost_headers
 from service.http.json_route import JsonRoute
+from service.http.policy import Access, access
 from service.http.responses import array_response
 from service.http.routes.openapi import inference
 from service.model.prompts import Prompts
@@ -28,6 +29,7 @@ Floats = npt.NDArray[np.float32]
     responses=inference(example=[0.83]),
     summary="Compare texts",
 )
+@access(Access.READ)
 async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> Response:
     """Cosines in [-1, 1]: of one sentence and many, of pairs, or of each text on the left and each on the right."""
     inputs = body.inputs

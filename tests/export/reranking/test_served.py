@@ -28,7 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_exported_reranker_answers_over_http_as_it_scores_alone(served: Path, tmp_path: Path) -> None:
     reranker = Reranker.load(served)
     settings = Settings(reranker=served, rerank_weight="alone", data=tmp_path)
-    with TestClient(create_app(load_runtime(settings))) as client:
+    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost") as client:
         for query in QUERIES[:2]:
             plain = client.post("/v2/rerank", json={"query": query, "documents": PASSAGES}).json()
             assert plain["model"] == "tiny-bert"

@@ -24,7 +24,7 @@ def test_similarity_prints_what_a_service_answers(capsys: Capture) -> None:
     assert cli.main(["similarity", *TEXTS[:5], TEXTS[0]]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     inputs = {"source_sentence": TEXTS[0], "sentences": [*TEXTS[1:5], TEXTS[0]]}
-    with TestClient(create_app(load_runtime(Settings()))) as client:
+    with TestClient(create_app(load_runtime(Settings())), base_url="http://localhost") as client:
         scores = client.post("/similarity", json={"inputs": inputs}).json()
     assert rows == [{"score": score, "text": text} for score, text in zip(scores, inputs["sentences"], strict=True)]
     header, *shown = on_a_terminal("similarity", *TEXTS[:5], columns=200).screen.splitlines()

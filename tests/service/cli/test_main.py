@@ -312,7 +312,7 @@ def test_rerank_prints_the_lines_that_a_service_would_put_first(
         monkeypatch.setenv("CROSSLET_RERANKER", "" if reranker is None else str(reranker))
         monkeypatch.setenv("CROSSLET_RERANK_WEIGHT", weight)
         assert cli.main(["rerank", query, str(passages), "--top-k", "4"]) == 0
-        with TestClient(create_app(load_runtime(Settings()))) as client:
+        with TestClient(create_app(load_runtime(Settings())), base_url="http://localhost") as client:
             texts = [*TEXTS, TEXTS[0]]
             found = client.post("/rerank", json={"query": query, "texts": texts, "return_text": True}).json()[:4]
         expected = [{"line": 2 * one["index"] + 1, "score": one["score"], "text": one["text"]} for one in found]

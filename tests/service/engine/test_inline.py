@@ -275,7 +275,9 @@ def test_two_clients_of_the_service_are_noticed(tiny_model: Path, tmp_path: Path
         reader, writer = await asyncio.open_connection(*address)
         for number in range(asked):
             body = b'{"inputs": ["%b %d"]}' % (name.encode(), number)
-            head = b"POST /embed HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            head = (
+                b"POST /embed HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+            )
             writer.write(head % len(body) + body)
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 200")

@@ -197,3 +197,41 @@ def test_a_client_that_does_not_read_loses_its_connection_and_a_slow_one_keeps_i
             return received
 
     assert (asyncio.run(asyncio.wait_for(received_bytes(), 60)) >= MUCH_BYTES) == is_read
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        (b"http://evil.example/documents", b"evil.example"),
+        (b"HTTP://a@evil.example:81/?x", b"evil.example:81"),
+        (b"http://[::1]:80/", b"[::1]:80"),
+        (b"/http://evil.example/", b"localhost"),
+    ],
+)
+def test_the_host_of_an_absolute_target_is_the_requests(target: bytes, host: bytes) -> None:
+    async def hosts(scope: Scope, receive: Receive, send: Send) -> None:
+        body = b",".join(value for name, value in scope["headers"] if name == b"host")
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+        await send({"type": "http.response.body", "body": body})
+
+    said = asyncio.run(answers(b"GET " + target + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", app=hosts))
+    assert said.partition(b"\r\n\r\n")[2] == host
+
+
+@pytest.mark.parametrize("rest", [[], [b"cde"]])
+def test_an_idle_connection_is_kept_as_long_as_is_set(rest: list[bytes]) -> None:
+    """Also after a refused body, whose rest arrives later."""
+
+    async def seconds() -> float:
+        async with serving(refuse) as address:  # which keeps connections for a second
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % (3 * len(rest)))
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.sleep(0.1)
+            writer.writelines(rest)
+            started_at = asyncio.get_running_loop().time()
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+            writer.close()
+            return asyncio.get_running_loop().time() - started_at
+
+    assert 0.7 < asyncio.run(seconds()) < 10

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.http.app import create_app
 from service.http.cors import Cors
 from service.http.request_log import RequestLog
+from service.http.route_table import RouteTable
 from service.metrics import Metrics
 from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
 from service.settings import Settings
@@ -38,7 +39,9 @@ def service(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         max_queue_reads=1,
         gzip_min_bytes=100,
     )
-    with TestClient(create_app(load_runtime(settings)), raise_server_exceptions=False) as client:
+    with TestClient(
+        create_app(load_runtime(settings)), base_url="http://localhost", raise_server_exceptions=False
+    ) as client:
         yield client
 
 
@@ -148,7 +151,7 @@ def test_a_page_reads_that_the_service_ended(service: TestClient) -> None:
             return {"type": "http.request"}
 
         scope = {"type": "http", "method": "GET", "path": "/info", "headers": [(b"origin", PAGE.encode())]}
-        layer = RequestLog(through(endless), metrics=metrics, paths={}, answer_through=through)
+        layer = RequestLog(through(endless), metrics=metrics, table=RouteTable([]), answer_through=through)
         request = asyncio.create_task(layer(scope, receive, send))
         await asyncio.sleep(0.01)
         request.cancel()

@@ -59,7 +59,7 @@ async def until_queued(runtime: Runtime, texts: int) -> None:
 
 
 def connect(runtime: Runtime) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(create_app(runtime)), base_url="http://test")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(create_app(runtime)), base_url="http://localhost")
 
 
 def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(tiny_model: Path, tmp_path: Path) -> None:

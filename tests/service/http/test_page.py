@@ -24,7 +24,7 @@ REFERENCE = re.compile(r"""(?:src|href)="(page/[^"]+)"|(?:from |import\()"(\./[^
 @pytest.fixture(scope="module")
 def client(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     settings = Settings(model=tiny_model, data=tmp_path_factory.mktemp("data"), workers=1)
-    with TestClient(create_app(load_runtime(settings))) as client:
+    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost") as client:
         yield client
 
 

@@ -27,7 +27,7 @@ def service(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     settings = Settings(
         model=tiny_model, data=data, workers=1, root_path=f"{PREFIX}/", api_keys="full", read_api_keys="read"
     )
-    with TestClient(create_app(load_runtime(settings)), follow_redirects=False) as client:
+    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost", follow_redirects=False) as client:
         yield client
 
 

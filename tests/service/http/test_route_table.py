@@ -29,7 +29,7 @@ OF_AN_ID, OF_A_FILE = "/documents/a/", "/docs/static/swagger-ui.css"
 @pytest.fixture(scope="module")
 def client(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     settings = Settings(model=tiny_model, data=tmp_path_factory.mktemp("data"), workers=1, metrics_open=False)
-    with TestClient(create_app(load_runtime(settings)), follow_redirects=False) as client:
+    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost", follow_redirects=False) as client:
         client.put("/documents", json=DOCUMENT)
         yield client
 

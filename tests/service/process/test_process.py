@@ -388,7 +388,7 @@ from service.http.app import create_app
 from service.runtime import load_runtime
 from service.settings import Settings
 from fastapi.testclient import TestClient
-with TestClient(create_app(load_runtime(Settings()))) as client:
+with TestClient(create_app(load_runtime(Settings())), base_url="http://localhost") as client:
     assert client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}]}).status_code == 200
     assert client.post("/search", json={"query": "hallo"}).status_code == 200
 heavy = {"torch", "transformers", "optimum", "sentence_transformers", "onnx", "training", "export"}

@@ -137,7 +137,7 @@ def large(tiny_model: Path, large_folder: Path) -> Iterator[Runtime]:
 async def asking(address: tuple[str, int]) -> AsyncIterator[asyncio.StreamReader]:
     """A connection that has asked for a backup, and is cut on leaving."""
     reader, writer = await asyncio.open_connection(*address)
-    writer.write(b"POST /backup HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")
+    writer.write(b"POST /backup HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n")
     try:
         yield reader
     finally:
