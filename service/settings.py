@@ -178,6 +178,11 @@ class Settings(BaseSettings):
     )
     metrics_open: bool = Field(default=True, description="Whether GET /metrics works without a key.")
 
+    keep_alive_s: int = Field(
+        default=5,
+        ge=1,
+        description="Seconds until an idle connection is closed; behind a load balancer more than its own, such as 75.",
+    )
     drain_delay_s: float = Field(
         default=1.0, ge=0, description="Seconds from SIGTERM (/ready turns 503) until the service stops listening."
     )

@@ -114,7 +114,9 @@ class Connection(HttpToolsProtocol):
         self._stop_waiting()
         super().on_message_complete()
         if self.cycle.response_complete:  # uvicorn cancelled its keep-alive timeout when the rest of the body arrived
-            self._wait(HEAD_TIMEOUT_S)
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def on_response_complete(self) -> None:
         """Finish a request; if it was refused before its body was complete, wait for the rest."""

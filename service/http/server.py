@@ -74,6 +74,7 @@ def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.so
         access_log=False,  # `RequestLog` writes one line a request
         server_header=False,
         proxy_headers=False,  # the client's address is not used
+        timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
     server = Server(config, runtime)
