@@ -401,7 +401,7 @@ def test_one_text_that_the_model_fails_on_is_an_error_everywhere_else(
     assert serve(model=failing_model).post(path, json=body).status_code == 500
 
 
-@pytest.mark.parametrize("path", ["a%0A", "%FF", "%ED%A0%80"])
+@pytest.mark.parametrize("path", ["%FF", "%ED%A0%80"])
 def test_an_id_in_a_url_is_taken_to_the_byte(client: TestClient, path: str) -> None:
     for known in ("a", "\ufffd"):
         put(client, {"id": known, "text": TEXTS[0]})

@@ -76,7 +76,7 @@ def test_the_tag_of_the_page_depends_on_what_is_filled_in(serve: Serve) -> None:
     assert not any(blank in page.text for page in pages for blank in ("{base}", "{modes}"))
 
 
-@pytest.mark.parametrize("name", ["nope.js", "index.html", "%2e%2e%2fsettings.py", "a%00.js", "x" * 300 + ".js"])
+@pytest.mark.parametrize("name", ["nope.js", "index.html", "%2e%2e%2fsettings.py", "x" * 300 + ".js"])
 def test_nothing_but_the_files_of_the_page_is_there(client: TestClient, name: str) -> None:
     answer = client.get(f"/page/{name}")
     assert (answer.status_code, answer.json()["error_type"]) == (404, "NotFound")
