@@ -19,12 +19,21 @@ from service.bulk.stored_row import StoredPassage, StoredRow
 from service.documents.keywords.terms import RULES
 from service.documents.store.catalog import Named, listed, unknown
 from service.documents.store.collection_name import DEFAULT_NAME, where
+from service.documents.store.fields import RULES as FIELD_RULES
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
 from service.documents.store.keyword_integrity import keywords_fault
 from service.documents.store.locking import connect, read_mode
 from service.documents.store.older_stores import view_as_todays
-from service.documents.store.schema import DEFAULT, KEYWORDS_SINCE, PASSAGES_SINCE, PATHS_SINCE, checksum
+from service.documents.store.schema import (
+    DEFAULT,
+    KEYWORDS_SINCE,
+    PASSAGES_SINCE,
+    PATHS_SINCE,
+    checksum,
+    has_other_spellings,
+    loaded,
+)
 from service.errors import StartError, StoreError
 
 NORM_TOLERANCE = 1e-3
@@ -45,7 +54,7 @@ class StoreFile:
             self.schema_version = int(facts["schema_version"])
         except (KeyError, ValueError) as exc:
             raise StoreError(f"document store {path} does not say what it holds ({exc})") from exc
-        self._keyword_rules = facts.get("keywords")
+        self._keyword_rules, self._field_rules = facts.get("keywords"), facts.get("fields")
         view_as_todays(connection, self.schema_version, with_paths=False)
 
     def collections(self) -> list[Named]:
@@ -206,14 +215,15 @@ class StoreFile:
                 yield fault
         if row.passages and row.is_text_sound and self.schema_version >= PASSAGES_SINCE and not row.is_covered:
             yield "passages", "has passages that leave out some of its text (`crosslet index repair` makes them anew)"
-        try:
-            metadata = orjson.loads(row.metadata)
-            found = fields_of(metadata)
-        except (orjson.JSONDecodeError, AttributeError):
+        metadata = loaded(row.metadata)
+        if metadata is None:
             yield "metadata", "has metadata that are not a JSON object"
             return
         if not row.is_text_sound:
             yield "text", "has a damaged text or metadata: their checksum differs"
+        if self._field_rules != FIELD_RULES and has_other_spellings(row.metadata):
+            return  # its fields are made anew at the next start
+        found = fields_of(metadata)
         if self.schema_version < PATHS_SINCE:
             found = {key: found[key] for key in metadata}
         expected = {(path, *kind) for path, kinds in found.items() for kind in kinds}

@@ -3,22 +3,46 @@
 {"lang": "de"} · {"year": {"gte": 2020, "lt": 2024}} · {"tag": {"in": ["a", "b"]}} · {"lang": {"ne": "de"}} ·
 {"lang": {"exists": true}} · {"source.site": "x"} · {"and": [..]} · {"or": [..]} · {"not": {..}}
 
-Several keys in one object are joined by "and". A list in the metadata matches if one of its elements does. null matches
-a field that is null or absent. `ne` is the negation of equality. Types are never converted: 1 is not "1" or true.
+Several keys in one object are joined by "and". A list in the metadata matches if one of its elements does: the same one
+for `in` and both bounds of a range. null matches a field that is null or absent. `ne` is the negation of equality, over
+all elements. Types are never converted: 1 is not "1" or true. Keys and strings are compared as `comparable` has them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from service.documents.store.fields import SqlValue, inexact, stored_kind
+from service.documents.store.fields import Scalar, SqlValue, comparable, inexact, stored_kind
 from service.errors import InvalidInput
 
 MAX_DEPTH = 16
 MAX_TERMS = 1000  # operators plus values
 RANGE_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
 OPERATORS = f"in, ne, exists, {', '.join(RANGE_OPERATORS)}"
 # Before a query with a condition; its first value is the collection's number.
 FILTERABLE = "WITH filterable AS NOT MATERIALIZED (SELECT key, kind, value, row FROM fields WHERE collection = ?)"
+
+
+@dataclass(frozen=True)
+class FieldTests:
+    """What a filter asks of one field.
+
+    among: an element equals one of these; None: that is not asked. An absent field has one element, null.
+    bounds: comparisons that hold for one element, all of one type: at most one from below and one from above.
+    differs_from: no element equals this.  exists: whether the field is there.
+    """
+
+    among: tuple[Scalar, ...] | None = None
+    bounds: tuple[tuple[str, Scalar], ...] = ()
+    differs_from: Scalar | None = None
+    exists: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +76,7 @@ def fields_in(filter_: object) -> list[str]:
         elif key == "not":
             found += fields_in(value)
         else:
-            found.append(str(key))
+            found.append(comparable(str(key)))
     return found
 
 
@@ -97,56 +121,92 @@ def _one(key: str, value: object, where: str) -> Condition:
 
 
 def _field(key: str, value: object, where: str) -> Condition:
+    key, tests = comparable(key), field_tests(value, where)
+    parts: list[Condition] = []
+    if tests.among is not None:
+        parts.append(_equals_any(key, tests.among))
+    if tests.bounds:
+        compared = " AND value ".join(f"{RANGE_OPERATORS[name]} ?" for name, _ in tests.bounds)
+        (kind, *_), values = zip(*(bound for _, bound in tests.bounds), strict=True)
+        parts.append(_has(key, kind, compared, values))
+    if tests.differs_from is not None:
+        parts.append(_not(_equals_any(key, [tests.differs_from])))
+    if tests.exists is not None:
+        parts.append(_is_there(key) if tests.exists else _not(_is_there(key)))
+    return _join(parts, "AND")
+
+
+def field_tests(value: object, where: str = "filter") -> FieldTests:
+    """Return what a filter asks of a field, without what its other tests imply.
+
+    Raises: InvalidInput: the operators or their operands are malformed; the message names the place, never a value.
+    """
     if not isinstance(value, Mapping):
-        return _equals_any(key, [value], where)
-    if not value:
-        raise InvalidInput(f"{where}: a field's operators must be at least one of {OPERATORS}")
-    return _join([_operator(key, name, operand, where) for name, operand in value.items()], "AND")
-
-
-def _operator(key: str, name: object, operand: object, where: str) -> Condition:
-    if name == "in":
-        if not isinstance(operand, list) or not operand:
+        return FieldTests(among=(_scalar(value, where),))
+    if not value or not value.keys() <= RANGE_OPERATORS.keys() | {"in", "ne", "exists"}:
+        raise InvalidInput(f"{where}: a field's operators must be at least one of {OPERATORS}, and no others")
+    among: tuple[Scalar, ...] | None = None
+    if "in" in value:
+        if not isinstance(value["in"], list) or not value["in"]:
             raise InvalidInput(f"{where}: 'in' takes a list with at least one value")
-        return _equals_any(key, operand, where)
-    if name == "ne":
-        return _not(_equals_any(key, [operand], where))
-    if name == "exists":
-        if not isinstance(operand, bool):
-            raise InvalidInput(f"{where}: 'exists' takes true or false")
-        return _is_there(key) if operand else _not(_is_there(key))
-    if name not in RANGE_OPERATORS:
-        raise InvalidInput(f"{where}: a field's operators are {OPERATORS}")
-    kind = _kind(operand, where)
-    if kind is None or kind[0] not in {"number", "string"}:
-        raise InvalidInput(f"{where}: {name!r} takes a number or a string")
-    return _has(key, kind[0], f"{RANGE_OPERATORS[str(name)]} ?", (kind[1],))
+        among = tuple(_scalar(one, where) for one in value["in"])
+    differs_from = _scalar(value["ne"], where) if "ne" in value else None
+    exists = value.get("exists")
+    if "exists" in value and not isinstance(exists, bool):
+        raise InvalidInput(f"{where}: 'exists' takes true or false")
+    bounds = _bounds({str(name): bound for name, bound in value.items() if name in RANGE_OPERATORS}, where)
+    if among is not None:
+        among = tuple(one for one in among if all(_is_within(one, *bound) for bound in bounds))
+        bounds = ()
+    return FieldTests(among, bounds, differs_from, exists)
 
 
-def _equals_any(key: str, values: Sequence[object], where: str) -> Condition:
-    by_kind: dict[str, list[SqlValue]] = {}
-    for value in values:
-        kind = _kind(value, where)
-        if kind is None:
-            raise InvalidInput(
-                f"{where}: a field is compared with a string, a number, a boolean or null; "
-                'with one of several by {"in": [..]}'
-            )
-        by_kind.setdefault(kind[0], []).append(kind[1])
-    parts = []
-    for name, same_kind in by_kind.items():
-        if name == "null":
-            parts.append(_is_null(key))
-        else:
-            marks = ", ".join("?" * len(same_kind))
-            parts.append(_has(key, name, f"IN ({marks})", tuple(same_kind)))
-    return _join(parts, "OR")
+def _bounds(given: Mapping[str, object], where: str) -> tuple[tuple[str, Scalar], ...]:
+    """Return the narrowest lower and the narrowest upper bound."""
+    bounds: list[tuple[str, Scalar]] = []
+    for name, operand in given.items():
+        bound = _scalar(operand, where)
+        if bound[0] not in {"number", "string"}:
+            raise InvalidInput(f"{where}: {name!r} takes a number or a string")
+        bounds.append((name, bound))
+    if len({kind for _, (kind, _) in bounds}) > 1:
+        raise InvalidInput(f"{where}: the bounds of a range must be all numbers or all strings; types never mix")
+    below = [bound for bound in bounds if bound[0] in {"gt", "gte"}]
+    above = [bound for bound in bounds if bound[0] in {"lt", "lte"}]
+    narrowest = [max(below, key=lambda bound: (bound[1], bound[0] == "gt"), default=None)]
+    narrowest.append(min(above, key=lambda bound: (bound[1], bound[0] != "lt"), default=None))
+    return tuple(bound for bound in narrowest if bound is not None)
 
 
-def _kind(value: object, where: str) -> tuple[str, SqlValue] | None:
+def _is_within(element: Scalar, name: str, bound: Scalar) -> bool:
+    (kind, value), (wanted, limit) = element, bound
+    return kind == wanted and COMPARISONS[name](value, limit)
+
+
+def _scalar(value: object, where: str) -> Scalar:
     if fault := inexact(value):
         raise InvalidInput(f"{where}: {fault}")
-    return stored_kind(value)
+    scalar = stored_kind(value)
+    if scalar is None:
+        raise InvalidInput(
+            f"{where}: a field is compared with a string, a number, a boolean or null; "
+            'with one of several by {"in": [..]}'
+        )
+    return scalar
+
+
+def _equals_any(key: str, scalars: Sequence[Scalar]) -> Condition:
+    by_kind: dict[str, list[SqlValue]] = {}
+    for kind, value in scalars:
+        by_kind.setdefault(kind, []).append(value)
+    parts = [Condition("(0)")] if not by_kind else []  # nothing is left of them: no document
+    for kind, values in by_kind.items():
+        if kind == "null":
+            parts.append(_is_null(key))
+        else:
+            marks = ", ".join("?" * len(values))
+            parts.append(_has(key, kind, f"IN ({marks})", tuple(values)))
+    return _join(parts, "OR")
 
 
 def _has(key: str, kind: str, test: str, values: tuple[SqlValue, ...]) -> Condition:

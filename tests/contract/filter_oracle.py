@@ -1,16 +1,50 @@
 """The meaning of a metadata filter, in plain Python, and metadata and filters that try it."""
 
 import random
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
 
-KEYS = ["x", "y", "a", "a.b", 'q"\\', "ключ"]
+KEYS = ["x", "y", "a", "a.b", 'q"\\', "ключ", "é", "e\u0301"]
 INNER_KEYS = ["b", "b.c", "c", "x", ""]
-PATHS = [*KEYS, "a.b.c", "a.x", "a.", "x.b", "x.b.c", "x.b.x", "y.c", "y.x.x", "ключ.b", ".", "a..b"]
+PATHS = [
+    *KEYS,
+    "é.b",
+    "e\u0301.b",
+    "a.b.c",
+    "a.x",
+    "a.",
+    "x.b",
+    "x.b.c",
+    "x.b.x",
+    "y.c",
+    "y.x.x",
+    "ключ.b",
+    ".",
+    "a..b",
+]
 NUMBERS = [0, 1, -1, 2.0, 0.5, -0.5, 2**53, 2**53 + 1, 2.0**53, 2**63 - 1, 2.0**63, -(2**63), 1e308, -1e-308]
-STRINGS = ["", "1", "a", "ab", "b", "ü", "日本", "q\"\\'", "a" * 200, "a" * 200 + "b", "2024-05-01", "\x00", "🙂"]
+STRINGS = [
+    "",
+    "1",
+    "a",
+    "ab",
+    "b",
+    "ü",
+    "日本",
+    "q\"\\'",
+    "a" * 200,
+    "a" * 200 + "b",
+    "2024-05-01",
+    "\x00",
+    "🙂",
+    "é",
+    "e\u0301",
+    "한글",
+    "\u1112\u1161\u11ab글",
+]
 SCALARS = [None, True, False, *NUMBERS, *STRINGS]
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "gt": lambda left, right: left > right,
@@ -19,8 +53,10 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "lte": lambda left, right: left <= right,
 }
 
-BOUNDS = st.sampled_from([value for value in NUMBERS + STRINGS if len(str(value).encode()) < 100])
-RANGES = st.dictionaries(st.sampled_from(list(COMPARE)), BOUNDS, min_size=1, max_size=2)
+BOUNDS = [NUMBERS, [value for value in STRINGS if len(value.encode()) < 100]]  # of one type in a range
+RANGES = st.sampled_from(BOUNDS).flatmap(
+    lambda values: st.dictionaries(st.sampled_from(list(COMPARE)), st.sampled_from(values), min_size=1, max_size=4)
+)
 EQUALS = st.sampled_from(SCALARS)
 NESTED = st.recursive(
     EQUALS,
@@ -28,13 +64,19 @@ NESTED = st.recursive(
     max_leaves=6,
 )
 METADATA = st.dictionaries(st.sampled_from(KEYS), NESTED, max_size=3)
+OPERATORS: list[st.SearchStrategy[dict[str, Any]]] = [
+    RANGES,
+    st.lists(EQUALS, min_size=1, max_size=4).map(lambda values: {"in": values}),
+    EQUALS.map(lambda value: {"ne": value}),
+    st.booleans().map(lambda value: {"exists": value}),
+]
 LEAVES = st.dictionaries(
     st.sampled_from(PATHS),
     EQUALS
-    | RANGES
-    | st.lists(EQUALS, min_size=1, max_size=4).map(lambda values: {"in": values})
-    | EQUALS.map(lambda value: {"ne": value})
-    | st.booleans().map(lambda value: {"exists": value}),
+    | st.one_of(OPERATORS)
+    | st.tuples(*OPERATORS, st.sets(st.sampled_from(range(len(OPERATORS))), min_size=2)).map(
+        lambda drawn: {name: value for at in sorted(drawn[-1]) for name, value in drawn[at].items()}
+    ),
     min_size=1,
     max_size=2,
 )
@@ -76,10 +118,16 @@ def _matches_one(key: str, value: Any, metadata: Mapping[str, Any]) -> bool:
         return any(matches(part, metadata) for part in value)
     if key == "not":
         return not matches(value, metadata)
-    held = _held([metadata], key)
+    held = _held([metadata], _nfc(key))
     if not isinstance(value, dict):
         value = {"in": [value]}
-    return all(_holds(name, bound, held) for name, bound in value.items())
+    if "exists" in value and (held is not None) != value["exists"]:
+        return False
+    elements = [None] if held is None else held
+    if "ne" in value and any(_same(element, value["ne"]) for element in elements):
+        return False
+    of_one = {name: bound for name, bound in value.items() if name in {"in", *COMPARE}}
+    return not of_one or any(all(_holds(*test, element) for test in of_one.items()) for element in elements)
 
 
 def _held(objects: list[Mapping[str, Any]], path: str) -> list[Any] | None:
@@ -89,7 +137,7 @@ def _held(objects: list[Mapping[str, Any]], path: str) -> list[Any] | None:
     """
     dots = [place for place, character in enumerate(path) if character == "."]
     for end in [len(path), *reversed(dots)]:
-        values = [one[path[:end]] for one in objects if path[:end] in one]
+        values = [value for one in objects for key, value in one.items() if _nfc(key) == path[:end]]
         elements = [element for value in values for element in (value if isinstance(value, list) else [value])]
         if values and end == len(path):
             return elements
@@ -99,21 +147,19 @@ def _held(objects: list[Mapping[str, Any]], path: str) -> list[Any] | None:
     return None
 
 
-def _holds(name: str, bound: Any, held: list[Any] | None) -> bool:
-    if name == "exists":
-        return (held is not None) == bound
-    elements = [None] if held is None else held
-    if name == "ne":
-        return not any(_same(element, bound) for element in elements)
+def _holds(name: str, bound: Any, element: Any) -> bool:
     if name == "in":
-        return any(_same(element, wanted) for element in elements for wanted in bound)
-    return any(
-        _kind(element) == _kind(bound) in ("number", "string") and COMPARE[name](element, bound) for element in elements
-    )
+        return any(_same(element, wanted) for wanted in bound)
+    left, right = _nfc(element), _nfc(bound)
+    return _kind(left) == _kind(right) in ("number", "string") and COMPARE[name](left, right)
 
 
 def _same(left: object, right: object) -> bool:
-    return _kind(left) == _kind(right) != "other" and left == right
+    return _kind(left) == _kind(right) != "other" and bool(_nfc(left) == _nfc(right))
+
+
+def _nfc(value: Any) -> Any:
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
 
 
 def _kind(value: object) -> str:

@@ -232,6 +232,77 @@ def test_a_filter_deletes_by_nested_fields_ne_and_exists(index: DocumentIndex) -
     assert index.delete_matching({"source.pages.n": 2}) == 1
 
 
+RANGE = {"p": {"gte": 3, "lt": 5}}
+LISTS: dict[str, dict[str, Any]] = {
+    "around": {"p": [1, 10]},
+    "between": {"p": [[4], 1, 4, 10]},
+    "one": {"p": [3, 1, 2.5]},
+    "scalar": {"p": 4},
+    "below": {"p": [1, 2]},
+    "text": {"p": ["1", "4", "9"]},
+    "nested": {"n": [{"p": [1, 5]}, {"p": 9}]},
+    "apart": {"n": [{"p": [1]}, {"p": 9}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("filter_", "expected"),
+    [
+        (RANGE, {"between", "one", "scalar"}),
+        ({"not": RANGE}, {"around", "below", "text", "nested", "apart"}),
+        ({"and": [{"p": {"gte": 3}}, {"p": {"lt": 5}}]}, {"around", "between", "one", "scalar"}),
+        ({"p": {"gte": 3, "lt": 5, "ne": 10}}, {"one", "scalar"}),
+        ({"p": {"gte": 3, "lt": 5, "exists": False}}, set()),
+        ({"p": {"gte": 3, "lt": 5, "in": [1, 4, 10]}}, {"between", "scalar"}),
+        ({"p": {"gte": 3, "in": ["4", 1, None]}}, set()),
+        ({"not": {"p": {"gte": 3, "in": ["4", 1]}}}, {*LISTS}),
+        ({"p": {"gt": 1, "gte": 4, "lt": 99, "lte": 4}}, {"between", "scalar"}),
+        ({"p": {"gte": "3", "lt": "5"}}, {"text"}),
+        ({"n.p": {"gt": 2, "lt": 8}}, {"nested"}),
+        ({"or": [{"n.p": {"gt": 2, "lt": 8}}, {"p": {"gt": 8, "lt": 99}}]}, {"around", "between", "nested"}),
+    ],
+)
+def test_both_bounds_hold_for_one_element(index: DocumentIndex, filter_: dict[str, Any], expected: set[str]) -> None:
+    documents = [Document(id_, "text", metadata) for id_, metadata in LISTS.items()]
+    index.put(documents, np.stack([EAST] * len(LISTS)))
+    assert ids(index, EAST, 20, filter_=filter_) == sorted(expected)
+    assert index.count(filter_) == len(expected)
+    assert index.delete_matching(filter_) == len(expected)
+    assert {*listed(index, limit=20)[0]} == {*LISTS} - expected
+
+
+def test_a_range_of_two_types_is_refused(index: DocumentIndex) -> None:
+    put(index, {"a": EAST}, {"p": 4})
+    for filter_ in ({"p": {"gte": 3, "lt": "5"}}, {"not": {"p": {"gt": "3", "lte": 5}}}):
+        with pytest.raises(InvalidInput, match="all numbers or all strings"):
+            index.delete_matching(filter_)
+    assert index.count() == 1
+
+
+@pytest.mark.parametrize(("typed", "asked"), [("e\u0301", "é"), ("é", "e\u0301"), ("\u1112\u1161\u11ab", "한")])
+def test_two_spellings_of_a_character_are_one(index: DocumentIndex, typed: str, asked: str) -> None:
+    metadata = {f"k{typed}": [typed, "other"], "n": {typed: typed}}
+    put(index, {"a": EAST}, metadata)
+    for filter_ in (
+        {f"k{asked}": asked},
+        {f"n.{asked}": asked},
+        {f"k{asked}": {"gte": asked, "lte": asked}},
+        {"not": {f"n.{asked}": {"ne": asked}}},
+    ):
+        assert ids(index, EAST, 5, filter_=filter_) == ["a"], filter_
+    assert index.count({f"n.{asked}": {"lt": asked}}) == 0
+    found = index.get("a")
+    assert found is not None
+    assert found.metadata == metadata
+
+
+def test_ids_are_compared_as_they_are(index: DocumentIndex) -> None:
+    put(index, {"é": EAST, "e\u0301": EAST})
+    assert len(index) == 2
+    assert index.delete(["é"]) == 1
+    assert ids(index, EAST, 5) == ["e\u0301"]
+
+
 def test_any_id_and_any_text_comes_back_as_it_was_put(index: DocumentIndex) -> None:
     metadata = {"a": [1, {"b": [None, True, 0.1, 2**64 - 1]}], 'q"': "\x00\u2028🙂", "": {}}
     index.put([Document(name, f"{name}\n\x00'\"\\", metadata) for name in NAMES], np.stack([EAST] * len(NAMES)))

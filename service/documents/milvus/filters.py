@@ -7,15 +7,23 @@ bounds  for each path and type, the smallest and the largest element, encoded so
 Milvus' own JSON comparisons mix types, and its versions disagree about absent keys under `not`. Here equality is the
 presence of a token, and `not` is pushed down to single tests. A bound is compared only together with the token that
 says it exists. Expressions hold only digests and hexadecimal digits: they never quote a user's text.
+
+Two bounds hold for one element. If the smallest or the largest element is within both, the row matches; if these two
+are on either side, an element between them may match. Only the metadata says so: `selected` reads them.
 """
 
 import hashlib
+import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
-from service.documents.filters import to_condition
-from service.documents.store.fields import SqlValue, fields_of, stored_kind
+import orjson
+
+from service.documents.filters import FILTERABLE, FieldTests, field_tests, fields_in, to_condition
+from service.documents.store.fields import Scalar, SqlValue, comparable, fields_of
+from service.documents.store.schema import DEFAULT, FIELDS
 from service.errors import InvalidInput
 
 SORTED_BYTES = 128  # prefix of a string's UTF-8; orders it correctly against any shorter string
@@ -48,68 +56,105 @@ def searchable(metadata: Mapping[str, object]) -> Searchable:
     return Searchable(sorted(tokens), {"low": low, "high": high})
 
 
-def to_expression(filter_: Mapping[str, object]) -> str:
-    """Return the Milvus expression of a filter. It matches exactly what the embedded index matches.
+@dataclass(frozen=True)
+class RowFilter:
+    """A filter as Milvus expressions: `sure` rows match; of `unsure` ones the metadata decide. "": there are none."""
+
+    sure: str
+    unsure: str = ""
+
+
+def to_expression(filter_: Mapping[str, object]) -> RowFilter:
+    """Return the Milvus expressions of a filter. With `selected` they match what the embedded index matches.
 
     Raises: InvalidInput: the filter is malformed, or a range has a bound that is too long a string.
     """
     to_condition(filter_)  # validates the filter
-    return _all_of(filter_, is_negated=False)
+    sure, possible = (_all_of(filter_, is_negated=False, is_sure=is_sure) for is_sure in (True, False))
+    if sure == possible:
+        return RowFilter(sure)
+    not_sure = _all_of(filter_, is_negated=True, is_sure=False)
+    return RowFilter(sure, f"({possible} and {not_sure})")
 
 
-def _all_of(node: object, *, is_negated: bool) -> str:
+def selected(filter_: Mapping[str, object], documents: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Return the ids of the documents whose metadata match a filter, by the SQL of the embedded index."""
+    condition, tested = to_condition(filter_), {*fields_in(filter_)}
+    ids = list(documents)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(FIELDS)
+        for row, metadata in enumerate(documents.values()):
+            found = {path: scalars for path, scalars in fields_of(metadata).items() if path in tested}
+            values = ((DEFAULT, path, *scalar, row) for path, scalars in found.items() for scalar in scalars)
+            connection.executemany("INSERT INTO fields VALUES (?, ?, ?, ?, ?)", values)
+        rows = orjson.dumps([*range(len(ids))]).decode()
+        query = f"{FILTERABLE} SELECT row FROM (SELECT value AS row FROM json_each(?)) WHERE {condition.sql}"  # noqa: S608
+        matching = connection.execute(query, (DEFAULT, rows, *condition.values)).fetchall()
+    return [ids[row] for (row,) in matching]
+
+
+def _all_of(node: object, *, is_negated: bool, is_sure: bool) -> str:
+    """Return an expression for all rows that may match, or, if `is_sure`, for those that do in any case."""
     assert isinstance(node, Mapping)  # noqa: S101 - checked by to_condition
-    parts = [_one(str(key), value, is_negated=is_negated) for key, value in node.items()]
+    parts = [_one(str(key), value, is_negated=is_negated, is_sure=is_sure) for key, value in node.items()]
     return _join(parts, "or" if is_negated else "and")
 
 
-def _one(key: str, value: object, *, is_negated: bool) -> str:
+def _one(key: str, value: object, *, is_negated: bool, is_sure: bool) -> str:
     if key == "not":
-        return _all_of(value, is_negated=not is_negated)
+        return _all_of(value, is_negated=not is_negated, is_sure=is_sure)
     if key in {"and", "or"} and isinstance(value, list):
-        parts = [_all_of(part, is_negated=is_negated) for part in value]
+        parts = [_all_of(part, is_negated=is_negated, is_sure=is_sure) for part in value]
         return _join(parts, "and" if (key == "and") != is_negated else "or")  # De Morgan
-    if not isinstance(value, Mapping):
-        return _equals_any(key, [value], is_negated=is_negated)
-    parts = [_operator(key, str(name), operand, is_negated=is_negated) for name, operand in value.items()]
+    return _field(comparable(key), field_tests(value), is_negated=is_negated, is_sure=is_sure)
+
+
+def _field(key: str, tests: FieldTests, *, is_negated: bool, is_sure: bool) -> str:
+    parts: list[str] = []
+    if tests.among is not None:
+        parts.append(_equals_any(key, tests.among, is_negated=is_negated))
+    if tests.bounds:
+        parts.append(_within(key, tests.bounds, is_negated=is_negated, is_sure=is_sure))
+    if tests.differs_from is not None:
+        parts.append(_equals_any(key, [tests.differs_from], is_negated=not is_negated))
+    if tests.exists is not None:
+        parts.append(_lacks([_token(key)]) if is_negated == tests.exists else _has([_token(key)]))
     return _join(parts, "or" if is_negated else "and")
 
 
-def _operator(key: str, name: str, operand: object, *, is_negated: bool) -> str:
-    if isinstance(operand, list):
-        return _equals_any(key, operand, is_negated=is_negated)
-    if name == "ne":
-        return _equals_any(key, [operand], is_negated=not is_negated)
-    if name == "exists":
-        return _lacks([_token(key)]) if is_negated == operand else _has([_token(key)])
-    kind, value = _kind(operand)
+def _within(key: str, bounds: Sequence[tuple[str, Scalar]], *, is_negated: bool, is_sure: bool) -> str:
+    slot = _token(key, bounds[0][1][0])
+    each = [("low", *bound) for bound in bounds], [("high", *bound) for bound in bounds]
+    nearest = [(RANGES[name][0], name, bound) for name, bound in bounds]
+    # One element within both bounds is sure of the smallest or the largest alone; that none is, of these two sides.
+    ways = each if len(bounds) > 1 and is_sure != is_negated else [nearest]
+    outer, inner = ("and", "or") if is_negated else ("or", "and")
+    within = _join(
+        [_join([_compared(slot, *test, is_negated=is_negated) for test in way], inner) for way in ways], outer
+    )
+    return f"({_lacks([slot])} or {within})" if is_negated else f"({_has([slot])} and {within})"
+
+
+def _compared(slot: str, end: str, name: str, bound: Scalar, *, is_negated: bool) -> str:
+    _, value = bound
     if isinstance(value, str) and len(value.encode()) >= SORTED_BYTES:
         raise InvalidInput(
             f"the filter's {name!r} compares with a string of {len(value.encode())} bytes; "
             f"the limit is {SORTED_BYTES - 1} where Milvus keeps the documents (CROSSLET_INDEX)"
         )
-    end, comparison, opposite = RANGES[name]
-    slot = _token(key, kind)
-    bound = f'bounds["{end}"]["{slot}"]'
-    if is_negated:
-        return f'({_lacks([slot])} or {bound} {opposite} "{_sortable(value)}")'
-    return f'({_has([slot])} and {bound} {comparison} "{_sortable(value)}")'
+    _, comparison, opposite = RANGES[name]
+    return f'bounds["{end}"]["{slot}"] {opposite if is_negated else comparison} "{_sortable(value)}"'
 
 
-def _equals_any(key: str, values: Sequence[object], *, is_negated: bool) -> str:
-    kinds = dict.fromkeys(_kind(value) for value in values)
-    wanted = list(dict.fromkeys(_token(key, kind, value) for kind, value in kinds))
-    if not any(kind == "null" for kind, _ in kinds):
+def _equals_any(key: str, scalars: Sequence[Scalar], *, is_negated: bool) -> str:
+    wanted = list(dict.fromkeys(_token(key, kind, value) for kind, value in scalars))
+    if not wanted:  # nothing is left of `in`: no document
+        return f"({_has([_token(key)])} {'or' if is_negated else 'and'} {_lacks([_token(key)])})"
+    if not any(kind == "null" for kind, _ in scalars):
         return _lacks(wanted) if is_negated else _has(wanted)
     if is_negated:
         return f"({_has([_token(key)])} and {_lacks(wanted)})"
     return f"({_lacks([_token(key)])} or {_has(wanted)})"  # null also matches an absent field
-
-
-def _kind(value: object) -> tuple[str, SqlValue]:
-    kind = stored_kind(value)
-    assert kind is not None  # noqa: S101 - checked by to_condition
-    return kind
 
 
 def _has(tokens: Sequence[str]) -> str:

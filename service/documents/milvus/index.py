@@ -13,7 +13,7 @@ import numpy as np
 from service.documents.backend import DocumentIndex, MetadataChange
 from service.documents.filters import has_nested_field
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
-from service.documents.milvus.filters import to_expression
+from service.documents.milvus.filters import selected, to_expression
 from service.documents.milvus.queries import other_than, vectors_of
 from service.documents.milvus.rows import (
     FIELDS,
@@ -36,6 +36,7 @@ from service.errors import InvalidInput
 MAX_ROWS = 16_384  # Milvus' maximum for one answer
 # Rows in a call, to stay far below Milvus' message limit of 64 MB: ids only, whole documents, written rows.
 IDS_A_CALL, DOCUMENTS_A_CALL, ROWS_A_CALL = 1000, 200, 128
+MAX_DECIDED = 1000  # documents whose metadata are read to decide whether a filter matches
 LATEST = 2**63 - 1
 
 
@@ -147,9 +148,9 @@ class MilvusIndex(DocumentIndex):
                 "leave truncated out"
             )
         limit = min(limit, MAX_ROWS // 10 - 1)
-        selected = f"{self._expression(filter_)} and " if filter_ else ""
-        heads, last_arrival = self._next(after_row, limit + 1, selected)
-        total = self.count(filter_) if filter_ else None
+        expression = self._expression(filter_) if filter_ else ""
+        heads, last_arrival = self._next(after_row, limit + 1, f"{expression} and " if expression else "")
+        total = self._milvus.count(expression) if expression else None
         documents: list[StoredDocument] = []
         chars = 0
         for _, group in groupby(self._in_order(heads), key=lambda document: document.row):
@@ -257,13 +258,30 @@ class MilvusIndex(DocumentIndex):
             yield from (found[id_] for id_ in part if id_ in found)
 
     def _expression(self, filter_: Mapping[str, object]) -> str:
-        expression = to_expression(filter_)
+        """Return the expression for the documents that match a filter now.
+
+        Raises: InvalidInput: the filter is malformed, or the metadata of too many documents would have to be read.
+        """
+        rows = to_expression(filter_)
         if not self._milvus.has_paths and has_nested_field(filter_):
             raise InvalidInput(
                 f"the filter names a field with a dot, but collection {self._milvus.name} was created by an earlier "
                 "release without nested fields: drop it and load the documents again (docs/guide/milvus.md)"
             )
-        return expression
+        if not rows.unsure:
+            return rows.sure
+        unsure = [row["id"] for row in self._milvus.rows(rows.unsure, ["id"], limit=MAX_DECIDED + 1)]
+        if len(unsure) > MAX_DECIDED:
+            raise InvalidInput(
+                f"the filter's range with two bounds lies within the lists of more than {MAX_DECIDED} documents, the "
+                "most whose metadata are read where Milvus keeps them (CROSSLET_INDEX): narrow it by other fields, or "
+                "send 'in' with the values"
+            )
+        matching: list[str] = []
+        for part in parts_of(unsure, DOCUMENTS_A_CALL):
+            metadata = {row["id"]: row["metadata"] for row in self._rows_of(part, ["id", "metadata"])}
+            matching += selected(filter_, metadata)
+        return f"({rows.sure} or {ids_expression(matching)})" if matching else rows.sure
 
     def _next(self, after: int, wanted: int, selected: str) -> tuple[list[str], int | None]:
         """Return the ids of the next documents, at least `wanted` if there are as many, and the last one's arrival.

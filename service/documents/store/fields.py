@@ -1,14 +1,31 @@
 """Flattens a document's metadata to the paths, types and values that filters test. Runs no SQL."""
 
 import math
+import re
+import unicodedata
 from collections.abc import Mapping
 
+RULES = f"1-{unicodedata.unidata_version}"  # version of these rules, and of Unicode
+MOST_MARKS = 30  # in a row, as in Unicode's Stream-Safe Text Format (UAX #15): NFC takes the square of a run's length
+_LONG_RUN = re.compile(rf"([^\w\x00-\x7f]{{{MOST_MARKS + 1},}})")  # a mark is no word character
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1  # limits of SQLite and Milvus
 
 SqlValue = str | int | float
-Kinds = set[tuple[str, SqlValue]]
+Scalar = tuple[str, SqlValue]  # type and value
 
-OTHER: tuple[str, SqlValue] = ("other", 0)  # an object, or a list in a list: it exists, but equals nothing
+OTHER: Scalar = ("other", 0)  # an object, or a list in a list: it exists, but equals nothing
+
+
+def comparable(text: str) -> str:
+    """Return a key or a string as filters compare it: in NFC, so that an é typed as e and an accent is an é.
+
+    A run of more than `MOST_MARKS` marks or symbols stays as it is.
+    """
+    if text.isascii():
+        return text
+    parts = _LONG_RUN.split(text)  # each second one is such a run
+    parts[::2] = (unicodedata.normalize("NFC", part) for part in parts[::2])
+    return "".join(parts)
 
 
 def inexact(value: object) -> str | None:
@@ -23,7 +40,7 @@ def inexact(value: object) -> str | None:
     return None
 
 
-def stored_kind(value: object) -> tuple[str, SqlValue] | None:
+def stored_kind(value: object) -> Scalar | None:
     """Return a scalar's type and value in the `fields` table; None for a list or an object."""
     if value is None:
         return "null", 0
@@ -32,23 +49,25 @@ def stored_kind(value: object) -> tuple[str, SqlValue] | None:
     if isinstance(value, int | float):
         # Only older stores hold larger integers.
         return "number", value if SMALLEST_INTEGER <= value <= LARGEST_INTEGER else float(value)
-    return ("string", value) if isinstance(value, str) else None
+    return ("string", comparable(value)) if isinstance(value, str) else None
 
 
-def fields_of(metadata: Mapping[str, object]) -> dict[str, Kinds]:
+def fields_of(metadata: Mapping[str, object]) -> dict[str, set[Scalar]]:
     """Return every path with the set of (type, value) at its end, which is never empty; a list gives its elements.
 
-    A path is keys joined by dots; it also leads through objects in a list. If two routes give the same path, the one
-    with the longer first key wins, then the longer second: the key `a.b` takes precedence over `b` in `a`.
+    A path is keys, as `comparable` has them, joined by dots; it also leads through objects in a list. If two routes
+    give the same path, the one with the longer first key wins, then the longer second: the key `a.b` takes precedence
+    over `b` in `a`.
     """
-    found: dict[str, Kinds] = {}
+    found: dict[str, set[Scalar]] = {}
     waiting: list[tuple[str, list[Mapping[str, object]]]] = [("", [metadata])]
     while waiting:
         prefix, objects = waiting.pop()
         elements_at: dict[str, list[object]] = {}
         for one in objects:
             for key, value in one.items():
-                elements_at.setdefault(key, []).extend(value if isinstance(value, list) else [value])
+                elements = value if isinstance(value, list) else [value]
+                elements_at.setdefault(comparable(key), []).extend(elements)
         for key, elements in sorted(elements_at.items(), key=lambda item: len(item[0])):  # the longest is popped first
             kinds = {stored_kind(element) or OTHER for element in elements}
             found.setdefault(prefix + key, kinds or {OTHER})  # an empty list exists, too

@@ -8,8 +8,8 @@ documents    id, text, metadata (JSON), revision of its last change, checksum; w
 passages     vectors (little-endian float32), each of a part of a document, in its order; a short one has one passage
 fields       one row a path of the metadata and scalar at its end, so that a filter is an index look-up
 keywords_N   terms of the documents of collection N (`service/documents/keywords`)
-store        schema version, fingerprint of the model that made the vectors, dim, revision, rules of the keywords,
-             snapshots of the index
+store        schema version, fingerprint of the model that made the vectors, dim, revision, rules of the keywords and
+             of the fields, snapshots of the index
 """
 
 import sqlite3
@@ -21,7 +21,8 @@ import orjson
 from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.store.collection_name import DEFAULT_NAME
-from service.documents.store.fields import SqlValue, fields_of
+from service.documents.store.fields import RULES as FIELD_RULES
+from service.documents.store.fields import SqlValue, comparable, fields_of
 
 SCHEMA_VERSION = 5
 CHECKSUMS_SINCE = 3
@@ -143,6 +144,7 @@ def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: i
         change_model_of_empty(connection, fingerprint=fingerprint, dim=dim)
     connection.execute(TRUNCATED)
     renew_keywords(connection)
+    renew_fields(connection)
 
 
 def is_blank(connection: sqlite3.Connection) -> bool:
@@ -158,6 +160,7 @@ def create(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks
     connection.execute("UPDATE collections SET settings = ?", (settings_of(chunks=chunks),))
     KeywordIndex(connection, DEFAULT).create()
     _note_rules(connection)
+    _note_field_rules(connection)
     connection.execute("COMMIT")
 
 
@@ -201,6 +204,48 @@ def renew_keywords(connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
 
 
+def renew_fields(connection: sqlite3.Connection) -> None:
+    """Make `fields` anew, in one transaction, of the metadata that other rules may have compared otherwise."""
+    if facts(connection).get("fields") == FIELD_RULES:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    stored = connection.execute("SELECT row, collection, CAST(metadata AS BLOB) FROM documents")
+    for row, collection, text in stored:
+        metadata = loaded(text)
+        if metadata is not None and has_other_spellings(text):
+            connection.execute("DELETE FROM fields WHERE row = ?", (row,))
+            add_fields(connection, collection, row, metadata)
+    _note_field_rules(connection)
+    connection.execute("COMMIT")
+
+
+def has_other_spellings(metadata: bytes) -> bool:
+    """Return whether a key or a string in a document's JSON is not spelled as filters compare it."""
+    text = metadata.decode(errors="replace")
+    return comparable(text) != text
+
+
+def loaded(metadata: bytes) -> dict[str, object] | None:
+    """Return a document's metadata; None: they are damaged on disk, which reading the document will say."""
+    try:
+        found = orjson.loads(metadata)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def add_fields(connection: sqlite3.Connection, collection: int, row: int, metadata: Mapping[str, object]) -> None:
+    """Insert what filters test of a document's metadata."""
+    connection.executemany(
+        "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
+        ((collection, path, *scalar, row) for path, scalars in fields_of(metadata).items() for scalar in scalars),
+    )
+
+
+def _note_field_rules(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT OR REPLACE INTO store VALUES ('fields', ?)", (FIELD_RULES,))
+
+
 def _note_rules(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO store VALUES ('keywords', ?)", (RULES,))
 
@@ -210,11 +255,8 @@ def paths(connection: sqlite3.Connection) -> Iterator[tuple[str, str, SqlValue, 
     with_objects = "WHERE instr(substr(metadata, 2), '{')"
     nested = connection.execute(f"SELECT row, CAST(metadata AS BLOB) FROM documents {with_objects}")  # noqa: S608
     for row, text in nested:
-        try:
-            metadata = orjson.loads(text)
-            found = fields_of(metadata)
-        except (orjson.JSONDecodeError, AttributeError):  # damaged on disk: reading the document will say so
-            continue
+        metadata = loaded(text) or {}
+        found = fields_of(metadata)
         yield from ((path, *kind, row) for path, kinds in found.items() if path not in metadata for kind in kinds)
 
 

@@ -10,9 +10,8 @@ import orjson
 from service.documents.keywords.index import KeywordIndex
 from service.documents.protocol import Vectors
 from service.documents.store.document import Document
-from service.documents.store.fields import fields_of
 from service.documents.store.integrity import damaged_document
-from service.documents.store.schema import checksum
+from service.documents.store.schema import add_fields, checksum
 
 # Two statements: SQLite's upsert uses up a row number even when it replaces, and indexes grow with the largest number.
 UPDATE = """
@@ -81,7 +80,7 @@ class Transaction:
             "UPDATE documents SET metadata = ?, revision = ?, text_checksum = ? WHERE row = ?", values
         )
         self._connection.execute("DELETE FROM fields WHERE row = ?", (row,))
-        self._add_fields(row, metadata)
+        add_fields(self._connection, self._collection, row, metadata)
         return True
 
     def rows_of(self, ids: Sequence[str]) -> list[int]:
@@ -130,14 +129,8 @@ class Transaction:
         elif stored[2] != document.text.encode() or _is_damaged(stored):
             self._forget(stored)
             self._keywords.add(row, document.text)
-        self._add_fields(row, document.metadata)
+        add_fields(self._connection, self._collection, row, document.metadata)
         return self._replace_passages(row, document, vectors)
-
-    def _add_fields(self, row: int, metadata: Mapping[str, Any]) -> None:
-        self._connection.executemany(
-            "INSERT INTO fields (collection, key, kind, value, row) VALUES (?, ?, ?, ?, ?)",
-            ((self._collection, path, *kind, row) for path, kinds in fields_of(metadata).items() for kind in kinds),
-        )
 
     def _replace_passages(self, row: int, document: Document, vectors: Sequence[bytes]) -> list[int]:
         """Numbers that rise with the place in the document; those that it has come first: indexes grow with numbers."""
