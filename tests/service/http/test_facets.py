@@ -1,3 +1,4 @@
+import unicodedata
 from collections import Counter
 from typing import Any
 
@@ -9,6 +10,7 @@ from fastapi.testclient import TestClient
 from service.documents.store.document import Document
 from service.documents.store.facets import MAX_VALUE_BYTES
 from tests.artifacts import DIM
+from tests.contract.filter_oracle import matches, varied_metadata
 from tests.service.conftest import Serve
 
 METADATA: list[dict[str, Any]] = [
@@ -20,9 +22,13 @@ METADATA: list[dict[str, Any]] = [
 ]
 
 
-def filled(client: TestClient) -> TestClient:
-    documents = [{"id": str(n), "text": f"hallo {n}", "metadata": one} for n, one in enumerate(METADATA)]
+def put(client: TestClient, metadata: list[dict[str, Any]]) -> None:
+    documents = [{"id": str(n), "text": f"hallo {n}", "metadata": one} for n, one in enumerate(metadata)]
     assert client.put("/documents", json={"documents": documents}).status_code == 200
+
+
+def filled(client: TestClient) -> TestClient:
+    put(client, METADATA)
     return client
 
 
@@ -55,6 +61,58 @@ def test_numbers_are_spelled_as_documents_spell_them(client: TestClient) -> None
     assert client.put("/documents", json={"documents": documents}).status_code == 200
     spelled = {orjson.dumps(number).decode() for number in numbers[:-1]} | {"7"}
     assert set(counted(client, facets=["n"])["facets"]["n"]) == spelled
+
+
+@pytest.mark.parametrize(
+    ("values", "spelled"),
+    [
+        ([1, "1", 1.0], ["1"]),
+        ([True, "true", False, "False"], ["False", "false", "true"]),
+        ([0.5, "0.5", "0.50"], ["0.5", "0.50"]),
+        ([-(2**63), -(2.0**63), str(-(2**63))], [str(-(2**63))]),
+        ([2**63 - 1, 2.0**63, str(2**63 - 1)], [str(2**63 - 1), "9.223372036854776e+18"]),
+        ([2**53 + 1, 2.0**53, 2**53], [str(2**53), str(2**53 + 1)]),
+        (["é", "e\u0301"], ["é"]),
+        ([1, True, None, [1], {"x": 1}], ["1", "true"]),
+    ],
+)
+def test_a_document_counts_once_for_each_spelled_value(
+    client: TestClient, values: list[Any], spelled: list[str]
+) -> None:
+    put(client, [{"e\u0301": values}])
+    expected = dict.fromkeys(spelled, 1)
+    assert counted(client, facets=["é"])["facets"] == {"é": expected}
+    assert counted(client, facets=["é"], filter={"é": {"exists": True}})["facets"] == {"é": expected}
+
+
+def test_values_of_two_types_are_merged_before_the_limit(serve: Serve) -> None:
+    client = serve(max_facet_values=1)
+    put(client, [{"x": one} for one in [7, "7", 7.0, "7", *["b"] * 3]])
+    assert counted(client, facets=["x"]) == {"count": 7, "facets": {"x": {"7": 4}}, "facets_cut": ["x"]}
+    assert counted(client, facets=["x"], filter={"x": {"ne": "b"}})["facets"] == {"x": {"7": 4}}
+    assert "facets_cut" not in counted(client, facets=["x"], filter={"x": {"ne": "b"}})
+
+
+def test_counts_are_those_of_plain_python(client: TestClient) -> None:
+    metadata = varied_metadata(300, seed=3)
+    put(client, metadata)
+    for filter_ in (None, {"x": {"exists": True}}, {"y": {"gte": 0}}):
+        found = counted(client, facets=["x", "y", "ключ"], filter=filter_)["facets"]
+        for key in ("x", "y", "ключ"):
+            chosen = [one for one in metadata if filter_ is None or matches(filter_, one)]
+            expected = Counter(value for one in chosen if key in one for value in spellings(one[key]))
+            assert found[key] == dict(expected)
+            assert [*found[key]] == sorted(expected, key=lambda value: (-expected[value], value))
+
+
+def spellings(value: Any) -> set[str]:
+    """How the values of a field are spelled, each once."""
+    elements = value if isinstance(value, list) else [value]
+    whole = [
+        int(one) if isinstance(one, float) and one.is_integer() and -(2**63) <= one < 2**63 else one for one in elements
+    ]
+    texts = {unicodedata.normalize("NFC", one) for one in whole if isinstance(one, str)}
+    return texts | {orjson.dumps(one).decode() for one in whole if isinstance(one, bool | int | float)}
 
 
 def test_only_documents_that_match_the_filter_are_counted(client: TestClient) -> None:
