@@ -8,9 +8,7 @@ import orjson
 
 from service.documents.store.document import Document, Span
 from service.errors import InvalidInput
-from service.schemas.documents import DocumentIn, document_in
-from service.schemas.embed import LONGEST_NAME
-from service.spelling import did_you_mean
+from service.schemas.documents import document_in
 
 EXPORTED = {"vector", "passages"}  # written by `export --vectors`, ignored here: the current model computes the vectors
 
@@ -38,23 +36,13 @@ def to_document(
     """
     if record.fault is not None:
         raise InvalidInput(record.fault)
-    given = document_in(_known(record.fields))
+    given = document_in({key: value for key, value in record.fields.items() if key not in EXPORTED})
     if len(given.text) > max_text_chars:
         raise InvalidInput(
             f"text: has {len(given.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
         )
     passages = () if split is None else split(given.text)
     return Document(given.id, given.text, _as_stored(given.metadata), passages)
-
-
-def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises: InvalidInput: a field is unknown; named here, since a file is the reader's own."""
-    kept = {key: value for key, value in fields.items() if key not in EXPORTED}
-    unknown = next((key for key in kept if key not in DocumentIn.model_fields), None)
-    if unknown is not None:
-        name, known = unknown[:LONGEST_NAME], DocumentIn.model_fields
-        raise InvalidInput(f"field {name!r} is unknown; known are {', '.join(known)}{did_you_mean(name, known)}")
-    return kept
 
 
 def _as_stored(metadata: dict[str, Any]) -> dict[str, Any]:

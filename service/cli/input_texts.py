@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from service.errors import InvalidInput
+from service.schemas.embed import visible
 from service.settings import Settings
 
 UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # byte-order marks, as Python decodes bytes that are not UTF-8
@@ -40,3 +41,14 @@ def readable(text: str, name: str, settings: Settings) -> str:
     except UnicodeEncodeError as exc:
         raise InvalidInput(f"{name} is not valid UTF-8") from exc
     return text
+
+
+def readable_query(text: str, settings: Settings) -> str:
+    """Return a query that is readable, and has something to look for.
+
+    Raises: InvalidInput: as `readable`, or it has invisible characters alone.
+    """
+    try:
+        return visible(readable(text, "the query", settings))
+    except ValueError as exc:
+        raise InvalidInput(f"the query {exc}") from exc

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from service.cli.arguments import collection_argument, json_object, positive, prompt_argument
-from service.cli.input_texts import readable
+from service.cli.input_texts import readable, readable_query
 from service.cli.table import described, json_argument, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.mode import Mode
@@ -32,7 +32,7 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     from service.document_index import load_collection
     from service.model.encoder import choose_encoder
 
-    query = readable(options.query, "the query", settings)
+    query = readable_query(options.query, settings)
     if settings.index == EMBEDDED:
         check_there(settings.documents_path)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
@@ -57,7 +57,7 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
     from service.bulk.lines import Lines
     from service.bulk.rerank import score_all
 
-    query = readable(options.query, "the query", settings)
+    query = readable_query(options.query, settings)
     with Lines(options.file) as lines:
         passages = (
             readable(lines.text(row), f"{options.file} line {lines.number(row)}", settings) for row in range(len(lines))

@@ -1,13 +1,21 @@
 """The JSON of requests and answers, described field by field. Limits that are settings are checked by the routes."""
 
-from typing import Annotated, Literal, Self, TypeVar
+import re
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.config import JsonDict
 
 from service.spelling import did_you_mean
 
-LONGEST_NAME = 40  # characters of an unknown field that are compared with known ones
+LONGEST_NAME = 40  # characters of an unknown field that are named, and compared with known ones
+# White space, control characters, and what Unicode says is not drawn (Default_Ignorable_Code_Point), with the blank
+# of Braille.
+NOTHING_VISIBLE = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
+)
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
 
 # Unknown fields are ignored on TEI's and OpenAI's routes, whose clients send more than we use; our own refuse them.
@@ -32,6 +40,15 @@ def _no_flag_or_text(kind: str) -> BeforeValidator:
 Whole = Annotated[int, _no_flag_or_text("integer")]  # true is not 1; 10.0 is 10
 Number = Annotated[float, _no_flag_or_text("number")]
 
+
+def visible(text: str) -> str:
+    """Return a query that has a visible character, or none at all. Raises: ValueError: it has invisible ones alone."""
+    if NOTHING_VISIBLE.fullmatch(text):
+        raise ValueError("has nothing but white space and invisible characters; send one that can be read")
+    return text
+
+
+QueryText = Annotated[str, AfterValidator(visible)]  # an empty one is refused with the texts of other routes
 
 PromptName = Annotated[
     str | None,
@@ -65,9 +82,13 @@ def whole_example(body: JsonDict) -> ConfigDict:
 
 
 class Strict(BaseModel):
-    """A request that refuses unknown fields."""
+    """A request that refuses unknown fields.
+
+    synonyms: names that others give to our fields, with ours, for the refusal.
+    """
 
     model_config = ConfigDict(extra="forbid")
+    synonyms: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -75,8 +96,8 @@ class Strict(BaseModel):
         """Raise a single error before validating fields: a body may hold hundreds of thousands of unknown ones."""
         if isinstance(given, dict) and not given.keys() <= cls.model_fields.keys():
             name = str(next(key for key in given if key not in cls.model_fields))[:LONGEST_NAME]
-            near = did_you_mean(name, cls.model_fields)
-            raise ValueError(f"a field is unknown; known are {', '.join(cls.model_fields)}{near}")
+            near = did_you_mean(cls.synonyms.get(name.lower(), name), cls.model_fields)
+            raise ValueError(f"the field {name!r} is unknown; known are {', '.join(cls.model_fields)}{near}")
         return given
 
 

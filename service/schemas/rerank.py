@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from service.schemas.embed import IGNORE, Listed, Truncation, Whole, whole_example
+from service.schemas.embed import IGNORE, Listed, QueryText, Truncation, Whole, whole_example
 
 QUERY = "Wer spielt Gitarre?"
 PASSAGES = ["The stock market fell.", "A man is playing a guitar."]
@@ -49,7 +49,7 @@ class RerankTexts(RerankOptions):
 
     model_config = IGNORE | whole_example({"query": QUERY, "texts": [*PASSAGES]})
 
-    query: str = Field(description="What is looked for.", examples=[QUERY])
+    query: QueryText = Field(description="What is looked for.", examples=[QUERY])
     texts: Listed[str] = Field(description="What may answer it.", examples=[PASSAGES])
     raw_scores: bool | None = Field(
         False,
@@ -65,7 +65,7 @@ class RerankDocuments(RerankOptions):
 
     model_config = IGNORE | whole_example({"query": QUERY, "documents": [*PASSAGES], "top_n": 1})
 
-    query: str = Field(description="What is looked for.", examples=[QUERY])
+    query: QueryText = Field(description="What is looked for.", examples=[QUERY])
     documents: Listed[DocumentText] = Field(
         description='What may answer it: texts, or objects with a "text".', examples=[PASSAGES]
     )

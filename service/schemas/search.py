@@ -1,12 +1,22 @@
 """The JSON of searches, described field by field. Limits that are settings are checked by the routes."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
 from service.documents.mode import Mode
 from service.schemas.documents import FILTER_EXAMPLES
-from service.schemas.embed import GUITAR, InputType, Listed, Number, PromptName, Strict, Whole, whole_example
+from service.schemas.embed import (
+    GUITAR,
+    InputType,
+    Listed,
+    Number,
+    PromptName,
+    QueryText,
+    Strict,
+    Whole,
+    whole_example,
+)
 from service.schemas.facets import FacetFields, Facets, FacetsCut
 
 
@@ -14,11 +24,18 @@ class SearchRequest(Strict):
     """What to look for among the documents."""
 
     model_config = whole_example({"query": "Gitarre spielen", "top_k": 5})
+    synonyms: ClassVar = {
+        **dict.fromkeys(("limit", "k", "n", "size", "count"), "top_k"),
+        **dict.fromkeys(("q", "text", "input", "inputs"), "query"),
+        **{"skip": "offset", "where": "filter", "threshold": "min_score", "id": "like"},
+    }
 
-    query: str | None = Field(
+    query: QueryText | None = Field(
         None, description="One query, in any language of the model.", examples=["Gitarre spielen"]
     )
-    queries: Listed[str] | None = Field(None, description="Several queries; or `query`, not both.", examples=[GUITAR])
+    queries: Listed[QueryText] | None = Field(
+        None, description="Several queries; or `query`, not both.", examples=[GUITAR]
+    )
     vector: Listed[Number] | None = Field(
         None,
         description="A vector of the model in place of a query, of any norm; its documents' cosines are found.",

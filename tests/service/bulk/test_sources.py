@@ -157,7 +157,9 @@ def test_a_document_is_refused_for_what_the_api_refuses_and_no_text_is_said() ->
     )
     assert fault_of({"id": "1", "text": ""}) == "text: String should have at least 1 character"
     assert fault_of({"id": "1", "text": "a", "metadata": {"x": b"y"}}).startswith("metadata: cannot be written as JSON")
-    assert fault_of({"id": "1", "text": "a", "lang": "de"}).startswith("field 'lang' is unknown; known are id, text")
+    assert fault_of({"id": "1", "text": "a", "lang": "de"}).startswith(
+        "the field 'lang' is unknown; known are id, text"
+    )
 
 
 def test_documents_differ_where_python_says_that_they_do_not() -> None:

@@ -105,7 +105,7 @@ def test_bad_lines_stop_the_build_or_are_skipped_as_told(
 def test_an_unknown_field_of_a_line_is_named_with_the_one_that_is_near(capsys: Capture, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "text": "a", "metdata": {}}])
     error = crosslet(capsys, "index", "build", path, status=2)[1]
-    assert "line 1: field 'metdata' is unknown; known are id, text, metadata; did you mean metadata?" in error
+    assert "line 1: the field 'metdata' is unknown; known are id, text, metadata; did you mean metadata?" in error
 
 
 def test_a_text_that_the_model_fails_on_leaves_the_load_its_other_documents(

@@ -101,3 +101,13 @@ def test_reranked_lines_are_a_table_on_a_terminal(capsys: Capture, tmp_path: Pat
     header, *shown = on_a_terminal("rerank", "guitar", str(path), "--top-k", "3").screen.splitlines()
     assert header.split() == ["score", "line", "text"]
     assert [line.split()[:2] for line in shown] == [[f"{row['score']:.3f}", str(row["line"])] for row in rows]
+
+
+@pytest.mark.parametrize("query", [" ", "\u3000\t", "\u200b"])
+def test_a_query_without_a_visible_character_is_refused(capsys: Capture, tmp_path: Path, query: str) -> None:
+    put([Document("a", TEXTS[0], {})])
+    lines = tmp_path / "lines.txt"
+    lines.write_text(TEXTS[0], encoding="utf-8")
+    for command in (["search", query], ["rerank", query, str(lines)]):
+        assert cli.main(command) == 2
+        assert "the query has nothing but white space and invisible characters" in capsys.readouterr().err

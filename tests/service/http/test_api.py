@@ -532,7 +532,7 @@ def test_any_id_names_its_document(client: TestClient, id_: str) -> None:
 def test_odd_text_is_kept_as_it_is(client: TestClient, text: str) -> None:
     assert put(client, {"id": "a", "text": text, "metadata": {text: text}}).status_code == 200
     assert client.get("/documents/a").json()["text"] == text
-    assert found(client.post("/search", json={"query": text, "filter": {text: text}})) == ["a"]
+    assert found(client.post("/search", json={"query": f"a{text}", "filter": {text: text}})) == ["a"]
 
 
 def test_pages_cover_every_document_once(client: TestClient) -> None:
@@ -584,7 +584,7 @@ def nested(depth: int) -> dict[str, Any]:
         ([{"id": "a", "text": "a"}, {"id": "a", "text": "b"}], ["documents[1].id repeats documents[0].id"]),
         (
             [{"id": "a", "text": "a", "colour": 1}],
-            ["documents[0]: a field is unknown; known are id, text, metadata"],
+            ["documents[0]: the field 'colour' is unknown; known are id, text, metadata"],
         ),
         ([{"id": "a" * 513, "text": "a"}], ["documents[0].id"]),
         ([{"id": "drafts/../notes", "text": "a"}], ["documents[0].id", "between slashes is '.' or '..'"]),
@@ -625,15 +625,69 @@ def test_invalid_documents_are_422_and_none_is_kept(
         ({"query": "a", "include": ["vectors"]}, ["include[0]"]),
         ({"query": "a", "filter": {"a": {"gt": None}}}, ["filter"]),
         ({"query": "a", "filter": nested(100)}, ["filter"]),
-        ({"query": "a", "x" * 100_000: 3}, ["a field is unknown"]),
+        ({"query": "a", "x" * 100_000: 3}, ["the field '" + "x" * 40 + "' is unknown"]),
         (
             {"query": "a", "top-k": 3},
-            ["a field is unknown; known are query, queries, vector, like, top_k", "did you mean top_k?"],
+            ["the field 'top-k' is unknown; known are query, queries, vector, like, top_k", "did you mean top_k?"],
         ),
     ],
 )
 def test_invalid_searches_are_422(client: TestClient, body: dict[str, Any], words: list[str]) -> None:
     assert_refused(client.post("/search", json=body), 422, "Validation", *words)
+
+
+@pytest.mark.parametrize(("given", "ours"), [("limit", "top_k"), ("K", "top_k"), ("q", "query"), ("offest", "offset")])
+def test_an_unknown_field_of_a_search_is_named_with_ours(client: TestClient, given: str, ours: str) -> None:
+    for body in ({given: 5}, {"query": "a", given: 5}):
+        response = client.post("/search", json=body)
+        assert_refused(response, 422, "Validation", f"the field '{given}' is unknown", f"did you mean {ours}?")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "place"),
+    [
+        ("PUT", "/documents", {"documents": [{"id": "a", "text": "a", "x\x1b\n": 1}]}, "documents[0]: "),
+        ("PUT", "/documents", {"documents": [], "x\x1b\n": 1}, ""),
+        ("PATCH", "/documents/a", {"metadata": {}, "x\x1b\n": 1}, ""),
+        ("POST", "/documents/delete", {"ids": ["a"], "x\x1b\n": 1}, ""),
+        ("POST", "/documents/count", {"x\x1b\n": 1}, ""),
+        ("POST", "/similarity", {"inputs": {"pairs": [], "x\x1b\n": 1}}, "inputs: "),
+    ],
+)
+def test_our_own_routes_name_an_unknown_field(
+    client: TestClient, method: str, path: str, body: dict[str, Any], place: str
+) -> None:
+    response = client.request(method, path, json=body)
+    assert response.status_code == 422
+    assert response.json()["error"].startswith(f"{place}the field 'x\\x1b\\n' is unknown; known are ")
+
+
+INVISIBLE = [" ", "\n\t ", "\u3000\u2003\xa0\u2028", "\u200b\u200d\ufeff\u2060", "\u3164\uffa0\u115f", "\u2800"]
+INVISIBLE += ["\x00\x1f\x85", "\xad\ufe0f\u200e"]
+
+
+@pytest.mark.parametrize("text", INVISIBLE)
+def test_a_query_without_a_visible_character_is_refused(client: TestClient, text: str) -> None:
+    put(client, {"id": "a", "text": "hallo"})
+    for mode in ("dense", "keywords", "hybrid"):
+        refused = client.post("/search", json={"query": text, "mode": mode})
+        assert_refused(refused, 422, "Validation", "query: has nothing but white space and invisible characters")
+    refused = client.post("/search", json={"queries": ["hallo", text]})
+    assert_refused(refused, 422, "Validation", "queries[1]: has nothing but white space")
+    for texts in ("texts", "documents"):
+        refused = client.post("/rerank", json={"query": text, texts: ["hallo"]})
+        assert_refused(refused, 422, "Validation", "query: has nothing but white space")
+    assert put(client, {"id": "b", "text": text}).status_code == 200  # what is stored is kept as it is
+
+
+@pytest.mark.parametrize("text", ["a", " . ", "\u200b\u0e01", "\u0301", "🙂\ufe0f", "ᠠ\u180b", "\u3164x"])
+def test_a_query_with_a_visible_character_is_taken(client: TestClient, text: str) -> None:
+    assert client.post("/search", json={"query": text}).status_code == 200
+
+
+def test_white_space_is_embedded_as_other_servers_do(client: TestClient) -> None:
+    assert client.post("/embed", json={"inputs": [" "]}).status_code == 200
+    assert client.post("/v1/embeddings", json={"input": " ", "model": "any"}).status_code == 200
 
 
 @pytest.mark.parametrize("body", [{}, {"ids": ["a"], "filter": {"a": 1}}, {"filter": {}}])
@@ -757,7 +811,13 @@ def test_a_filter_of_a_listing_or_a_count_is_refused_as_a_searchs_is(
         headers = {"content-type": "application/json"}
         response = client.post("/documents/count", content=f'{{"filter": {filter_}}}', headers=headers)
         assert_refused(response, 422, "Validation", *words)
-    assert_refused(client.post("/documents/count", json={"filters": {}}), 422, "Validation", "a field is unknown")
+    assert_refused(
+        client.post("/documents/count", json={"filters": {}}),
+        422,
+        "Validation",
+        "the field 'filters' is unknown",
+        "did you mean filter?",
+    )
 
 
 def test_a_listing_and_a_count_give_a_slow_filter_up_as_a_search_does(serve: Serve) -> None:

@@ -59,7 +59,7 @@ def test_metadata_change_alone_and_filters_facets_and_revisions_know(filled: Tes
         ("nobody", {"metadata": {}}, 404, "no document has this id"),
         ("b", {}, 422, "metadata"),
         ("b", {"metadata": None}, 422, "metadata"),
-        ("b", {"metadata": {}, "text": "x"}, 422, "a field is unknown"),
+        ("b", {"metadata": {}, "text": "x"}, 422, "the field 'text' is unknown"),
         ("b", {"metadata": {"n": 2**63}}, 422, "64 bits"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_line_that_is_no_document_is_named_and_the_others_are_stored(client: T
     assert [one["error"] for one in answer["errors"]][:2] == ["not valid JSON", "not a JSON object"]
     assert [one["error"].partition(":")[0] for one in answer["errors"]][2:4] == ["text", "text"]
     assert "did you mean" not in answer["errors"][4]["error"]
-    assert "a field is unknown" in answer["errors"][4]["error"]
+    assert "the field 'lang' is unknown" in answer["errors"][4]["error"]
     assert [one["id"] for one in page(client)] == ["a", "b"]
 
 

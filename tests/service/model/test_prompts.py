@@ -150,7 +150,7 @@ def test_limits_are_those_of_the_clients_own_text(serve: Serve, prompted: Path) 
 def test_documents_take_no_prompt_of_the_request(serve: Serve, prompted: Path) -> None:
     """The store would not know it when it is made over for another model."""
     body = {"documents": [{"id": "a", "text": "b"}], "prompt_name": "query"}
-    assert "a field is unknown; known are documents" in serve(model=prompted).put("/documents", json=body).text
+    assert "is unknown; known are documents" in serve(model=prompted).put("/documents", json=body).text
 
 
 def test_a_model_without_prompts_says_so(client: TestClient) -> None:
