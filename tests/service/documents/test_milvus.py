@@ -116,7 +116,7 @@ def test_a_range_over_a_very_long_string_is_refused_with_both_numbers(server: Mi
     index.close()
 
 
-def test_a_range_within_too_many_lists_is_refused_and_deletes_none(
+def test_a_range_within_too_many_lists_is_refused(
     server: MilvusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.documents.milvus.index.MAX_DECIDED", 2)
