@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.types import Message
 
 from service.http.app import create_app, create_metrics_app
-from service.http.origins import is_known_host
+from service.http.origins import is_known_host, is_of_another_origin
 from service.runtime import load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS
@@ -250,3 +250,7 @@ def test_a_page_of_another_origin_may_ask_what_it_cannot_read(open_service: Test
 def test_an_allowed_page_reads_why_its_host_is_refused(open_service: TestClient) -> None:
     answer = open_service.get("/info", headers={"origin": ALLOWED, "host": "evil.example"})
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (421, ALLOWED)
+
+
+def test_an_origin_without_a_host_is_another_than_an_empty_host() -> None:
+    assert is_of_another_origin({"headers": [(b"origin", b"null"), (b"host", b"")]}, ())
