@@ -1,5 +1,7 @@
 """Opens the documents that `CROSSLET_INDEX` names, for the service or for a command."""
 
+import logging
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +15,8 @@ from service.errors import Damaged, StartError, StoreError
 from service.model.artifact import Manifest
 from service.model.spaces import stored_as
 from service.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 
 def load_collections(
@@ -29,6 +33,11 @@ def load_collections(
         return Collections(_milvus_index(settings, manifest, read_only=False))
     options = _index_options(settings, manifest, check_memory=check_memory)
     with _opened_store(settings, manifest) as store:
+        if any(settings.keys()) and settings.documents_path.stat().st_mode & stat.S_IRWXO:
+            logger.warning(
+                "other users of this machine can read the documents without a key: chmod 600",
+                extra={"path": str(settings.documents_path)},
+            )
         return StoredCollections(store, options, max_collections=settings.max_collections)
 
 

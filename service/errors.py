@@ -21,7 +21,7 @@ CrossletError
     ├── UnknownEncoding     415  the body is compressed, but not with gzip
     ├── Misdirected         421  no keys are set, and Host holds an unknown name
     ├── Overloaded          429  the queue is full; carries Retry-After
-    ├── NotReady            503  starting or shutting down
+    ├── NotReady            503  starting, shutting down, or the document store's files are gone
     ├── IndexUnavailable    503  the process that stores the documents (Milvus) does not answer
     ├── StorageFull         507  the disk or the configured budget is full
     ├── Damaged             500  a document is damaged on the disk
@@ -121,7 +121,7 @@ class Overloaded(ServiceError):
 
 
 class NotReady(ServiceError):
-    """The service is starting or shutting down."""
+    """The service is starting or shutting down, or its document store was moved or deleted."""
 
 
 class IndexUnavailable(ServiceError):

@@ -13,8 +13,9 @@ from service.documents.store.backup import back_up
 from service.documents.store.locking import lock_for_this_process
 from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
 from service.documents.store.schema import KEYWORDS_SINCE, SCHEMA_VERSION, facts, is_readable
+from service.documents.store.schema_check import LARGEST_RESTORED
 from service.errors import StartError, StoreError
-from service.process.files import flush
+from service.process.files import create_beside, flush
 
 COPY = "documents.restored.sqlite3"  # in the data folder, until it takes the store's place
 READER_WAIT_S = 1.0  # for another process that reads the replaced store
@@ -53,8 +54,7 @@ def write_backup(
 
 
 def _write(store: Path, target: Path, advance: Callable[[int, int], object]) -> BackedUp:
-    partial = target.with_name(f"{target.name}.part")
-    partial.open("wb").close()  # SQLite would not say why it cannot
+    partial = create_beside(target)
     try:
         back_up(store, partial, advance=advance)
         flush(partial)
@@ -93,13 +93,15 @@ def restore(
             StorageFull: the copy does not fit in the data folder.
     """
     _check_backup(backup, store)
+    store = store.resolve()  # the file of a link is replaced, not the link
     lock = lock_for_this_process(store)
     copy = store.with_name(COPY)
     try:
         if store.exists() and not force:
             raise StartError(f"there is a document store {store} already; replace it with --force")
         back_up(backup, copy, mode=_mode_of(backup))
-        with open_store_file(copy) as file:
+        with open_store_file(copy, named=backup) as file:
+            file.check_numbers(largest=LARGEST_RESTORED)
             _check_sound(backup, file, advance)
         _raise_revision(copy, _acknowledged(store) + 1)
         return _take_place(copy, store)

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from service.errors import StartError, StorageFull
+from service.process.files import PRIVATE, SHARED, create_beside
 
 
 @contextmanager
-def writing(path: Path | None) -> Iterator[BinaryIO]:
+def writing(path: Path | None, *, is_private: bool = False) -> Iterator[BinaryIO]:
     """Open the output. None: standard output, whose errors `cli/main.py` handles.
+
+    is_private: it holds stored documents, which only their owner may read.
 
     Links are followed. Pipes and devices are written directly: they cannot be replaced at the end.
 
@@ -25,7 +28,7 @@ def writing(path: Path | None) -> Iterator[BinaryIO]:
     try:
         target = path.resolve()
         is_replaced = target.is_file() or not target.exists()
-        partial = target.with_name(f"{target.name}.part") if is_replaced else target
+        partial = create_beside(target, mode=PRIVATE if is_private else SHARED) if is_replaced else target
         file = io.BufferedWriter(_Destination(partial, named=path))
     except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links
         raise StartError(f"{path} cannot be written ({getattr(exc, 'strerror', exc)})") from exc

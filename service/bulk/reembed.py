@@ -52,8 +52,8 @@ class Reembedding:
         """Args: split: gives the passages of a text, by the new model's tokens. Documents in passages, and where the
         store says so all, are split anew.  on_failed: called for each document that the new model fails on.
         """
-        self._path = path
-        self._next = path.with_name(NEXT)
+        self._path = path.resolve()  # the file of a link is replaced, not the link
+        self._next = self._path.with_name(NEXT)
         self._fingerprint = fingerprint
         self._dim = dim
         self._split = split

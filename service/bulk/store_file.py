@@ -19,11 +19,12 @@ from service.bulk.stored_row import StoredPassage, StoredRow
 from service.documents.keywords.terms import RULES
 from service.documents.store.catalog import Named, listed, unknown
 from service.documents.store.collection_name import DEFAULT_NAME, where
+from service.documents.store.compatibility import check_numbers, check_schema
 from service.documents.store.fields import RULES as FIELD_RULES
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
 from service.documents.store.keyword_integrity import keywords_fault
-from service.documents.store.locking import connect, read_mode
+from service.documents.store.locking import check_lone, connect, read_mode
 from service.documents.store.older_stores import view_as_todays
 from service.documents.store.schema import (
     DEFAULT,
@@ -32,8 +33,11 @@ from service.documents.store.schema import (
     PATHS_SINCE,
     checksum,
     has_other_spellings,
+    is_readable,
     loaded,
 )
+from service.documents.store.schema import facts as facts_of
+from service.documents.store.schema_check import LARGEST_NUMBER, orphans_faults, rows_faults
 from service.errors import StartError, StoreError
 
 NORM_TOLERANCE = 1e-3
@@ -48,7 +52,8 @@ class StoreFile:
         self._path = path
         self._connection = connection
         self._number, self.name = DEFAULT, DEFAULT_NAME
-        facts = self.facts = dict(connection.execute("SELECT key, value FROM store").fetchall())
+        check_schema(path, connection)
+        facts = self.facts = facts_of(connection)
         try:
             self.fingerprint, self.dim, self.revision = facts["fingerprint"], int(facts["dim"]), int(facts["revision"])
             self.schema_version = int(facts["schema_version"])
@@ -56,6 +61,12 @@ class StoreFile:
             raise StoreError(f"document store {path} does not say what it holds ({exc})") from exc
         self._keyword_rules, self._field_rules = facts.get("keywords"), facts.get("fields")
         view_as_todays(connection, self.schema_version, with_paths=False)
+        self.check_numbers()
+
+    def check_numbers(self, *, largest: int = LARGEST_NUMBER) -> None:
+        """Raises: StoreError: there is a number that crosslet never writes, or a larger one."""
+        if is_readable(str(self.schema_version), migrated=False):
+            check_numbers(self._path, self._connection, largest=largest)
 
     def collections(self) -> list[Named]:
         """Every collection, by age: the default one first."""
@@ -147,14 +158,11 @@ class StoreFile:
         answer = str(self._one("PRAGMA integrity_check(1)"))
         if answer != "ok":
             yield 0, "integrity", f"SQLite finds the file damaged ({' '.join(answer.split())})"
-        for table, what in (("fields", "fields"), ("passages", "vectors")):
-            orphans = int(self._one(f"SELECT count(*) FROM {table} WHERE row NOT IN (SELECT row FROM documents)"))  # noqa: S608
-            if orphans:
-                yield 0, f"orphans of {table}", f"{orphans} rows of the table of {what} belong to no document"
-        numbers = "SELECT collection FROM collections"
-        homeless = int(self._one(f"SELECT count(*) FROM documents WHERE collection NOT IN ({numbers})"))  # noqa: S608
-        if homeless:
-            yield 0, "homeless", f"{homeless} documents belong to no collection"
+        misplaced = [] if self.schema_version < PASSAGES_SINCE else [*rows_faults(self._connection)]
+        yield from ((0, sentence, sentence) for sentence in misplaced)
+        if misplaced:  # no row can be looked at
+            return
+        yield from ((0, sentence, sentence) for sentence in orphans_faults(self._connection))
         for one in self.collections():
             yield from self.of(one)._faults_of_collection(one.documents)
 
@@ -193,7 +201,7 @@ class StoreFile:
                 metadata=metadata,
                 revision=revision,
                 row=row,
-                is_text_sound=of_text in (None, checksum(id_, text, metadata)),
+                is_text_sound=of_text in (None, checksum(id_, text, metadata)) and _are_utf8(id_, text),
                 passages=self._passages_of(row) if with_passages else (),
             )
 
@@ -206,7 +214,7 @@ class StoreFile:
         )
 
     def _faults_of(self, row: StoredRow) -> Iterator[tuple[str, str]]:
-        if row.revision > self.revision:
+        if not 0 <= row.revision <= self.revision:
             yield "revision", f"has revision {row.revision}, beyond the store's revision {self.revision}"
         if not row.passages:
             yield "length", f"has a vector of 0 bytes, not the {4 * self.dim} of {self.dim} dims"
@@ -251,6 +259,13 @@ class StoreFile:
         return self._connection.execute(query).fetchone()[0]
 
 
+def _are_utf8(*texts: bytes) -> bool:
+    try:
+        return all(text.decode() is not None for text in texts)
+    except UnicodeDecodeError:
+        return False
+
+
 def _fault_of_vector(vector_D: npt.NDArray[np.float32]) -> tuple[str, str] | None:
     if not np.isfinite(vector_D).all():
         return "finite", "has a vector with numbers that are not finite"
@@ -274,7 +289,7 @@ def _batched(rows: Iterator[StoredRow], size: int) -> Iterator[list[StoredRow]]:
 
 
 def check_there(path: Path) -> None:
-    """Raises: StartError: there is no store, or it may not be read."""
+    """Raises: StartError: there is no store, it may not be read, or it has a second name."""
     try:
         is_there = path.is_file()
     except OSError as exc:
@@ -284,18 +299,22 @@ def check_there(path: Path) -> None:
             f"there is no document store {path}: `crosslet index build FILE` makes one; --data or CROSSLET_DATA names "
             "another folder"
         )
+    check_lone(path)
 
 
 @contextmanager
-def open_store_file(path: Path) -> Iterator[StoreFile]:
-    """Open a store for reading; another process may be using it.
+def open_store_file(path: Path, *, named: Path | None = None) -> Iterator[StoreFile]:
+    """Open a store for reading; another process may be using it. named: what errors call it.
 
     Raises: StartError: there is none.  StoreError: it is not a store, or a page that is read is damaged.
     """
     check_there(path)
+    path = path.resolve()
     try:
         with closing(connect(path, read_mode(path))) as connection:
             connection.execute("BEGIN")  # one snapshot until the end
-            yield StoreFile(path, connection)
+            yield StoreFile(named or path, connection)
     except sqlite3.Error as exc:
-        raise StoreError(f"document store {path} cannot be read ({exc}); CROSSLET_DATA names its folder") from exc
+        raise StoreError(
+            f"document store {named or path} cannot be read ({exc}); CROSSLET_DATA names its folder"
+        ) from exc

@@ -13,6 +13,7 @@ from service.bulk.store_file import StoreFile, open_store_file
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.catalog import listed
 from service.documents.store.collection_name import DEFAULT_NAME
+from service.documents.store.locking import connect
 from service.documents.store.store import DocumentStore
 from service.errors import StoreError
 
@@ -122,7 +123,7 @@ def _open_alone(path: Path) -> Iterator[sqlite3.Connection]:
         fingerprint, dim = file.fingerprint, file.dim
     store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # for its lock, and its migrations
     try:
-        with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
+        with closing(connect(path, "rw")) as connection:
             yield connection
     except sqlite3.Error as exc:
         raise StoreError(

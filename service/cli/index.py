@@ -87,7 +87,7 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
 
     with (
         open_store_file(local_store(settings)) as whole,
-        writing(options.out) as out,
+        writing(options.out, is_private=True) as out,
         progress(
             "export", total=whole.named(options.collection).count(truncated=options.truncated), unit="documents"
         ) as bar,

@@ -48,7 +48,7 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.query)
     if settings.space:
         engine = in_space(engine, encoder.spaces.maps[settings.space])
-    with writing(options.out) as out:
+    with writing(options.out, is_private=True) as out:
         store = DocumentStore(path, fingerprint=stored.fingerprint, dim=stored.dim, read_only=True)
         try:
             number = store.catalog.number_of(options.collection)

@@ -20,9 +20,11 @@ from service.documents.store.transaction import Transaction
 from service.documents.stored_documents import StoredDocuments
 from service.documents.upkeep import Upkeep
 from service.documents.vectors.maintenance import IndexMaintenance
+from service.errors import NotReady
 
 RETRY_S = 0.0005  # until a reader checks again whether the index has the last change
 PATIENCE = 5  # tries
+LONGEST_CHANGE_S = 10.0  # from the disk to the index; the largest takes some tenths of a second
 
 
 class Collection(StoredDocuments):
@@ -132,11 +134,13 @@ class Collection(StoredDocuments):
 
         filter_s: time limit for evaluating the filter; None: no limit.
         Raises: InvalidInput: the filter is empty, malformed or takes too long.
+                Damaged: a document that matches has other metadata than the filter saw; nothing was removed.
         """
         condition = to_condition(filter_)
         with self._live.writing:  # no other write between the look-up and the removal
             rows = FilterTime(filter_s).matching(self._store, condition).tolist()
             with self._store.transaction() as transaction:
+                transaction.check_fields(rows)
                 return self._delete(transaction, rows)
 
     def search_all(
@@ -154,6 +158,7 @@ class Collection(StoredDocuments):
         the filter up once more, and makes the remaining searches over that revision.
 
         Raises: InvalidInput: the filter is malformed, or the results have too many characters.
+                NotReady: another process changes the store.
         """
         reads = DocumentReader(self._store, to_condition(filter_) if filter_ else None, shown)  # {} matches everything
         found: list[list[Match]] = []
@@ -179,7 +184,8 @@ class Collection(StoredDocuments):
         return None
 
     def _before_writers(self, queries: Sequence[Query], top_k: int, reads: DocumentReader) -> list[list[Match]]:
-        while True:
+        until = time.monotonic() + LONGEST_CHANGE_S
+        while time.monotonic() < until:
             with self._live.held() as held, self._store.read_transaction() as revision:
                 if held.is_at(revision):
                     among = reads.selected(revision)
@@ -189,6 +195,10 @@ class Collection(StoredDocuments):
                         for query, dense in zip(queries, nearest_B, strict=True)
                     ]
             time.sleep(RETRY_S)
+        raise NotReady(
+            f"the index lacks the store's last change after {LONGEST_CHANGE_S:g} s: another process changes the store; "
+            "stop that process, then start the service anew"
+        )
 
     def _nearest(self, index: VectorIndex, query: Query, top_k: int, among: Rows | None) -> Ranked | None:
         if query.vector_D is None:

@@ -89,6 +89,12 @@ class Collections:
         self.of(name)
         raise _default_stays()
 
+    def check_files(self) -> None:
+        """Compare the store's files with those that are open; Milvus has its own.
+
+        Raises: NotReady: they were moved, deleted or replaced.
+        """
+
     def count(self) -> float:
         """Documents of all collections; NaN as `count_of`."""
         return sum(map(count_of, self._open.values()))
@@ -193,6 +199,10 @@ class StoredCollections(Collections):
         self._open = {other: collection for other, collection in self._open.items() if other != name}
         forget_dropped(self._options.folder, [one.number for one in self._store.catalog.listed()])
         return documents
+
+    def check_files(self) -> None:
+        """As the base class."""
+        self._store.check_files()
 
     def close(self) -> None:
         """Close every collection, and the store."""

@@ -1,11 +1,12 @@
 """The short of `crosslet index report` of the default collection, kept beside the store for GET /info."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
+
+from service.process.files import create_beside
 
 NAME = "index-report.json"
 
@@ -39,7 +40,7 @@ def write_summary(folder: Path, summary: Summary) -> None:
 
     Raises: OSError: the folder cannot be written.
     """
-    partial = folder / f"{NAME}.{os.getpid()}.new"
+    partial = create_beside(folder / NAME)
     try:
         partial.write_bytes(orjson.dumps(asdict(summary), option=orjson.OPT_INDENT_2))
         partial.replace(folder / NAME)

@@ -70,7 +70,7 @@ def create_app(runtime: Runtime) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
     )
-    app.state.backups = Backups(runtime.settings.documents_path)
+    app.state.backups = Backups(runtime.settings.documents_path, runtime.collections.check_files)
     for router in ROUTERS:
         app.include_router(router, dependencies=[BEARER])
     others = [health.router, docs.router, page.router if runtime.settings.page else docs.root_router]

@@ -35,8 +35,10 @@ class Copy:
 class Backups:
     """Makes the copies of one store. Call on one event loop."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, check_files: Callable[[], None] = lambda: None) -> None:
+        """check_files: raises NotReady if another file has the store's name."""
         self._store = store
+        self._check_files = check_files
         self._path = store.with_name(COPY)
         with suppress(OSError):
             self._path.unlink()  # of a process that was killed
@@ -46,6 +48,7 @@ class Backups:
         """Copy the store as it is now. Cancelled, it ends within 4 MiB, and what was written is removed.
 
         Raises: Overloaded: another copy is being made or read.  StorageFull: no room beside the store.  Damaged.
+                NotReady: the store was moved, deleted or replaced.
         """
         if self._is_busy:
             raise Overloaded("another backup is not read yet; one is made at a time", retry_after_s=RETRY_AFTER_S)
@@ -76,7 +79,9 @@ class Backups:
                 raise ClientGone("the client disconnected before the backup was ready")
 
         try:
+            self._check_files()
             back_up(self._store, self._path, advance=stop_if_unwanted)
+            self._check_files()  # the copy is of this store
             return Copy(self._path.open("rb"), self._path.stat().st_size, self._free)
         finally:
             self._path.unlink(missing_ok=True)

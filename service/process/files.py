@@ -1,7 +1,12 @@
 """Files on the disk."""
 
 import os
+import secrets
 from pathlib import Path
+
+PRIVATE = 0o600  # of what holds documents: keys guard them over HTTP, the mode on the disk
+SHARED = 0o666  # less what the umask takes
+NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def flush(path: Path) -> None:
@@ -14,3 +19,29 @@ def flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def create(path: Path, *, mode: int = PRIVATE) -> Path:
+    """Create an empty file where nothing has the name, not even a link.
+
+    Raises: OSError.
+    """
+    os.close(os.open(path, NEW, mode))
+    return path
+
+
+def create_anew(path: Path, *, mode: int = PRIVATE) -> Path:
+    """The same in place of a file or a link that has the name.
+
+    Raises: OSError.
+    """
+    path.unlink(missing_ok=True)
+    return create(path, mode=mode)
+
+
+def create_beside(target: Path, *, mode: int = PRIVATE) -> Path:
+    """Create an empty file in a target's folder, under a name that nobody can foresee.
+
+    Raises: OSError.
+    """
+    return create(target.with_name(f"crosslet-{secrets.token_hex(8)}.part"), mode=mode)

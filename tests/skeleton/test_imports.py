@@ -23,10 +23,10 @@ ARROWS = {
     "service.engine": {"service.model", "service.blending"},
     "service.schemas": {"service.documents.mode", "service.documents.store.fields", "service.spelling"},
     "service.documents.keywords": DOCUMENT_TYPES | {"service.blending"},
-    "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords"},
+    "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords", "service.process.files"},
     "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},
     "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.backend", "service.documents.store"},
-    "service.documents": set(),
+    "service.documents": {"service.process.files"},
     "service.http": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
         *("service.blending", "service.process", "service.runtime", "service.schemas", "service.version"),

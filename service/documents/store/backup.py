@@ -9,6 +9,7 @@ from pathlib import Path
 from service.documents.store.integrity import FULL
 from service.documents.store.locking import connect, read_mode
 from service.errors import StorageFull, StoreError
+from service.process.files import create_anew
 
 PAGES_A_STEP = 1024  # 4 MiB; a copy can be stopped between two steps
 
@@ -25,12 +26,12 @@ def back_up(
     Writers go on: one read transaction spans the copy. Without it, SQLite would begin anew after each change. What they
     write meanwhile stays in their log until the copy is complete.
 
-    Args:   target: replaced; removed if the copy fails.
+    Args:   target: replaced by a file that only its owner may read; removed if the copy fails.
             advance: called after each step with the bytes copied and of all; what it raises ends the copy.
             mode: of SQLite's URI, to read the store; None: as a service may be using it.
     Raises: StorageFull: the target does not fit on its disk.  StoreError: the store cannot be read.
     """
-    target.unlink(missing_ok=True)
+    create_anew(target)
     try:
         with closing(connect(store, mode or read_mode(store))) as source:
             _copy(source, target, advance)
@@ -54,7 +55,7 @@ def _copy(source: sqlite3.Connection, target: Path, advance: Callable[[int, int]
     def progress(_status: int, remaining: int, total: int) -> None:
         advance((total - remaining) * page_bytes, total * page_bytes)
 
-    with closing(connect(target, "rwc")) as copy:
+    with closing(connect(target, "rw")) as copy:
         copy.execute("PRAGMA journal_mode = OFF")  # a copy that fails is removed
         copy.execute("PRAGMA synchronous = OFF")
         source.backup(copy, pages=PAGES_A_STEP, progress=progress)

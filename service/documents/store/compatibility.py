@@ -1,14 +1,18 @@
 """Refuses a document store that this service cannot use, by the facts it holds about itself."""
 
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 
 from service.documents.store.revision_file import REVISION_SUFFIX
 from service.documents.store.schema import SCHEMA_VERSION, is_readable
+from service.documents.store.schema_check import LARGEST_NUMBER, numbers_fault, schema_fault
 from service.errors import StoreError
 
 
-def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, answered: int, migrated: bool) -> int:
+def usable_version(
+    path: Path, found: Mapping[str, str], *, fingerprint: str, dim: int, answered: int, migrated: bool
+) -> int:
     """Return the schema version of a usable store. found: its facts.  answered: the last acknowledged revision.
 
     Raises: StoreError: it has another schema, model or space, is damaged, or is an older copy.
@@ -33,7 +37,24 @@ def usable_version(path: Path, found: Mapping[str, str], *, fingerprint: str, an
             f"loaded model {fingerprint[:12]}: use that model and space (CROSSLET_MODEL, CROSSLET_SPACE) or another "
             "folder (CROSSLET_DATA), or re-embed the store for the loaded model with `crosslet index re-embed`"
         )
+    if found.get("dim") != str(dim):
+        raise StoreError(f"document store {path} is damaged: its vectors have {found.get('dim')!r} dims, not {dim}")
     return int(version)
+
+
+def check_schema(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises: StoreError: the store at `path` has other tables than crosslet makes."""
+    if (fault := schema_fault(connection)) is not None:
+        raise StoreError(
+            f"document store {path} was changed by another program: {fault}; use a backup from before (`crosslet index "
+            "restore`), or undo the change"
+        )
+
+
+def check_numbers(path: Path, connection: sqlite3.Connection, *, largest: int = LARGEST_NUMBER) -> None:
+    """Raises: StoreError: the store at `path` has a number that crosslet never writes."""
+    if (fault := numbers_fault(connection, largest=largest)) is not None:
+        raise StoreError(f"document store {path} is damaged, or was changed by another program: {fault}")
 
 
 def unusable(path: Path, exc: Exception) -> StoreError:

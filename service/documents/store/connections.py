@@ -1,6 +1,7 @@
 """The open file of a document store: its connections, its lock, its log. Knows transactions, not documents."""
 
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -8,11 +9,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from service.documents.store.integrity import undamaged, unless_full
-from service.documents.store.locking import connect, lock_for_this_process, read_mode
+from service.documents.store.locking import check_lone, connect, lock_for_this_process, lock_path, read_mode
 from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
+from service.errors import NotReady
+from service.process.files import create
 
 FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
+PUT_BACK = "put the same file back (CROSSLET_DATA), or start the service anew"
+
+FileId = tuple[int, int]  # device and inode
 
 logger = logging.getLogger(__name__)
 
@@ -23,11 +29,13 @@ class StoreConnections:
     def __init__(self, path: Path, *, read_only: bool) -> None:
         """read_only: the file exists, and another process may be writing it.
 
-        Raises: StoreError: another process has it.  sqlite3.Error, OSError: it cannot be used.
+        Raises: StoreError: another process has it, or it has a second name.
+                sqlite3.Error, OSError: it cannot be used.
         """
-        self.path = path
+        self.path = path = path.resolve()  # its log and lock are where the file is, not a link to it
         self.read_only = read_only
-        self._mode = read_mode(path) if read_only else "rwc"
+        self._mode = read_mode(path) if read_only else "rw"  # never `rwc`: what is gone is not made anew
+        self._known: dict[str, FileId] = {}
         self._readers = threading.local()
         self._all: list[sqlite3.Connection] = []
         self._folded_at = 0
@@ -37,6 +45,11 @@ class StoreConnections:
         try:
             if not read_only:
                 self._revision_file = RevisionFile(path.with_suffix(REVISION_SUFFIX))
+                if not path.exists():
+                    create(path)  # SQLite would let others read it, and its log
+            check_lone(path)
+            if not read_only:
+                self._known[str(path)] = _id_of(path)
             self.writer = self._connect()
             if not read_only:
                 self.writer.execute("PRAGMA journal_mode = WAL")
@@ -45,6 +58,25 @@ class StoreConnections:
         except BaseException:
             self.close()
             raise
+
+    def watch(self) -> None:
+        """Have `check_files` look at the log and the lock, too. Something was read, so that there is a log."""
+        assert self._lock is not None  # noqa: S101 - only who writes asks
+        self._known |= {f"{self.path}{suffix}": _id_of(f"{self.path}{suffix}") for suffix in ("-wal", "-shm")}
+        self._known[str(lock_path(self.path))] = _id_of(self._lock.fileno())
+
+    def check_files(self) -> None:
+        """Compare the files that are open with those that have their names. Takes microseconds.
+
+        Raises: NotReady: one was moved, deleted or replaced; what is written now would be lost.
+        """
+        for name, known in self._known.items():
+            try:
+                is_there = _id_of(name) == known
+            except OSError as exc:
+                raise NotReady(f"{name} cannot be reached ({exc.strerror}); {PUT_BACK}") from exc
+            if not is_there:
+                raise NotReady(f"{name} is another file than the one this service has open; {PUT_BACK}")
 
     def disconnect(self) -> None:
         """Close every connection; the last one merges the log into the file. The lock is kept."""
@@ -71,7 +103,10 @@ class StoreConnections:
         return int(self.writer.execute("SELECT value FROM store WHERE key = 'revision'").fetchone()[0])
 
     def reader(self) -> sqlite3.Connection:
-        """This thread's connection. In WAL mode readers do not wait for the writer."""
+        """This thread's connection. In WAL mode readers do not wait for the writer.
+
+        Raises: NotReady: it is the thread's first, and the file is no longer there.
+        """
         if not hasattr(self._readers, "connection"):
             self._readers.connection = self._connect()
         connection: sqlite3.Connection = self._readers.connection
@@ -82,13 +117,16 @@ class StoreConnections:
         """Open a write transaction, and yield the revision it would have; without a commit it is rolled back.
 
         Raises: StorageFull: the disk is full; the transaction was rolled back.  Damaged.
+                NotReady: the store's files were moved, before the change or during it.
         """
         with self._writing:
+            self.check_files()
             try:
                 with unless_full(), undamaged(self.path):
                     self.writer.execute("BEGIN IMMEDIATE")
                     yield self.revision + 1
                 if not self.writer.in_transaction and self._revision_file is not None:
+                    self.check_files()  # or it went into a file that nobody will open again
                     self._revision_file.write(self.revision)
                     self._fold_log()
             finally:
@@ -98,9 +136,9 @@ class StoreConnections:
     def note(self, key: str, value: str) -> None:
         """Record a fact about the store. The revision does not change.
 
-        Raises: StorageFull.
+        Raises: StorageFull, NotReady.
         """
-        with closing(connect(self.path, self._mode)) as connection, unless_full():
+        with closing(self._opened()) as connection, unless_full():
             connection.execute("BEGIN IMMEDIATE")  # not on the writer's connection, which may be in use
             connection.execute("INSERT OR REPLACE INTO store VALUES (?, ?)", (key, value))
             connection.execute("COMMIT")
@@ -109,7 +147,7 @@ class StoreConnections:
         """Checkpoint: the file gets what is in the log, up to the oldest state that is being read. Nobody waits."""
         try:
             (connection or self.reader()).execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except sqlite3.Error as exc:  # nothing is lost: the log has it
+        except (sqlite3.Error, NotReady) as exc:  # nothing is lost: the log has it
             logger.warning("log not merged into the document store", extra={"reason": str(exc)})
 
     def _fold_log(self) -> None:
@@ -119,6 +157,27 @@ class StoreConnections:
             self.fold_log(self.writer)
 
     def _connect(self) -> sqlite3.Connection:
-        connection = connect(self.path, self._mode)
+        connection = self._opened()
         self._all.append(connection)
         return connection
+
+    def _opened(self) -> sqlite3.Connection:
+        self.check_files()
+        try:
+            connection = connect(self.path, self._mode)
+        except sqlite3.OperationalError as exc:
+            if not self._all:
+                raise
+            raise NotReady(f"document store {self.path} cannot be opened again ({exc}); {PUT_BACK}") from exc
+        try:
+            self.check_files()  # the name led there before and after
+        except NotReady:
+            connection.close()
+            raise
+        return connection
+
+
+def _id_of(file: Path | str | int) -> FileId:
+    """file: its name, or a descriptor."""
+    found = os.stat(file)  # noqa: PTH116 - before each write: a Path takes longer
+    return found.st_dev, found.st_ino

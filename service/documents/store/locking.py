@@ -3,6 +3,7 @@
 import fcntl
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from service.errors import StoreError, StoreInUse
+from service.process.files import PRIVATE
 
 STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
 CACHED_STATEMENTS = 16  # per connection; each filter is a statement of its own, and a large one takes a megabyte
@@ -62,16 +64,37 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
+def check_lone(path: Path) -> None:
+    """Refuse a store that has a second name: SQLite finds its log, and a process its lock, by the name.
+
+    Raises: StoreError.  OSError: there is none.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(f"document store {path} is no file; CROSSLET_DATA names its folder")
+    if found.st_nlink > 1:
+        raise StoreError(
+            f"document store {path} has {found.st_nlink} names (hard links), so that two services could change it at "
+            "once: remove the others, or put a copy in the place of this one"
+        )
+
+
+def lock_path(path: Path) -> Path:
+    """The file whose lock is the store's. Links are followed: one store has one lock."""
+    return path.resolve().with_suffix(".lock")
+
+
 def lock_for_this_process(path: Path) -> IO[bytes]:
     """Lock the store while the returned file is open. The system frees the lock however the process ends.
 
     Raises: StoreError: the folder cannot be written.  StoreInUse: another process has the store.
     """
+    target = lock_path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_suffix(".lock").open("ab")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE), "r+b", 0)
     except OSError as exc:
-        raise StoreError(f"folder {path.parent} cannot be written ({exc.strerror}); set CROSSLET_DATA") from exc
+        raise StoreError(f"folder {target.parent} cannot be written ({exc.strerror}); set CROSSLET_DATA") from exc
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:

@@ -9,6 +9,8 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
+from service.process.files import PRIVATE
+
 REVISION_SUFFIX = ".revision"  # suffix of the file beside the store
 LENGTH = 40  # bytes: twenty digits, their CRC-32, padding; written in one call
 
@@ -18,7 +20,7 @@ class RevisionFile:
 
     def __init__(self, path: Path) -> None:
         """Raises: OSError: the file cannot be created."""
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
         if os.fstat(self._file).st_size < LENGTH:
             with suppress(OSError):  # a full disk must not prevent reading the store
                 os.pwrite(self._file, b" " * LENGTH, 0)  # reserves the space for all later writes

@@ -29,6 +29,7 @@ CHECKSUMS_SINCE = 3
 PATHS_SINCE = 4  # before, `fields` has only the metadata's top-level keys
 KEYWORDS_SINCE = PASSAGES_SINCE = 5
 DEFAULT = 1  # number of the collection that is always there
+# `schema_check` compares a store with these statements, letter by letter: a change of one needs a new version.
 FIELDS = """
 CREATE TABLE fields (
     collection INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, row INTEGER NOT NULL,
@@ -71,8 +72,9 @@ CREATE INDEX passages_of_row ON passages (row);
 CREATE INDEX passages_of_collection ON passages (collection);
 """
 # For stores of before it, too: whatever release writes them, SQLite keeps it up.
+TRUNCATED_INDEX = "documents_truncated"
 TRUNCATED = (
-    "CREATE INDEX IF NOT EXISTS documents_truncated ON documents (collection, is_truncated) WHERE is_truncated = 1"
+    f"CREATE INDEX IF NOT EXISTS {TRUNCATED_INDEX} ON documents (collection, is_truncated) WHERE is_truncated = 1"
 )
 TABLES = f"""
 CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -126,8 +128,8 @@ def _chars(text: bytes) -> int:
 
 
 def facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the contents of the table `store`."""
-    return dict(connection.execute("SELECT key, value FROM store").fetchall())
+    """Return the contents of the table `store`. What is no text is nothing that a release wrote."""
+    return dict(connection.execute("SELECT key, value FROM store WHERE typeof(value) = 'text'").fetchall())
 
 
 def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool = True) -> None:

@@ -17,7 +17,7 @@ from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.protocol import Rows
 from service.documents.store.catalog import Catalog, snapshots_key, was_dropped
-from service.documents.store.compatibility import unusable, usable_version
+from service.documents.store.compatibility import check_numbers, check_schema, unusable, usable_version
 from service.documents.store.connections import StoreConnections
 from service.documents.store.document import Document
 from service.documents.store.facets import Facet, facet
@@ -26,7 +26,7 @@ from service.documents.store.locking import given_up_at
 from service.documents.store.older_stores import view_as_todays
 from service.documents.store.passages import PassageReader
 from service.documents.store.rows import Page, StoredDocument, columns, to_document
-from service.documents.store.schema import DEFAULT, bring_up_to_date, facts
+from service.documents.store.schema import DEFAULT, bring_up_to_date, facts, is_blank
 from service.documents.store.transaction import Transaction, rows_of
 from service.errors import StoreError
 
@@ -45,12 +45,12 @@ class DocumentStore:
         Raises: StoreError: it is not a store, is in use, or belongs to another model or schema.
         """
         self._owns = True
-        self._path = path
         self._dim = dim
         try:
             self._connections = StoreConnections(path, read_only=read_only)
         except (sqlite3.Error, OSError) as exc:
             raise unusable(path, exc) from exc
+        self._path = self._connections.path
         self.select(DEFAULT)
         try:
             self._open(fingerprint, read_only=read_only, chunks=chunks)
@@ -63,12 +63,15 @@ class DocumentStore:
 
     def _open(self, fingerprint: str, *, read_only: bool, chunks: bool) -> None:
         self._writer = self._connections.writer
+        if not is_blank(self._writer):
+            check_schema(self._path, self._writer)  # before a migration runs what is there
         if not read_only:
             bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
         version = usable_version(
             self._path,
             facts(self._writer),
             fingerprint=fingerprint,
+            dim=self._dim,
             answered=self._connections.acknowledged,
             migrated=not read_only,
         )
@@ -77,6 +80,9 @@ class DocumentStore:
             self._reader().execute("BEGIN")
             facts(self._reader())  # the first read fixes the snapshot
             view_as_todays(self._reader(), version, with_paths=True)
+        check_numbers(self._path, self._reader() if read_only else self._writer)
+        if not read_only:
+            self._connections.watch()
         self.catalog = Catalog(self._connections)
 
     def of(self, number: int) -> "DocumentStore":
@@ -99,6 +105,10 @@ class DocumentStore:
         """Disconnect, and release the lock."""
         if self._owns:
             self._connections.close()
+
+    def check_files(self) -> None:
+        """Raises: NotReady: the store's files were moved, deleted or replaced."""
+        self._connections.check_files()
 
     @property
     def revision(self) -> int:

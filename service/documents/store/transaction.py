@@ -87,6 +87,24 @@ class Transaction:
         """The rows of the ids that exist."""
         return rows_of(self._connection, self._collection, ids)
 
+    def check_fields(self, rows: Sequence[int]) -> None:
+        """Compare what filters see of documents with their metadata, which have a checksum.
+
+        Raises: Damaged: they differ, or the checksum does.
+        """
+        for row in rows:
+            stored = self._connection.execute(f"{STORED} WHERE row = ?", (row,)).fetchone()
+            if stored is None:
+                continue
+            id_ = stored[1].decode(errors="replace")
+            if _is_damaged(stored):
+                raise damaged_document(id_, "text or metadata")
+            metadata = fields_of(orjson.loads(stored[3]))
+            wanted = {(path, *kind) for path, kinds in metadata.items() for kind in kinds}
+            query = "SELECT key, kind, value FROM fields WHERE collection = ? AND row = ?"
+            if wanted != set(self._connection.execute(query, (self._collection, row))):
+                raise damaged_document(id_, "filterable metadata")
+
     def delete(self, rows: Sequence[int]) -> None:
         """Remove documents by row."""
         for row in rows:

@@ -14,7 +14,7 @@ from service.documents.vectors.flat import FaissIndex
 from service.documents.vectors.ivf import InvertedIndex, expected_bytes
 from service.documents.vectors.ivf_build import build_inverted
 from service.documents.vectors.snapshots import SnapshotFolder
-from service.errors import StorageFull
+from service.errors import NotReady, StorageFull
 
 EXACT_ROWS = 20_000
 GROWTH = 4  # rebuild an index once it holds 4 times the rows it was built for
@@ -127,10 +127,11 @@ class IndexMaintenance:
         if self._snapshots is None or self._snapshots.read_only:
             return None
         try:
+            self._store.check_files()  # its folder may be another store's by now
             path = self._snapshots.write(
                 index.write, revision=revision, facts=index.facts, remember=self._store.remember_snapshot
             )
-        except (OSError, StorageFull, sqlite3.OperationalError) as exc:  # the last: the store is locked
+        except (OSError, StorageFull, NotReady, sqlite3.OperationalError) as exc:  # the last: the store is locked
             logger.warning("index snapshot not written", extra={"reason": getattr(exc, "strerror", None) or str(exc)})
             self._unsaved_at_failure = self._unsaved
             return None

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from service.documents.store.schema import DEFAULT
-from service.process.files import flush
+from service.process.files import create_anew, flush
 
 FORMAT = 2
 OF_COLLECTION = re.compile(r"index_([0-9]+)[.-].*")
@@ -60,7 +60,7 @@ class SnapshotFolder:
         Args: remember: records the id in the store beside the previous one, which counts if this write fails.
         Raises: OSError: the disk is full or the folder is not writable; the previous snapshot stays.
         """
-        temporary = self._folder / f"{self._name}.new"
+        temporary = create_anew(self._folder / f"{self._name}.new")
         target = self._folder / f"{self._name}-{revision}"
         id_ = secrets.token_hex(8)
         try:
@@ -70,7 +70,7 @@ class SnapshotFolder:
             snapshot = Snapshot(FORMAT, id_, self._fingerprint, revision, target.name, size_bytes, sha256, facts)
             remember(id_)
             temporary.replace(target)
-            pointer = self._folder / f"{self._pointer}.new"
+            pointer = create_anew(self._folder / f"{self._pointer}.new")
             said = {"snapshot": asdict(snapshot), "sha256": _sha256_of(asdict(snapshot))}
             pointer.write_bytes(orjson.dumps(said, option=orjson.OPT_INDENT_2))
             flush(pointer)

@@ -48,7 +48,7 @@ async def _chunks(copy: Copy) -> AsyncIterator[bytes]:
     "/backup",
     response_class=StreamingResponse,
     responses=answers(
-        *(401, 403, 422, 429, 507),
+        *(401, 403, 422, 429, 503, 507),
         description="The store as SQLite's file, for `crosslet index restore`.",
         content={MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}, "example": "SQLite format 3"}},
     ),

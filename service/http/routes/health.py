@@ -45,10 +45,11 @@ async def health() -> Response:
 )
 @access(Access.PROBE)
 async def ready(runtime: RuntimeDependency) -> Response:
-    """200, or 503 with the reason: starting, shutting down, or workers that make no progress."""
+    """200, or 503 with the reason: starting, shutting down, workers that make no progress, or a store that is gone."""
     trouble = runtime.trouble()
     if trouble is not None:
         raise NotReady(trouble)
+    await asyncio.to_thread(runtime.collections.check_files)  # in a thread: a disk may not answer
     return json_response({"status": "ok"})
 
 

@@ -1,0 +1,196 @@
+"""Finds in a store what no release made: tables, triggers, numbers. Changes nothing.
+
+SQLite's own check knows of sound pages only. A trigger deletes documents, a CHECK refuses them, a collation merges ids,
+and after a huge number no row can be added.
+"""
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+
+import orjson
+
+from service.documents.keywords.index import KeywordIndex
+from service.documents.store.collection_name import DEFAULT_NAME, NAME
+from service.documents.store.schema import (
+    DEFAULT,
+    MIGRATIONS,
+    SCHEMA_VERSION,
+    TABLES,
+    TRUNCATED,
+    TRUNCATED_INDEX,
+    facts,
+    migrate,
+)
+
+LARGEST_NUMBER = 2**53 - 1  # beyond, JSON's readers round
+LARGEST_RESTORED = 2**40  # some decades of writes; a restored store needs room to grow
+LARGEST_DIM = 2**16
+LONGEST_NAME = 80  # in a message
+SETTINGS = ("chunk", "has_passages")
+OF_KEYWORDS = re.compile(r"keywords_[0-9]+(_[a-z]+)?")
+NUMBERED = {"collections": "collection", "documents": "row", "passages": "passage"}  # the last two may be views
+
+Entry = tuple[str, str, str, str | None]  # of `sqlite_schema`: type, name, table, SQL; an index of a key has none
+
+
+def schema_fault(connection: sqlite3.Connection) -> str | None:
+    """What a store's tables have that those of its version lack, or the other way round; None: they are the same.
+
+    An older version is compared as its tables would be after the migration. Of a version that is not read: None.
+    """
+    version = facts(connection).get("schema_version", "")
+    if not version.isdecimal() or int(version) not in {*MIGRATIONS, SCHEMA_VERSION}:
+        return None
+    found = _entries(connection)
+    if int(version) < SCHEMA_VERSION:
+        try:
+            found = _migrated(found, int(version))
+        except (sqlite3.Error, ValueError) as exc:
+            return f"its tables are not those of schema version {version} ({exc})"
+        return _difference(found, _made([DEFAULT]))
+    fault = _difference(_without_keywords(found), _without_keywords(_made([])))
+    if fault is not None:  # `collections` may be anything: do not read it
+        return fault
+    numbers = [number for (number,) in connection.execute("SELECT collection FROM collections")]
+    if len(numbers) > len(found) or min(numbers, default=1) < 1:
+        return "it has collections without keywords"
+    return _difference(found, _made(numbers))
+
+
+def numbers_fault(connection: sqlite3.Connection, *, largest: int = LARGEST_NUMBER) -> str | None:
+    """The first number of a store that no release writes; None: there is none. Reads no document.
+
+    connection: sees today's tables, or views of them.
+    """
+    return next(_faults(connection, largest), None)
+
+
+def rows_faults(connection: sqlite3.Connection) -> Iterator[str]:
+    """What SQLite takes in any row of today's tables: text for a number, a part of a document elsewhere. Reads them."""
+    for table in ("documents", "passages", "fields"):
+        for _, column, type_, is_required, *_ in connection.execute(f"PRAGMA main.table_info({table})").fetchall():
+            kinds = f"'{type_.lower()}'" + ("" if is_required else ", 'null'")
+            wrong = f"SELECT count(*) FROM {table} WHERE typeof({column}) NOT IN ({kinds})"  # noqa: S608 - names of ours
+            if type_ and (count := connection.execute(wrong).fetchone()[0]):
+                yield f"{count} rows of the table of {table} have a {column} that is no {type_}"
+    for table in ("passages", "fields"):
+        parts = f"FROM {table} part JOIN documents d USING (row) WHERE part.collection != d.collection"
+        if count := connection.execute(f"SELECT count(*) {parts}").fetchone()[0]:
+            yield f"{count} rows of the table of {table} are in another collection than their document"
+    denied = "SELECT collection FROM collections WHERE NOT ifnull(json_extract(settings, '$.has_passages'), 0)"
+    if connection.execute(f"SELECT 1 FROM passages WHERE passage != row AND collection IN ({denied})").fetchone():  # noqa: S608
+        yield "there are passages with numbers of their own, which the settings of their collection deny"
+
+
+def orphans_faults(connection: sqlite3.Connection) -> Iterator[str]:
+    """Rows of what is not there. connection: as for `numbers_fault`."""
+    for table, what in (("fields", "fields"), ("passages", "vectors")):
+        query = f"SELECT count(*) FROM {table} WHERE row NOT IN (SELECT row FROM documents)"  # noqa: S608 - constants
+        if orphans := connection.execute(query).fetchone()[0]:
+            yield f"{orphans} rows of the table of {what} belong to no document"
+    numbers = "SELECT collection FROM collections"
+    query = f"SELECT count(*) FROM documents WHERE collection NOT IN ({numbers})"  # noqa: S608 - constants
+    if homeless := connection.execute(query).fetchone()[0]:
+        yield f"{homeless} documents belong to no collection"
+
+
+def _faults(connection: sqlite3.Connection, largest: int) -> Iterator[str]:
+    encoding, version = (
+        connection.execute(f"PRAGMA main.{name}").fetchone()[0] for name in ("encoding", "user_version")
+    )
+    if encoding != "UTF-8" or version:
+        yield f"its texts are in {encoding} and its user version is {version}; they are in UTF-8, and there is none"
+    said = facts(connection)
+    for name, least, most in (("revision", 0, largest), ("dim", 1, LARGEST_DIM)):
+        text = said.get(name, "")
+        if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+            yield f"its {name} is {said.get(name)!r}; the limits are {least} and {most}"
+            return
+    for table, column in NUMBERED.items():
+        for which, order in (("smallest", "ASC"), ("largest", "DESC")):
+            query = f"SELECT {column} FROM {table} ORDER BY {column} {order} LIMIT 1"  # noqa: S608 - constants
+            for (number,) in connection.execute(query):
+                if not 1 <= number <= largest:
+                    yield f"the {which} {column} of its {table} is {number}; the limits are 1 and {largest}"
+    for name, number in connection.execute("SELECT name, seq FROM sqlite_sequence"):
+        if name not in NUMBERED or not isinstance(number, int) or not 0 <= number <= largest:
+            yield f"the last number of its {name!r} is {number!r}; the limit is {largest}"
+    yield from _faults_of_collections(connection, int(said["revision"]), largest)
+
+
+def _faults_of_collections(connection: sqlite3.Connection, revision: int, largest: int) -> Iterator[str]:
+    collections = connection.execute("SELECT collection, name, revision, documents, settings FROM collections")
+    names = {}
+    for number, name, last_change, documents, settings in collections.fetchall():
+        names[number] = name
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            yield f"collection {number} has no name that a collection may have"
+        if not isinstance(last_change, int) or not 0 <= last_change <= revision:
+            yield f"collection {number} has revision {last_change!r}; the store has {revision}"
+        if not isinstance(documents, int) or not 0 <= documents <= largest:
+            yield f"collection {number} says it has {documents!r} documents"
+        if not _are_settings(settings):
+            yield f"collection {number} has settings that are none"
+    if names.get(DEFAULT) != DEFAULT_NAME:
+        yield f"its collection {DEFAULT} is not {DEFAULT_NAME}"
+
+
+def _are_settings(text: object) -> bool:
+    try:
+        settings = orjson.loads(text) if isinstance(text, str) else None
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(settings, dict) and all(isinstance(settings.get(name, False), bool) for name in SETTINGS)
+
+
+def _entries(connection: sqlite3.Connection) -> list[Entry]:
+    return connection.execute("SELECT type, name, tbl_name, sql FROM main.sqlite_schema").fetchall()
+
+
+def _without_keywords(entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if not OF_KEYWORDS.fullmatch(str(entry[2]))]
+
+
+def _made(collections: list[int]) -> list[Entry]:
+    """What this release makes for collections of these numbers."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        empty.executescript(TABLES)
+        empty.execute(TRUNCATED)
+        for number in collections:
+            KeywordIndex(empty, number).create()
+        return _entries(empty)
+
+
+def _migrated(entries: list[Entry], version: int) -> list[Entry]:
+    """The same after a migration, which is tried on tables without rows.
+
+    Raises: ValueError: there is something that older versions have none of.  sqlite3.Error: it cannot be migrated.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        for kind, name, _, sql in entries:
+            if kind not in {"table", "index"} or (sql or "").startswith("CREATE VIRTUAL"):
+                raise ValueError(f"there is a {_named(kind, name)}")
+            if sql is not None and not name.startswith("sqlite_"):
+                empty.execute(sql)
+        migrate(empty, version)
+        empty.execute(TRUNCATED)
+        return _entries(empty)
+
+
+def _difference(found: list[Entry], made: list[Entry]) -> str | None:
+    more, fewer = Counter(found) - Counter(made), Counter(made) - Counter(found)
+    for kind, name, table, _ in more:
+        if any(entry[:3] == (kind, name, table) for entry in fewer):
+            return f"its {_named(kind, name)} is not as crosslet makes it"
+        return f"it has the {_named(kind, name)}, which is not crosslet's"
+    for kind, name, *_ in fewer:
+        if name != TRUNCATED_INDEX:  # made when it is opened
+            return f"it lacks the {_named(kind, name)}"
+    return None
+
+
+def _named(kind: str, name: str) -> str:
+    return f"{kind} {name!r}"[:LONGEST_NAME]

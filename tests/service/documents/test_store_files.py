@@ -1,0 +1,371 @@
+"""A store whose files are moved, deleted, replaced or linked while a service has them open, and who may read them."""
+
+import logging
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from service.bulk.backup import restore, write_backup
+from service.bulk.store_file import open_store_file
+from service.documents import collection as module
+from service.documents.collection import Collection
+from service.documents.store.store import Document, DocumentStore
+from service.errors import Damaged, NotReady, StoreError, StoreInUse
+from tests.service.conftest import Serve
+from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, open_collection, put, vectors, wait_for
+from tests.service.http.test_auth import bearer
+
+STORE = "documents.sqlite3"
+ROOT = Path(__file__).parents[3]
+OPEN_ELSEWHERE = """
+import sys, time
+from pathlib import Path
+from service.documents.store.store import DocumentStore
+store = DocumentStore(Path(sys.argv[1]), fingerprint="aa", dim=16)
+print("open", flush=True)
+sys.stdin.readline()
+store.close()
+"""
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Collection]:
+    """A collection of two documents in a folder of its own."""
+    collection = open_collection(tmp_path / "data")
+    put(collection, vectors(2))
+    yield collection
+    collection.close()
+
+
+def another(folder: Path) -> Path:
+    """A store of another service, with one document."""
+    collection = open_collection(folder)
+    put(collection, vectors(1, seed=4), first=9)
+    collection.close()
+    return folder
+
+
+def delete(data: Path) -> None:
+    (data / STORE).unlink()
+
+
+def move_away(data: Path) -> None:
+    (data / STORE).rename(data / "moved")
+
+
+def replace(data: Path) -> None:
+    (another(data.with_name("other")) / STORE).rename(data / STORE)
+
+
+def rename_folder(data: Path) -> None:
+    data.rename(data.with_name("renamed"))
+
+
+def replace_folder(data: Path) -> None:
+    rename_folder(data)
+    another(data)
+
+
+def delete_everything(data: Path) -> None:
+    shutil.rmtree(data)
+
+
+def delete_part(suffix: str) -> Callable[[Path], None]:
+    def delete(data: Path) -> None:
+        (data / suffix).unlink()
+
+    delete.__name__ = f"delete {suffix}"
+    return delete
+
+
+CHANGES = [
+    delete,
+    move_away,
+    replace,
+    rename_folder,
+    replace_folder,
+    delete_everything,
+    *map(delete_part, (f"{STORE}-wal", f"{STORE}-shm", "documents.lock")),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_is_accepted_once_the_files_are_gone(
+    running: Collection, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    change(tmp_path / "data")
+    before = sorted(tmp_path.rglob("*"))
+    uses: list[Callable[[], object]] = [
+        lambda: put(running, vectors(1), first=5),
+        lambda: running.delete(["d0"]),
+        lambda: running.delete_matching({"half": True}),
+        lambda: running.update_metadata("d0", lambda metadata: {}),
+        lambda: running._store.catalog.create("shop", most=9),
+        lambda: running._store.note("key", "value"),
+        running._store.check_files,
+    ]
+    for use in uses:
+        with pytest.raises(NotReady, match=r"put the same file back \(CROSSLET_DATA\), or start the service anew"):
+            use()
+    assert sorted(tmp_path.rglob("*")) == before
+    assert len(running) == 2
+    assert running.get("d1") is not None  # what is open still answers
+
+
+def test_a_file_that_goes_during_a_change_is_not_accepted(running: Collection, tmp_path: Path) -> None:
+    store = running._store
+    document = Document("late", "text", {})
+
+    def write() -> None:
+        with store.transaction() as transaction:
+            transaction.upsert([document], vectors(1))
+            delete_everything(tmp_path / "data")
+            transaction.commit()
+
+    with pytest.raises(NotReady):
+        write()
+
+
+def test_a_store_that_comes_back_goes_on(running: Collection, tmp_path: Path) -> None:
+    rename_folder(tmp_path / "data")
+    with pytest.raises(NotReady):
+        put(running, vectors(1), first=5)
+    (tmp_path / "renamed").rename(tmp_path / "data")
+    put(running, vectors(1), first=5)
+    running.close()
+    again = open_collection(tmp_path / "data")
+    assert len(again) == 3
+    again.close()
+
+
+@pytest.mark.parametrize("change", [delete, delete_everything, replace_folder])
+def test_a_late_reader_opens_no_other_store(
+    running: Collection, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    change(tmp_path / "data")
+    before = sorted(tmp_path.rglob("*"))
+    found: list[object] = []
+
+    def read() -> None:
+        try:
+            found.append(running.get("d1"))
+        except NotReady as exc:
+            found.append(exc)
+
+    thread = threading.Thread(target=read)  # the first look of this thread
+    thread.start()
+    thread.join()
+    assert isinstance(found[0], NotReady)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_closing_a_replaced_store_leaves_the_new_one_whole(tmp_path: Path) -> None:
+    old = open_collection(tmp_path / "data")
+    put(old, vectors(EXACT + 100))
+    wait_for(lambda: old.backend == INVERTED)
+    put(old, vectors(5, seed=3), first=9000)
+    rename_folder(tmp_path / "data")
+    new = open_collection(tmp_path / "data")
+    put(new, vectors(3), first=70)
+    old.close()
+    killed = tmp_path / "killed"
+    shutil.copytree(tmp_path / "data", killed)  # with its log, as a kill leaves it
+    new.close()
+    assert not list(killed.glob("index*"))
+    for folder, count in ((killed, 3), (tmp_path / "renamed", EXACT + 105)):
+        again = open_collection(folder)
+        assert len(again) == count
+        again.close()
+
+
+def test_one_store_has_one_service_whatever_its_links(tmp_path: Path) -> None:
+    another(tmp_path / "data")
+    (tmp_path / "soft").mkdir()
+    (tmp_path / "soft" / STORE).symlink_to(tmp_path / "data" / STORE)
+    (tmp_path / "folder").symlink_to(tmp_path / "data")
+    command = [sys.executable, "-c", OPEN_ELSEWHERE, str(tmp_path / "soft" / STORE)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        for name in ("data", "soft", "folder"):
+            with pytest.raises(StoreInUse, match="is in use by another process"):
+                open_collection(tmp_path / name)
+        process.communicate("\n")
+    collection = open_collection(tmp_path / "soft")
+    put(collection, vectors(1))
+    collection.close()
+    assert (tmp_path / "soft" / STORE).is_symlink()
+    assert {path.name for path in (tmp_path / "soft").iterdir()} == {STORE}
+    again = open_collection(tmp_path / "data")
+    assert len(again) == 2
+    again.close()
+
+
+def test_a_store_with_two_names_is_refused(tmp_path: Path) -> None:
+    another(tmp_path / "data")
+    (tmp_path / "hard").mkdir()
+    os.link(tmp_path / "data" / STORE, tmp_path / "hard" / STORE)
+    for name in ("data", "hard"):
+        path = tmp_path / name / STORE
+        uses: list[Callable[[], object]] = [
+            lambda name=name: open_collection(tmp_path / name),  # type: ignore[misc]
+            lambda path=path: DocumentStore(path, fingerprint="aa", dim=DIM, read_only=True),  # type: ignore[misc]
+            lambda path=path: write_backup(path, tmp_path / "a.backup"),  # type: ignore[misc]
+            lambda path=path: open_store_file(path).__enter__(),  # type: ignore[misc]
+        ]
+        for use in uses:
+            with pytest.raises(StoreError, match=r"has 2 names \(hard links\).*: remove the others"):
+                use()
+    (tmp_path / "hard" / STORE).unlink()
+    open_collection(tmp_path / "data").close()
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_a_store_that_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+    (tmp_path / STORE).mkdir() if kind == "folder" else os.mkfifo(tmp_path / STORE)
+    with pytest.raises(StoreError, match=r"cannot be used|is no file"):
+        open_collection(tmp_path)
+
+
+def test_a_search_beside_another_writer_ends(
+    running: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_CHANGE_S", 0.2)
+    command = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
+    command += "c.execute('UPDATE collections SET revision = revision + 1'); c.commit()"
+    subprocess.run([sys.executable, "-c", command, str(tmp_path / "data" / STORE)], check=True)
+    before = time.monotonic()
+    with pytest.raises(NotReady, match="another process changes the store"):
+        running.search(vectors(1)[0], top_k=1)
+    assert time.monotonic() - before < 10
+
+
+def test_a_link_to_a_store_stays_when_a_backup_takes_its_place(tmp_path: Path) -> None:
+    another(tmp_path / "data")
+    write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / STORE).symlink_to(tmp_path / "data" / STORE)
+    restored = restore(tmp_path / "a.backup", tmp_path / "link" / STORE, force=True)
+    assert (tmp_path / "link" / STORE).is_symlink()
+    with open_store_file(tmp_path / "data" / STORE) as file:
+        assert file.revision == restored.revision == 2
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+
+
+def test_only_their_owner_may_read_the_documents(tmp_path: Path) -> None:
+    collection = open_collection(tmp_path / "data")
+    put(collection, vectors(EXACT + 100))
+    wait_for(lambda: (tmp_path / "data" / "index.json").exists())
+    write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
+    found = modes(tmp_path / "data") | modes(tmp_path)
+    collection.close()
+    restore(tmp_path / "a.backup", tmp_path / "restored" / STORE)
+    found |= {f"restored {name}": mode for name, mode in modes(tmp_path / "restored").items()}
+    folders = {name: found.pop(name) for name in ("data", "a.backup")}
+    assert folders["a.backup"] == 0o600
+    assert {f"{STORE}{suffix}" for suffix in ("", "-wal", "-shm")} | {"index.json"} < found.keys()
+    assert set(found.values()) == {0o600}, found
+
+
+def test_a_service_with_keys_says_who_else_may_read(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = tmp_path / "data"
+    serve(data=data, api_keys="full").__exit__(None, None, None)
+    assert "other users" not in caplog.text
+    (data / STORE).chmod(0o644)
+    with caplog.at_level(logging.WARNING):
+        serve(data=data, api_keys="full")
+    assert "other users of this machine can read the documents without a key: chmod 600" in caplog.text
+    assert modes(data)[STORE] == 0o644  # the operator's to decide
+
+
+def test_a_link_beside_the_store_is_never_written_through(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "data").mkdir()
+    for name in ("documents.lock", "documents.revision"):
+        link = tmp_path / "data" / name
+        link.symlink_to(victim)
+        with pytest.raises(StoreError, match=r"cannot be (written|used)"):
+            open_collection(tmp_path / "data")
+        link.unlink()
+    for name in ("index.new", "index.json.new", "documents.restored.sqlite3", "documents.backup.sqlite3"):
+        (tmp_path / "data" / name).symlink_to(victim)
+    collection = open_collection(tmp_path / "data")
+    put(collection, vectors(EXACT + 100))
+    wait_for(lambda: (tmp_path / "data" / "index.json").exists())
+    collection.close()
+    write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
+    restore(tmp_path / "a.backup", tmp_path / "data" / STORE, force=True)
+    assert victim.read_text() == "precious"
+
+
+def test_a_service_whose_store_is_gone_says_so(serve: Serve, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    client = serve(data=data, api_keys="full")
+    client.headers.update(bearer("full"))
+    document = {"documents": [{"id": "a", "text": "A man is playing a guitar."}]}
+    assert client.put("/documents", json=document).status_code == 200
+    assert client.get("/ready").status_code == 200
+    data.rename(tmp_path / "renamed")
+    answers = [
+        client.get("/ready"),
+        client.put("/documents", json=document),
+        client.put(
+            "/documents", content=b'{"id": "b", "text": "b"}\n', headers={"content-type": "application/x-ndjson"}
+        ),
+        client.post("/documents/delete", json={"ids": ["a"]}),
+        client.patch("/documents/a", json={"metadata": {"n": 1}}),
+        client.put("/collections/shop/documents", json=document),
+        client.post("/backup"),
+    ]
+    for answer in answers:
+        assert answer.status_code == 503, answer.text
+        assert answer.json()["error_type"] == "NotReady"
+        assert "put the same file back (CROSSLET_DATA), or start the service anew" in answer.json()["error"]
+    assert client.get("/health").status_code == 200
+    assert not data.exists()
+    (tmp_path / "renamed").rename(data)
+    assert client.get("/ready").status_code == 200
+    assert client.put("/documents", json=document).status_code == 200
+
+
+def flip_field(folder: Path, statement: str) -> None:
+    with closing(sqlite3.connect(folder / STORE)) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE fields SET value = 1 WHERE key = 'half' AND row = 2",  # another document seems to match
+        "UPDATE fields SET key = 'hblf' WHERE key = 'half' AND row = 1",
+        "UPDATE fields SET row = 2 WHERE key = 'half' AND row = 1",
+    ],
+)
+def test_a_filter_over_damaged_fields_deletes_nothing(tmp_path: Path, statement: str) -> None:
+    collection = open_collection(tmp_path)
+    put(collection, vectors(4))  # d0 and d2 are `half`
+    collection.close()
+    flip_field(tmp_path, statement)
+    collection = open_collection(tmp_path)
+    with pytest.raises(Damaged, match=r"the filterable metadata of document .* is damaged"):
+        collection.delete_matching({"not": {"half": False}})
+    assert len(collection) == 4
+    for number in range(4):
+        put(collection, vectors(1, seed=number), first=number)
+    assert collection.delete_matching({"half": True}) == 2
+    collection.close()
