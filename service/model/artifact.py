@@ -1,7 +1,7 @@
 """The artifact contract: one folder, one model. Reads and checks its files, without ONNX Runtime or torch.
 
 model.onnx       inputs `input_ids`, `attention_mask` int64 (B, L); output of an encoder `sentence_embedding` float32
-                 (B, dim), norm 1; of a re-ranker `score` float32 (B, 1), in [0, 1]
+                 (B, dim), norm 1; of a re-ranker `score` float32 (B, 1), in [0, 1]; all tensors inside
 tokenizer.json   a `tokenizers` file with its post-processor, no id beyond the graph's table; the consumer cuts and pads
 manifest.json    `Manifest`: what the model is, where it came from, its prompts, the sha256 of every other file
 parity.json      `ParityPack`: texts with the token ids and vectors the model must give on any machine; of a re-ranker
@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from service.errors import ArtifactError as ArtifactError  # part of the contract: readers catch it
+from service.model.external_data import external_files
 
 SCHEMA_VERSION = 1
 MODEL_FILE = "model.onnx"
@@ -225,7 +226,8 @@ def _check_spaces(folder: Path, manifest: Manifest) -> None:
 def verify_files(folder: Path, manifest: Manifest) -> None:
     """Compare every file with the size and sha256 that the manifest records.
 
-    Raises: ArtifactError: a file differs; the message names folder, file and difference.
+    Raises: ArtifactError: a file differs, or the graph reads another file; the message names folder, file and
+            difference.
     """
     for name, entry in manifest.files.items():
         path = folder / name
@@ -237,6 +239,14 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
         sha256 = sha256_of(path)
         if sha256 != entry.sha256:
             raise ArtifactError(f"{folder}: {name} has sha256 {sha256[:12]}; the manifest says {entry.sha256[:12]}")
+    try:
+        others = sorted(external_files(folder / MODEL_FILE))
+    except ValueError as exc:
+        raise ArtifactError(f"{folder}: {MODEL_FILE} cannot be loaded: it is no ONNX graph ({exc})") from exc
+    if others:  # even a listed one: the fingerprint would not change with it
+        raise ArtifactError(
+            f"{folder}: {MODEL_FILE} reads tensors from another file, {others[0]!r}: export it with its tensors inside"
+        )
 
 
 def load_parity(folder: Path, manifest: Manifest) -> ParityPack:

@@ -3,19 +3,16 @@
 It reads only names and sizes: that takes a millisecond and no memory, however large the tables are.
 """
 
-from collections.abc import Iterator
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+
+from service.model.protobuf import Place, values, varint
 
 LOOK_UPS = {b"Gather", b"GatherBlockQuantized"}  # operators whose inputs are a table, then the ids
 # Fields of ModelProto, GraphProto, NodeProto and TensorProto in onnx.proto.
 GRAPH, NODE, INITIALIZER = 7, 1, 5
 NODE_INPUT, NODE_OPERATOR = 1, 4
 TENSOR_DIMS, TENSOR_NAME = 1, 8
-# Protobuf's wire types: the low bits of a field's key.
-VARINT, LENGTH_FIRST, FIXED_BYTES = 0, 2, {1: 8, 5: 4}
-
-Place = tuple[int, int]  # start and end of a value in the file
 
 
 def embedding_rows(path: Path, ids: str) -> int | None:
@@ -26,52 +23,24 @@ def embedding_rows(path: Path, ids: str) -> int | None:
     with path.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as file:
         tables: set[bytes] = set()
         tensors: list[Place] = []
-        for graph in _values(file, (0, len(file)), GRAPH):
-            for node in _values(file, graph, NODE):
+        for graph in values(file, (0, len(file)), GRAPH):
+            for node in values(file, graph, NODE):
                 if file.find(ids.encode(), *node) >= 0:  # skip the others unparsed
                     tables |= _tables_of(file, node, ids.encode())
-            tensors += _values(file, graph, INITIALIZER)
+            tensors += values(file, graph, INITIALIZER)
         return min((_rows(file, tensor) for tensor in tensors if _name(file, tensor) in tables), default=None)
 
 
 def _tables_of(file: mmap, node: Place, ids: bytes) -> set[bytes]:
-    (operator,) = (file[slice(*value)] for value in _values(file, node, NODE_OPERATOR))
-    table, *indices = [file[slice(*value)] for value in _values(file, node, NODE_INPUT)] or [b""]
+    (operator,) = (file[slice(*value)] for value in values(file, node, NODE_OPERATOR))
+    table, *indices = [file[slice(*value)] for value in values(file, node, NODE_INPUT)] or [b""]
     return {table} if operator in LOOK_UPS and indices[:1] == [ids] else set()
 
 
 def _name(file: mmap, tensor: Place) -> bytes:
-    return next((file[slice(*value)] for value in _values(file, tensor, TENSOR_NAME)), b"")
+    return next((file[slice(*value)] for value in values(file, tensor, TENSOR_NAME)), b"")
 
 
 def _rows(file: mmap, tensor: Place) -> int:
-    dims = next(_values(file, tensor, TENSOR_DIMS), None)  # the first dim, or a packed list that begins with it
-    return 0 if dims is None else _varint(file, dims[0])[0]
-
-
-def _values(file: mmap, message: Place, wanted: int) -> Iterator[Place]:
-    """Yield the places of one field's values in a message, in order."""
-    start, stop = message
-    while start < stop:
-        key, start = _varint(file, start)
-        kind = key & 7
-        if kind == LENGTH_FIRST:
-            size, start = _varint(file, start)
-        elif kind == VARINT:
-            size = _varint(file, start)[1] - start
-        else:
-            size = FIXED_BYTES[kind]
-        if key >> 3 == wanted:
-            yield start, start + size
-        start += size
-
-
-def _varint(file: mmap, start: int) -> tuple[int, int]:
-    """Read a varint (groups of 7 bits, the lowest first). Return the number and its end."""
-    number = shift = 0
-    while True:
-        byte = file[start]
-        number |= (byte & 127) << shift
-        start, shift = start + 1, shift + 7
-        if byte < 128:
-            return number, start
+    dims = next(values(file, tensor, TENSOR_DIMS), None)  # the first dim, or a packed list that begins with it
+    return 0 if dims is None else varint(file, dims[0])[0]

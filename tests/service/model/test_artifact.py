@@ -20,7 +20,7 @@ EMPTY_SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 
 def write_folder(folder: Path) -> Manifest:
-    (folder / "model.onnx").write_bytes(b"graph")
+    (folder / "model.onnx").write_bytes(b"\x12\x03gra")  # a message of one field
     (folder / "tokenizer.json").write_bytes(b"{}")
     (folder / "README.md").write_text("# card\n")
     parity = ParityPack(1, 0.99, ("hallo",), ((1, 5, 2),), ((0.6, 0.8),))

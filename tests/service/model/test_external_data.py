@@ -1,0 +1,90 @@
+"""Tensors of a graph that lie in other files: which ones are found, and that none is loaded unhashed."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.external_data_helper import set_external_data
+
+from service.errors import ArtifactError
+from service.model.artifact import load_manifest, verify_files
+from service.model.encoder import load_encoder
+from service.model.external_data import external_files
+from service.settings import BUNDLED_MODEL, BUNDLED_RERANKER
+from tests.artifacts import build_artifact, write_manifest
+
+UNKNOWN_GROUP = b"\xf3\x06\xf4\x06"  # an unknown field that ONNX Runtime skips
+
+
+def outside(location: str) -> onnx.TensorProto:
+    tensor = numpy_helper.from_array(np.ones(4, np.float32), location)
+    set_external_data(tensor, location)
+    tensor.ClearField("raw_data")
+    return tensor
+
+
+def graph_of(*nodes: onnx.NodeProto, initializers: tuple[onnx.TensorProto, ...] = ()) -> onnx.GraphProto:
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    return helper.make_graph(nodes, "g", [], [output], initializers)
+
+
+def constant(tensor: onnx.TensorProto) -> onnx.NodeProto:
+    return helper.make_node("Constant", [], ["y"], value=tensor)
+
+
+def test_every_place_of_a_tensor_is_looked_at(tmp_path: Path) -> None:
+    branch = graph_of(constant(outside("../branch")))
+    sparse = helper.make_sparse_tensor(outside("values"), outside("indices"), [4])
+    nodes = [
+        constant(outside("a constant")),
+        helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=graph_of()),
+        helper.make_node("Many", [], ["y"], tensors=[outside("/many")], graphs=[graph_of(constant(outside("graphs")))]),
+    ]
+    graph = graph_of(*nodes, initializers=(outside("model.onnx.data"), numpy_helper.from_array(np.ones(9), "inside")))
+    graph.sparse_initializer.append(sparse)
+    function = helper.make_function("f", "F", [], ["y"], [constant(outside("function"))], [])
+    model = helper.make_model(graph, functions=[function])
+    model.training_info.add().algorithm.CopyFrom(graph_of(constant(outside("training"))))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    assert external_files(tmp_path / "model.onnx") == {
+        *("../branch", "values", "indices", "a constant", "/many", "graphs", "model.onnx.data", "function", "training"),
+    }
+
+
+@pytest.mark.parametrize("folder", [BUNDLED_MODEL, BUNDLED_RERANKER])
+def test_our_own_graphs_have_their_tensors_inside(folder: Path) -> None:
+    assert external_files(folder / "model.onnx") == set()
+
+
+def with_tensors_outside(folder: Path, location: str) -> None:
+    """The artifact of a folder with the tensors of its graph in another file, and hashes of what is there."""
+    build_artifact(folder)
+    model = onnx.load(folder / "model.onnx")
+    (folder / "model.onnx").unlink()
+    onnx.save(model, folder / "model.onnx", save_as_external_data=True, location="data", size_threshold=100)
+    if location != "data":
+        (folder / "data").replace(folder / location)
+        model = onnx.load(folder / "model.onnx", load_external_data=False)
+        for entry in (entry for tensor in model.graph.initializer for entry in tensor.external_data):
+            entry.value = location if entry.key == "location" else entry.value
+        (folder / "model.onnx").write_bytes(model.SerializeToString())
+    write_manifest(folder)
+
+
+@pytest.mark.parametrize("location", ["../data", "data"])
+def test_a_graph_with_tensors_in_another_file_is_refused(tmp_path: Path, location: str) -> None:
+    with_tensors_outside(tmp_path / "artifact", location)
+    with pytest.raises(ArtifactError, match=f"reads tensors from another file, '{location}': export it with its"):
+        load_encoder(tmp_path / "artifact")
+
+
+@pytest.mark.parametrize("prefix", [UNKNOWN_GROUP, b"\xff" * 9, b"\x0a\x7f"])
+def test_what_the_parser_cannot_read_is_refused(tmp_path: Path, prefix: bytes) -> None:
+    build_artifact(tmp_path)
+    content = (tmp_path / "model.onnx").read_bytes()
+    (tmp_path / "model.onnx").write_bytes(prefix + content if prefix == UNKNOWN_GROUP else prefix)
+    write_manifest(tmp_path)
+    with pytest.raises(ArtifactError, match=r"model\.onnx cannot be loaded: it is no ONNX graph"):
+        verify_files(tmp_path, load_manifest(tmp_path))
