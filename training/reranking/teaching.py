@@ -27,7 +27,7 @@ from training.reranking.mixing import TextPair
 from training.reranking.ranking import RankingSet, score_ranking
 from training.reranking.scorers import BiEncoderScorer
 from training.reranking.trainer import EpochPlan
-from training.system.files import write_atomically
+from training.system.files import share, write_atomically
 
 MODEL = "model"  # in the step's folder: the bi-encoder, a sentence-transformers folder
 MARGINS = "margins.npy"
@@ -163,6 +163,7 @@ def teach(
     )
     shutil.rmtree(folder / MODEL, ignore_errors=True)
     pupil.model.save(str(folder / MODEL), create_model_card=False)
+    share(folder / MODEL)
 
 
 def _save(path: Path, values: NDArray[np.float32]) -> None:

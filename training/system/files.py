@@ -15,13 +15,31 @@ def partial(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
+def fresh(path: Path) -> Path:
+    """Create an empty file in place of one that a kill left; a link of that name is replaced, never followed."""
+    path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
+    return path
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it to `path`."""
-    temporary = partial(path)
+    temporary = fresh(partial(path))
     write(temporary)
+    complete(temporary, path)
+
+
+def complete(temporary: Path, path: Path) -> None:
+    """Rename a file that is written to `path`, once it is on the disk."""
     with temporary.open("rb") as handle:
         os.fsync(handle.fileno())
     temporary.replace(path)
+
+
+def share(folder: Path) -> None:
+    """Let who may read a folder read its weights: safetensors writes them for their owner alone, whatever the umask."""
+    for path in folder.rglob("*.safetensors"):
+        path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def files_under(folder: Path) -> list[Path]:

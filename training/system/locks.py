@@ -12,6 +12,6 @@ from pathlib import Path
 def wait_for(folder: Path) -> Iterator[None]:
     """Hold a folder's lock, after waiting for the process that has it. The system releases it however that one ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    with (folder / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

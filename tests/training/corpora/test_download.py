@@ -187,3 +187,13 @@ def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     for url in ("http://127.0.0.1:9/file.zip", "http://[bad/file.zip", "gopher://127.0.0.1/file.zip"):
         with pytest.raises(FetchError, match=r"file\.zip (could not|cannot) be downloaded: "):
             download(url, tmp_path / "file.zip", patience=EAGER)
+
+
+def test_a_part_that_is_a_link_is_not_written_through(server: ScriptedServer, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in (".file.zip.partial", ".file.zip.partial.mark"):
+        (tmp_path / name).symlink_to(victim)
+    download(server.url(whole(ETag='"1"')), tmp_path / "file.zip", patience=EAGER)
+    assert (tmp_path / "file.zip").read_bytes() == BODY
+    assert victim.read_text() == "precious"

@@ -14,7 +14,7 @@ import httpx
 from tqdm import tqdm
 
 from training.errors import FetchError
-from training.system.files import partial, write_atomically
+from training.system.files import complete, partial
 
 logger = logging.getLogger(__name__)
 HEADERS = {"User-Agent": "crosslet", "Accept-Encoding": "identity"}  # so that the stated length is the file's
@@ -45,6 +45,8 @@ class _Part:
     def __init__(self, path: Path) -> None:
         self.path = partial(path)
         self._validator = self.path.with_name(f"{self.path.name}.mark")
+        if self.path.is_symlink() or self._validator.is_symlink():  # not ours: what it leads to must not change
+            self.discard()
 
     @property
     def size(self) -> int:
@@ -64,7 +66,7 @@ class _Part:
         self._validator.unlink(missing_ok=True)
 
     def finish(self, path: Path) -> None:
-        write_atomically(path, lambda _: None)  # `partial(path)` is complete already
+        complete(self.path, path)
         self._validator.unlink(missing_ok=True)
 
 

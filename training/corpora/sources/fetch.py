@@ -229,6 +229,6 @@ def _wait_for_another(data: Path) -> None:
 def _alone(data: Path) -> Iterator[None]:
     """Hold the data folder's lock; a second fetch waits, then finds the first one's files."""
     (data / "downloads").mkdir(parents=True, exist_ok=True)
-    with (data / "downloads" / LOCK).open("w") as lock:
+    with (data / "downloads" / LOCK).open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
