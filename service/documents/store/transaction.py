@@ -10,6 +10,7 @@ import orjson
 from service.documents.keywords.index import KeywordIndex
 from service.documents.protocol import Vectors
 from service.documents.store.document import Document
+from service.documents.store.fields import fields_of
 from service.documents.store.integrity import damaged_document
 from service.documents.store.schema import add_fields, checksum
 
