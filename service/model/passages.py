@@ -6,12 +6,14 @@ not fit is taken apart at spaces, and a word that does not is halved.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from service.model.sentences import Span, sentences, words
 from service.model.tokenizer import Tokenizer
 
 PASSAGE_TOKENS = 128  # a longer one says less of each of its sentences
 OVERLAP = 0.25  # of a passage, at most
+LONG_CHARS = 512  # of a longer part this much is tokenised first: it mostly shows that the part fits no passage
 
 
 @dataclass(frozen=True)
@@ -36,26 +38,34 @@ class Splitter:
 
         Raises: whatever the tokenizer does.
         """
-        if len(text) <= self._room and text.isascii():  # a token has a character at least
-            return ()
-        if len(self._tokenizer.pieces(text)) <= self._room:
-            return ()
-        units = list(self._units(text))
-        spans = [_stripped(text, units[first].start, units[last].stop) for first, last in self._groups(units)]
-        kept = tuple(span for span in spans if span[0] < span[1])
-        return kept if len(kept) > 1 else ()
+        return tuple(self.passages(text))
 
-    def _groups(self, units: list[Unit]) -> Iterator[tuple[int, int]]:
-        """The first and the last unit of each passage. The last passage is filled from behind."""
-        first = 0
-        while True:
-            last = _farthest(units, first, self._room, step=1)
-            if last == len(units) - 1:
-                yield _farthest(units, last, self._room, step=-1), last
-                return
-            yield first, last
-            with_overlap = int(self._room * OVERLAP) + units[last + 1].tokens
-            first = _farthest(units, last + 1, min(self._room, with_overlap), step=-1)
+    def passages(self, text: str) -> Iterator[Span]:
+        """As `split`, passage by passage: the text is read no further than the passages that are taken."""
+        if len(text) <= self._room and text.isascii():  # a token has a character at least
+            return
+        if self._tokens(text, 0, len(text)) <= self._room:
+            return
+        spans = (_stripped(text, start, stop) for start, stop in self._groups(self._units(text)))
+        kept = (span for span in spans if span[0] < span[1])
+        first_two = [*islice(kept, 2)]
+        if len(first_two) == 2:
+            yield from first_two
+            yield from kept
+
+    def _groups(self, source: Iterable[Unit]) -> Iterator[Span]:
+        """The units of each passage, taken from `source` as they are needed. The last passage is filled from behind."""
+        units: list[Unit] = []
+        first, tokens = 0, 0
+        for last, unit in enumerate(source):
+            units.append(unit)
+            tokens += unit.tokens
+            if first < last and tokens > self._room:
+                yield units[first].start, units[last - 1].stop
+                with_overlap = int(self._room * OVERLAP) + unit.tokens
+                first = _first_of(units, min(self._room, with_overlap))
+                tokens = sum(one.tokens for one in units[first:])
+        yield units[_first_of(units, self._room)].start, units[-1].stop
 
     def _units(self, text: str) -> Iterator[Unit]:
         """Sentences that fit, words of those that do not, pieces of words that do not."""
@@ -74,17 +84,28 @@ class Splitter:
         for half in self._counted(text, [(unit.start, middle), (middle, unit.stop)]):
             yield from self._halved(text, half)
 
-    def _counted(self, text: str, spans: Iterable[Span]) -> list[Unit]:
-        return [Unit(start, stop, len(self._tokenizer.pieces(text[start:stop]))) for start, stop in spans]
+    def _counted(self, text: str, spans: Iterable[Span]) -> Iterator[Unit]:
+        return (Unit(start, stop, self._tokens(text, start, stop)) for start, stop in spans)
+
+    def _tokens(self, text: str, start: int, stop: int) -> int:
+        """How many tokens a part has. Of one that is far too long for a passage only the beginning is counted."""
+        chars = LONG_CHARS
+        while stop - start > chars:
+            tokens = len(self._tokenizer.pieces(text[start : start + chars]))
+            if tokens > 2 * self._room:  # what follows may change the last few tokens, not half of them
+                return tokens
+            chars *= 4
+        return len(self._tokenizer.pieces(text[start:stop]))
 
 
-def _farthest(units: list[Unit], start: int, room: int, *, step: int) -> int:
-    """The last unit, from `start` on in steps of 1 or -1, that fits with all before it; `start` always does."""
-    place, tokens = start, units[start].tokens
-    while 0 <= place + step < len(units) and tokens + units[place + step].tokens <= room:
-        place += step
-        tokens += units[place].tokens
-    return place
+def _first_of(units: list[Unit], room: int) -> int:
+    """The first unit that fits with all behind it; the last one always does."""
+    first = len(units) - 1
+    tokens = units[first].tokens
+    while first > 0 and tokens + units[first - 1].tokens <= room:
+        first -= 1
+        tokens += units[first].tokens
+    return first
 
 
 def _stripped(text: str, start: int, stop: int) -> Span:

@@ -60,6 +60,43 @@ def test_passages_begin_and_end_with_sentences_and_share_some(tokenizer: Tokeniz
     assert min(tokens) > LONGEST / 2  # the last one, too
 
 
+class WholeParts(Splitter):
+    """Counts every token of every part."""
+
+    def _tokens(self, text: str, start: int, stop: int) -> int:
+        return len(self._tokenizer.pieces(text[start:stop]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    text=st.lists(st.sampled_from([*PIECES, TEXT, "a" * 3000, "漢字仮名" * 500, " " * 3000]), max_size=8).map("".join)
+)
+def test_long_parts_that_are_not_counted_whole_are_split_alike(tokenizer: Tokenizer, text: str) -> None:
+    assert Splitter(tokenizer, prompt="x ").split(text) == WholeParts(tokenizer, prompt="x ").split(text)
+
+
+class CountedCharacters(Tokenizer):
+    chars = 0
+
+    def pieces(self, text: str) -> list[int]:
+        self.chars += len(text)
+        return super().pieces(text)
+
+
+@pytest.mark.parametrize("text", ["a" * 100_000, "漢字" * 50_000, "word " * 20_000, "a\n" * 50_000, "1,5" * 33_000])
+def test_a_long_text_is_tokenised_a_few_times_at_most(text: str) -> None:
+    counting = CountedCharacters(MODEL / "tokenizer.json", max_length=LONGEST)
+    assert len(Splitter(counting, prompt="").split(text)) > 100
+    assert counting.chars < 8 * len(text)
+
+
+def test_a_text_is_tokenised_no_further_than_its_passages_are_taken() -> None:
+    counting = CountedCharacters(MODEL / "tokenizer.json", max_length=LONGEST)
+    passages = Splitter(counting, prompt="").passages("word " * 20_000)
+    assert next(passages)[0] == 0
+    assert counting.chars < 10_000
+
+
 def test_a_long_prompt_leaves_less_room(tokenizer: Tokenizer) -> None:
     alone, behind = (len(Splitter(tokenizer, prompt=prompt).split(TEXT)) for prompt in ("", "search document " * 20))
     assert behind > alone
