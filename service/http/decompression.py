@@ -6,8 +6,10 @@ Kilobytes may decompress to gigabytes, so the output is counted as it is produce
 import zlib
 from typing import Protocol
 
-from service.errors import MalformedBody, UnknownEncoding
+from service.errors import MalformedBody, TooLarge, UnknownEncoding
 
+MAX_RATIO = 100  # lines of documents compress 5- to 50-fold
+FREE_BYTES = 1_000_000  # that any body may decompress to
 MAX_MEMBERS = 1000  # gzip members in one body: even an empty one costs set-up time
 
 
@@ -17,7 +19,7 @@ class Decoder(Protocol):
     def add(self, part: bytes, *, at_most_bytes: int) -> bytes:
         """Return the next part decoded, cut at `at_most_bytes` (not 0). Do not call again after a cut.
 
-        Raises: MalformedBody: the part is not in the declared encoding.
+        Raises: MalformedBody: the part is not in the declared encoding.  TooLarge: the body is compressed too much.
         """
 
     def end(self) -> None:
@@ -43,10 +45,15 @@ class Gunzip:
 
     def __init__(self) -> None:
         self._members = 0
+        self._taken_bytes = 0
+        self._given_bytes = 0
         self._start_member()
 
     def add(self, part: bytes, *, at_most_bytes: int) -> bytes:
         """Return the part decompressed, cut."""
+        self._taken_bytes += len(part)
+        room_bytes = FREE_BYTES + MAX_RATIO * self._taken_bytes - self._given_bytes
+        at_most_bytes = min(at_most_bytes, room_bytes + 1)
         body = b""
         while part and len(body) < at_most_bytes:
             if self._member.eof:
@@ -56,6 +63,12 @@ class Gunzip:
             except zlib.error as exc:
                 raise MalformedBody("the body is not gzip, as its content-encoding says") from exc
             part = self._member.unused_data
+        self._given_bytes += len(body)
+        if len(body) > room_bytes:
+            raise TooLarge(
+                f"the first {self._taken_bytes} bytes of the body decompress to more than {FREE_BYTES} bytes and "
+                f"{MAX_RATIO} times as many; compress it less, or not at all"
+            )
         return body
 
     def end(self) -> None:

@@ -99,6 +99,13 @@ def test_of_a_gzip_body_the_bytes_it_stands_for_are_limited(serve: Serve) -> Non
     assert "1000 (CROSSLET_MAX_BODY_BYTES)" in response.json()["error"]
 
 
+def test_a_gzip_body_that_is_compressed_too_much_is_413(serve: Serve) -> None:
+    packed = gzip.compress(b'{"inputs": "' + b"a" * 3_900_000 + b'"}')
+    response = serve().post("/embed", content=packed, headers=JSON | {"content-encoding": "gzip"})
+    assert response.status_code == 413
+    assert "more than 1000000 bytes and 100 times as many; compress it less, or not at all" in response.json()["error"]
+
+
 @pytest.mark.parametrize(
     ("encoding", "content", "status"),
     [

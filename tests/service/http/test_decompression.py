@@ -2,8 +2,8 @@ import gzip
 
 import pytest
 
-from service.errors import MalformedBody, UnknownEncoding
-from service.http.decompression import MAX_MEMBERS, Gunzip, decoder_of
+from service.errors import MalformedBody, TooLarge, UnknownEncoding
+from service.http.decompression import FREE_BYTES, MAX_MEMBERS, MAX_RATIO, Gunzip, decoder_of
 
 BODY = b'{"inputs": "hallo"}' * 1000
 PACKED = gzip.compress(BODY)
@@ -49,6 +49,32 @@ def test_a_body_without_compression_is_left_alone(encoding: str) -> None:
 def test_a_bomb_gives_no_more_than_is_asked_for() -> None:
     bomb = gzip.compress(bytes(100_000_000))
     assert len(Gunzip().add(bomb, at_most_bytes=1001)) == 1001
+
+
+@pytest.mark.parametrize("part_bytes", [16, 10_000])
+def test_a_body_compressed_too_much_is_refused_with_the_ratio(part_bytes: int) -> None:
+    packed = gzip.compress(bytes(20_000_000))
+    decoder, sizes = Gunzip(), list[int]()
+
+    def read() -> None:
+        for start in range(0, len(packed), part_bytes):
+            sizes.append(len(decoder.add(packed[start : start + part_bytes], at_most_bytes=4_000_000)))
+
+    with pytest.raises(TooLarge, match="more than 1000000 bytes and 100 times as many; compress it less"):
+        read()
+    assert sum(sizes) <= FREE_BYTES + MAX_RATIO * part_bytes * len(sizes)
+
+
+def test_repetitive_lines_and_small_bodies_are_not_too_much() -> None:
+    lines = b"".join(b'{"id": "%d", "text": "%s"}\n' % (number, b"same words " * 22) for number in range(40_000))
+    packed = gzip.compress(lines)
+    assert MAX_RATIO / 2 < len(lines) / len(packed) < MAX_RATIO
+    decoder = Gunzip()
+    starts = range(0, len(packed), 16 * 1024)
+    assert (
+        b"".join(decoder.add(packed[start : start + 16 * 1024], at_most_bytes=10_000_000) for start in starts) == lines
+    )
+    assert len(Gunzip().add(gzip.compress(bytes(FREE_BYTES)), at_most_bytes=4_000_000)) == FREE_BYTES
 
 
 @pytest.mark.parametrize(
