@@ -18,10 +18,11 @@ from service.http.request_log import RequestFacts
 from service.model.encoder import TextInput
 from service.model.prompts import Prompts
 from service.model.spaces import SpaceMap, Spaces
-from service.model.tokenizer import normalised_length
+from service.model.tokenizer import MOST_CHARS, normalised_length
 from service.runtime import Runtime
 
 MOST_LISTED_POSITIONS = 20
+MOST_GROWTH = 2  # times the longest text: what ligatures of the longest may be written out to
 WATCH_AFTER_S = 0.1  # watch for a disconnect only after this time: for a shorter answer it costs as much as it saves
 
 logger = logging.getLogger(__name__)
@@ -167,6 +168,11 @@ class Embedder:
                 units = "characters" if isinstance(text, str) else "token ids"
                 raise TextTooLong(
                     f"{place(position)} has {len(text)} {units}; the limit is {longest} (CROSSLET_MAX_TEXT_CHARS)"
+                )
+            if len(text) * MOST_CHARS > MOST_GROWTH * longest and _length(text) > MOST_GROWTH * longest:
+                raise TextTooLong(
+                    f"{place(position)} has {_length(text)} characters once ligatures are written out; the limit is "
+                    f"{MOST_GROWTH * longest}, twice CROSSLET_MAX_TEXT_CHARS: send it in parts"
                 )
 
     def _account(self, batch: EncodedBatch) -> None:

@@ -7,13 +7,14 @@ import os
 import re
 import threading
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 import tokenizers  # type: ignore[import-untyped]
 
@@ -37,10 +38,20 @@ LIGATURES = re.compile(
 
 def normalised_length(text: str) -> int:
     """Estimate the characters after normalisation, which determine the tokenizer's memory: at least half of them."""
-    if text.isascii():
+    if text.isascii() or not LIGATURES.search(text):
         return len(text)
-    ligatures = Counter(LIGATURES.findall(text))
-    return len(text) + sum(count * (len(unicodedata.normalize("NFKC", one)) - 1) for one, count in ligatures.items())
+    growth = _growth()
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    return len(text) + int(growth[np.minimum(codes, len(growth) - 1)].sum(dtype=np.int64))
+
+
+@cache
+def _growth() -> npt.NDArray[np.uint8]:
+    """How many characters NFKC adds to each ligature, by code point; 0 for all from the last one on."""
+    codes = [*map(ord, LIGATURES.findall("".join(map(chr, range(0x20000)))))]  # the last is below
+    growth = np.zeros(max(codes) + 2, np.uint8)
+    growth[codes] = [len(unicodedata.normalize("NFKC", chr(code))) - 1 for code in codes]
+    return growth
 
 
 @dataclass(frozen=True)

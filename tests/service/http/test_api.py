@@ -117,6 +117,15 @@ def test_a_text_that_would_take_much_memory_to_tokenise_is_refused_with_both_num
     assert_refused(put(client, {"id": "a", "text": "a" * 101}), 422, "Tokenizer", "documents[0]")
 
 
+def test_a_text_counts_as_what_its_ligatures_are_written_out_to(serve: Serve) -> None:
+    client = serve(max_text_chars=100)
+    assert client.post("/embed", json={"inputs": "\ufdfa" * 11}).status_code == 200  # of 18 characters each
+    words = "has 216 characters once ligatures are written out", "200, twice CROSSLET_MAX_TEXT_CHARS"
+    assert_refused(client.post("/embed", json={"inputs": "\ufdfa" * 12}), 422, "Tokenizer", *words)
+    assert_refused(put(client, {"id": "a", "text": "\ufdfa" * 12}), 422, "Tokenizer", "documents[0].text", *words)
+    assert_refused(client.post("/search", json={"query": "\ufdfa" * 12}), 422, "Tokenizer", *words)
+
+
 def test_an_id_that_could_break_a_log_is_replaced(client: TestClient) -> None:
     response = client.get("/health", headers={"x-request-id": 'a" b'})
     assert len(response.headers["x-request-id"]) == 32
