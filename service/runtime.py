@@ -26,6 +26,7 @@ from service.model.passages import Splitter
 from service.model.prompts import Prompts
 from service.model.reranker import Reranker
 from service.model.spaces import Spaces
+from service.preparation import Preparation
 from service.process.address_space import check_documents
 from service.process.cpus import usable_cpus
 from service.process.memory import give_back_unused, growth_during, resident_bytes, unmap_code
@@ -69,6 +70,7 @@ class Runtime:
     spaces: Spaces = field(default_factory=Spaces)
     collection_name: str = DEFAULT_NAME
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    preparation: Preparation = field(default_factory=Preparation)
     _writer: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="writer"))
 
     @property
@@ -113,6 +115,7 @@ class Runtime:
         """Finish accepted requests and close the store. Blocks."""
         self.lifecycle.is_draining = True
         self.pool.close()
+        self.preparation.shutdown()
         self.readers.shutdown()
         self._writer.shutdown()
         self.collections.close()

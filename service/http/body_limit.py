@@ -15,7 +15,7 @@ from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, T
 from service.http.body_stream import BodyStream, is_ndjson
 from service.http.decompression import Decoder, decoder_of
 from service.http.headers import header
-from service.http.json_size import MAX_VALUES, parsed_bytes, values_of
+from service.http.json_size import LONG_BYTES, MAX_VALUES, parsed_bytes, values_of
 from service.http.responses import error_response
 from service.process.memory import return_free_memory
 
@@ -77,7 +77,7 @@ class BodyLimit:
             self._check_memory(more_bytes, held.size_bytes)
             self._hold(min(more_bytes, max(0, self._max_inflight_bytes // 2 - held.size_bytes)), held)
             held.chunks[:] = [b"".join(held.chunks)]  # drops the chunks: the body is in memory only once
-            _check_values(held.chunks[0])
+            await _check_values(held.chunks[0])
             await self._app(scope, _Replay(held.chunks[0], receive), observed_send)
         except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
             # Keep the connection open: a client that is still sending would miss the answer if it were closed. The
@@ -165,8 +165,8 @@ class BodyLimit:
         return TooLarge(f"the body has {size}; the limit is {self._max_body_bytes} (CROSSLET_MAX_BODY_BYTES)")
 
 
-def _check_values(body: bytes) -> None:
-    values = values_of(body)
+async def _check_values(body: bytes) -> None:
+    values = values_of(body) if len(body) <= LONG_BYTES else await asyncio.to_thread(values_of, body)
     if values > MAX_VALUES:
         raise TooLarge(f"the body has {values} lists, objects and strings; the limit is {MAX_VALUES} in one request")
 

@@ -19,6 +19,7 @@ from service.model.encoder import TextInput
 from service.model.prompts import Prompts
 from service.model.spaces import SpaceMap, Spaces
 from service.model.tokenizer import MOST_CHARS, normalised_length
+from service.preparation import Steps
 from service.runtime import Runtime
 
 MOST_LISTED_POSITIONS = 20
@@ -150,16 +151,26 @@ class Embedder:
             retry_after_s=pool.retry_after_s,
         )
 
+    async def prepare(self, steps: Steps[T], *, what: str, way_out: str) -> T:
+        """Run steps of preparation, until the client leaves.
+
+        Raises: InvalidInput: they take longer than `request_timeout_s`.  ClientGone.  What the steps do.
+        """
+        limit_s = self._runtime.settings.request_timeout_s
+        try:
+            return await while_connected(self._request, self._runtime.preparation.run(steps, limit_s=limit_s))
+        except TimeoutError as exc:
+            raise InvalidInput(
+                f"{what} takes longer than {limit_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): {way_out}"
+            ) from exc
+
     def check(self, texts: Sequence[TextInput], *, name: str, place: Place) -> None:
         """Refuse what `embed` would, without embedding it.
 
         Raises: InvalidInput, TextTooLong: as `embed`.
         """
-        limit, longest = self._runtime.settings.max_texts, self._runtime.settings.max_text_chars
-        if not texts:
-            raise InvalidInput(f"{name} is empty; send at least one text")
-        if len(texts) > limit:
-            raise InvalidInput(f"{name} has {len(texts)} texts; the limit is {limit} (CROSSLET_MAX_TEXTS)")
+        self.check_count(len(texts), name=name)
+        longest = self._runtime.settings.max_text_chars
         empty = next((position for position, text in enumerate(texts) if not text), None)
         if empty is not None:
             raise InvalidInput(f"{place(empty)} is empty; every text needs at least one character")
@@ -174,6 +185,14 @@ class Embedder:
                     f"{place(position)} has {_length(text)} characters once ligatures are written out; the limit is "
                     f"{MOST_GROWTH * longest}, twice CROSSLET_MAX_TEXT_CHARS: send it in parts"
                 )
+
+    def check_count(self, count: int, *, name: str) -> None:
+        """Raises: InvalidInput: there are no texts, or too many."""
+        limit = self._runtime.settings.max_texts
+        if not count:
+            raise InvalidInput(f"{name} is empty; send at least one text")
+        if count > limit:
+            raise InvalidInput(f"{name} has {count} texts; the limit is {limit} (CROSSLET_MAX_TEXTS)")
 
     def _account(self, batch: EncodedBatch) -> None:
         metrics = self._runtime.metrics

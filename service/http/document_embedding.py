@@ -9,6 +9,7 @@ from service.engine.fair_queue import EncodedBatch
 from service.errors import InvalidInput
 from service.http.dependencies import Embedder
 from service.model.passages import Splitter
+from service.preparation import Steps
 from service.runtime import Runtime
 
 
@@ -23,11 +24,20 @@ async def in_passages(
     texts = [document.text for document in documents]
     embedder.check(texts, name="documents", place=_place)
     wanted = runtime.settings.chunk if wanted is None else wanted
-    limit = runtime.settings.max_passages
+    splitting = _in_passages(
+        documents,
+        runtime.collections,
+        runtime.collection_name,
+        runtime.splitter,
+        wanted,
+        limit=runtime.settings.max_passages,
+    )
     with embedder.room_for(texts):
-        return await runtime.read(
-            _in_passages, documents, runtime.collections, runtime.collection_name, runtime.splitter, wanted, limit=limit
+        found = await embedder.prepare(
+            splitting, what="splitting documents", way_out="send fewer documents, or shorter ones, or chunk: false"
         )
+        await runtime.read(runtime.collections.check_room, runtime.collection_name, found)
+    return found
 
 
 async def embedded(documents: Sequence[Document], embedder: Embedder) -> tuple[list[Document], EncodedBatch]:
@@ -63,17 +73,23 @@ def _in_passages(
     wanted: bool | None,
     *,
     limit: int,
-) -> list[Document]:
-    found = list(documents)
-    if collections.is_chunked(name, wanted):
-        count = 0
-        for position, document in enumerate(documents):
-            found[position] = replace(document, passages=splitter.split(document.text))
-            count += len(found[position].spans)
-            if count > limit:
-                raise InvalidInput(
-                    f"documents has {count} passages up to position {position}; the limit is {limit} "
-                    "(CROSSLET_MAX_PASSAGES): send fewer documents, or shorter ones, or chunk: false"
-                )
-    collections.check_room(name, found)
+) -> Steps[list[Document]]:
+    if not collections.is_chunked(name, wanted):
+        return list(documents)
+    found, count = [], 0
+    for position, document in enumerate(documents):
+        spans = []
+        for span in splitter.passages(document.text):
+            spans.append(span)
+            if count + len(spans) > limit:
+                break
+            yield
+        count += max(1, len(spans))
+        if count > limit:
+            raise InvalidInput(
+                f"documents has more than {limit} passages up to position {position}; the limit is {limit} "
+                "(CROSSLET_MAX_PASSAGES): send fewer documents, or shorter ones, or chunk: false"
+            )
+        found.append(replace(document, passages=tuple(spans)))
+        yield
     return found

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import ServiceError
+from service.http.json_route import parsed
 from service.http.responses import on_service_error
 from service.http.route_table import spellings
 from service.json_parsing import loads
@@ -40,7 +41,8 @@ class FastRoute:
     async def answer(self, request: Request, content: bytes) -> Response | None:
         """Return the endpoint's answer, or that of the ServiceError it raises. None: the body is invalid."""
         try:
-            body = self.body.validate_python(loads(content))  # no variable holds the parsed JSON: it may be large
+            # No variable holds the parsed JSON: it may be large.
+            body = await parsed(request, content, lambda: self.body.validate_python(loads(content)))
         except (orjson.JSONDecodeError, ValidationError):
             return None
         arguments = {name: await make(request) for name, make in self.given.items()}

@@ -16,7 +16,8 @@ from service.engine.fair_queue import EncodedBatch
 from service.engine.pairs import Input
 from service.engine.scorers import Scorer, Scores
 from service.errors import InvalidInput
-from service.http.dependencies import Embedder, cost_headers, one_or_listed, runtime_of, while_connected
+from service.http.dependencies import Embedder, cost_headers, one_or_listed, runtime_of
+from service.preparation import Steps
 
 RANKED_BY = "x-reranker"
 
@@ -76,7 +77,6 @@ class Ranker:
     """Scores passages with the models that are there, by the queue, the limits and the accounts of texts."""
 
     def __init__(self, request: Request) -> None:
-        self._request = request
         self._runtime = runtime_of(request)
         self._embedder = Embedder(request)
 
@@ -114,16 +114,16 @@ class Ranker:
         )
 
     async def _inputs(self, query: str, passages: Sequence[str], *, name: str, windows: bool) -> list[ScorerInputs]:
-        """One for each scorer. Windows are cut in the threads for look-ups: they need the whole passage's tokens."""
+        """One for each scorer. Windows need the whole passage's tokens."""
         scorers, limit = self._runtime.scoring.scorers, self._runtime.settings.max_texts
         if not windows:
             return [_whole(scorer, query, passages) for scorer in scorers]
 
-        def cut() -> list[ScorerInputs]:
-            return [_windows(scorer, query, passages, name=name, limit=limit) for scorer in scorers]
-
+        cutting = _windows(scorers, query, passages, name=name, limit=limit)
         with self._embedder.room_for([query, *passages]):
-            return await while_connected(self._request, self._runtime.read(cut))
+            return await self._embedder.prepare(
+                cutting, what="cutting windows", way_out="send fewer texts, or shorter ones, or leave windows out"
+            )
 
 
 def _whole(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
@@ -132,21 +132,27 @@ def _whole(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
     return ScorerInputs(scorer, inputs, [*(None for _ in before), *range(len(passages))])
 
 
-def _windows(scorer: Scorer, query: str, passages: Sequence[str], *, name: str, limit: int) -> ScorerInputs:
-    inputs = scorer.before(query)
-    owners: list[int | None] = [None for _ in inputs]
-    queries = len(inputs)
-    for position, passage in enumerate(passages):
-        parts = scorer.windows(query, passage)
-        inputs += parts
-        owners += [position] * len(parts)
-        count = len(inputs) - queries
-        if count > limit:
-            raise InvalidInput(
-                f"{name} has {count} windows up to position {position}; the limit is {limit} "
-                "(CROSSLET_MAX_TEXTS): send fewer texts, or shorter ones, or leave windows out"
-            )
-    return ScorerInputs(scorer, inputs, owners)
+def _windows(
+    scorers: Sequence[Scorer], query: str, passages: Sequence[str], *, name: str, limit: int
+) -> Steps[list[ScorerInputs]]:
+    found: list[ScorerInputs] = []
+    for scorer in scorers:
+        inputs = scorer.before(query)
+        owners: list[int | None] = [None for _ in inputs]
+        queries = len(inputs)
+        for position, passage in enumerate(passages):
+            parts = scorer.windows(query, passage)
+            inputs += parts
+            owners += [position] * len(parts)
+            count = len(inputs) - queries
+            if count > limit:
+                raise InvalidInput(
+                    f"{name} has {count} windows up to position {position}; the limit is {limit} "
+                    "(CROSSLET_MAX_TEXTS): send fewer texts, or shorter ones, or leave windows out"
+                )
+            yield
+        found.append(ScorerInputs(scorer, inputs, owners))
+    return found
 
 
 async def _ranker(request: Request) -> Ranker:

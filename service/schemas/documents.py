@@ -1,6 +1,7 @@
 """The JSON of documents and searches, described field by field. Limits that are settings are checked by the routes."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
@@ -16,21 +17,23 @@ FILTER_EXAMPLES = [
     {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]},
 ]
 MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer wraps metadata in a few
+CONTAINERS = (dict, list, tuple)  # Parquet maps have tuples
 MAX_PATH_CHARS = 100_000  # the store repeats the path for each value, so that filters can look it up
 
 
 def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
-    depth, fault = _looked_through(metadata)
+    depth = sum(1 for _ in _levels(metadata))
     if depth > MAX_METADATA_DEPTH:
         raise ValueError(f"nested too deeply: {depth} levels; the limit is {MAX_METADATA_DEPTH}")
-    if fault is not None:
-        raise ValueError(fault)
     chars = _path_chars(metadata)
     if chars > MAX_PATH_CHARS:
         raise ValueError(
             f"the paths to each nested value and each element of its lists have {chars} characters; the limit is "
             f"{MAX_PATH_CHARS}: use shorter keys or fewer values"
         )
+    faults = (fault for level in _levels(metadata) for value in level if (fault := inexact(value)) is not None)
+    if (fault := next(faults, None)) is not None:
+        raise ValueError(fault)
     return metadata
 
 
@@ -49,17 +52,12 @@ def _path_chars(metadata: dict[str, Any]) -> int:
     return chars
 
 
-def _looked_through(value: object) -> tuple[int, str | None]:
-    """Return the depth of objects and lists, and why a number in them cannot be stored, if so.
-
-    Goes level by level: deep values must not exhaust Python's stack.
-    """
-    depth, fault, level = 0, None, [value]
-    while containers := [one for one in level if isinstance(one, dict | list | tuple)]:  # Parquet maps have tuples
-        depth += 1
+def _levels(value: object) -> Iterator[list[object]]:
+    """The values in objects and lists, level by level: deep values must not exhaust Python's stack."""
+    level = [value]
+    while containers := [one for one in level if isinstance(one, CONTAINERS)]:
         level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
-        fault = fault or next((found for one in level if (found := inexact(one)) is not None), None)
-    return depth, fault
+        yield level
 
 
 Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]

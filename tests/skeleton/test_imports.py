@@ -29,7 +29,8 @@ ARROWS = {
     "service.documents": {"service.process.files"},
     "service.http": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
-        *("service.blending", "service.process", "service.runtime", "service.schemas", "service.version"),
+        *("service.blending", "service.preparation", "service.process", "service.runtime", "service.schemas"),
+        "service.version",
     },
     "service.bulk": {
         *("service.documents", "service.engine", "service.json_parsing", "service.model", "service.process"),

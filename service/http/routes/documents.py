@@ -72,6 +72,7 @@ async def put_documents(
     If the model fails on some texts, the other documents are stored and `failed` names these; their earlier versions
     stay. If it fails on all, the request fails.
     """
+    embedder.check_count(len(body.documents), name="documents")
     _check_ids_differ(body.documents)
     documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
     documents = await in_passages(documents, embedder, runtime, wanted=body.chunk)

@@ -1,6 +1,7 @@
 """The application under several requests at once, over a real socket-free ASGI transport."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from service.http.app import create_app
+from service.http.json_size import LONG_BYTES
 from service.model.encoder import Encoded, TextInput, load_encoder
 from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
 from service.settings import Settings
@@ -87,7 +89,86 @@ def test_a_flood_gets_answers_or_429_and_the_queue_stays_bounded(tiny_model: Pat
     asyncio.run(scenario())
 
 
-def leaving_client(runtime: Runtime, path: str, body: bytes) -> tuple[asyncio.Task[None], asyncio.Event]:
+LONG_BODY = " " * LONG_BYTES
+LONG_TEXT = " ".join(TEXTS * 6)
+PUT_ONE = json.dumps({"documents": [{"id": "a", "text": LONG_TEXT}]})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "media_type", "body"),
+    [
+        ("PUT", "/documents", "application/json", PUT_ONE),  # to be split
+        ("PUT", "/documents", "application/json", PUT_ONE + LONG_BODY),
+        ("PATCH", "/documents/known", "application/json", '{"metadata": {}}' + LONG_BODY),
+        ("POST", "/embed", "application/json", '{"inputs": "hallo"}' + LONG_BODY),
+        ("POST", "/embed", "application/json; charset=utf-8", '{"inputs": "hallo"}' + LONG_BODY),
+        ("POST", "/search", "application/json", '{"query": "hallo"}' + LONG_BODY),
+        ("POST", "/rerank", "application/json", '{"query": "hallo", "texts": ["hallo"], "windows": true}'),
+    ],
+)
+def test_what_takes_long_to_prepare_holds_up_nobody_else(
+    tiny_model: Path, tmp_path: Path, method: str, path: str, media_type: str, body: str
+) -> None:
+    async def scenario() -> None:
+        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+        encoder.let()
+        async with connect(runtime) as client:
+            await client.put("/documents", json={"documents": [{"id": "known", "text": "hallo"}]})
+            released = threading.Event()
+            busy = asyncio.create_task(runtime.preparation.call(released.wait))
+            headers = {"content-type": media_type}
+            waiting = asyncio.create_task(client.request(method, path, content=body, headers=headers))
+            for _ in range(20):
+                assert (await client.get("/health")).status_code == 200
+                assert (await client.post("/search", json={"query": "hallo"})).status_code == 200
+                assert (await client.get("/documents/known")).status_code == 200
+            assert not waiting.done()
+            released.set()
+            assert (await waiting).status_code == 200
+            await busy
+        await asyncio.to_thread(runtime.close)
+
+    asyncio.run(scenario())
+
+
+def test_documents_of_a_client_that_leaves_are_split_no_further(tiny_model: Path, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        runtime, encoder = gated_runtime(tiny_model, tmp_path)
+        encoder.let()
+        released = threading.Event()
+        busy = asyncio.create_task(runtime.preparation.call(released.wait))
+        request, left = leaving_client(runtime, "/documents", PUT_ONE.encode(), method="PUT")
+        await asyncio.sleep(0.05)
+        left.set()
+        await asyncio.wait_for(request, 60)  # while the thread is busy
+        released.set()
+        await busy
+        async with connect(runtime) as client:
+            assert (await client.post("/documents/count", json={})).json() == {"count": 0}
+        await asyncio.to_thread(runtime.close)
+
+    asyncio.run(scenario())
+
+
+def test_splitting_that_takes_too_long_is_422_with_the_setting(tiny_model: Path, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        runtime, encoder = gated_runtime(tiny_model, tmp_path, request_timeout_s=0.001)
+        encoder.let()
+        async with connect(runtime) as client:
+            texts = [" ".join(TEXTS * 100)] * 5
+            documents = [{"id": str(position), "text": text} for position, text in enumerate(texts)]
+            response = await client.put("/documents", json={"documents": documents})
+            assert response.status_code == 422
+            assert "takes longer than 0.001 s (CROSSLET_REQUEST_TIMEOUT_S)" in response.json()["error"]
+            assert "send fewer documents, or shorter ones, or chunk: false" in response.json()["error"]
+        await asyncio.to_thread(runtime.close)
+
+    asyncio.run(scenario())
+
+
+def leaving_client(
+    runtime: Runtime, path: str, body: bytes, *, method: str = "POST"
+) -> tuple[asyncio.Task[None], asyncio.Event]:
     """A request under way, and what makes its client leave."""
     left, is_sent = asyncio.Event(), False
 
@@ -105,7 +186,7 @@ def leaving_client(runtime: Runtime, path: str, body: bytes) -> tuple[asyncio.Ta
     scope = {
         "type": "http",
         "http_version": "1.1",
-        "method": "POST",
+        "method": method,
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",

@@ -1,0 +1,89 @@
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from service.preparation import Preparation, Steps
+
+PATIENCE_S = 60
+
+
+def endless(counted: list[int]) -> Steps[None]:
+    while True:
+        counted[0] += 1
+        yield
+
+
+@pytest.fixture
+def preparation() -> Iterator[Preparation]:
+    made = Preparation()
+    yield made
+    made.shutdown()
+
+
+def test_a_short_request_gets_its_turn_beside_a_long_one(preparation: Preparation) -> None:
+    is_over = []
+
+    def until_over() -> Steps[str]:
+        latest = time.monotonic() + PATIENCE_S
+        while not is_over and time.monotonic() < latest:
+            yield
+        return "done" if is_over else "never had company"
+
+    async def scenario() -> str:
+        long = asyncio.create_task(preparation.run(until_over()))
+        await asyncio.sleep(0)  # it is the first
+        await preparation.call(lambda: is_over.append(True))
+        return await long
+
+    assert asyncio.run(scenario()) == "done"
+
+
+def test_steps_end_at_their_time_limit_and_free_the_thread(preparation: Preparation) -> None:
+    async def scenario() -> str:
+        with pytest.raises(TimeoutError):
+            await preparation.run(endless([0]), limit_s=0.05)
+        return await asyncio.wait_for(preparation.call(lambda: "free"), PATIENCE_S)
+
+    assert asyncio.run(scenario()) == "free"
+
+
+def test_the_turns_of_others_do_not_count_as_time(preparation: Preparation) -> None:
+    def two_steps() -> Steps[str]:
+        time.sleep(0.03)  # longer than a turn
+        yield
+        return "done"
+
+    async def scenario() -> str:
+        busy = asyncio.create_task(preparation.call(lambda: time.sleep(0.5)))
+        waiting = asyncio.create_task(preparation.run(two_steps(), limit_s=0.4))
+        await busy
+        return await waiting
+
+    assert asyncio.run(scenario()) == "done"
+
+
+def test_cancelled_steps_end_with_their_turn(preparation: Preparation) -> None:
+    counted = [0]
+
+    async def scenario() -> tuple[int, int]:
+        running = asyncio.create_task(preparation.run(endless(counted)))
+        await asyncio.sleep(0)  # its first turn is handed over
+        await preparation.call(lambda: None)  # and taken
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        first = await preparation.call(lambda: counted[0])
+        return first, await preparation.call(lambda: counted[0])
+
+    first, later = asyncio.run(scenario())
+    assert 0 < first == later
+
+
+def test_an_error_of_a_step_comes_back(preparation: Preparation) -> None:
+    def fails() -> Steps[None]:
+        yield
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(preparation.run(fails()))
