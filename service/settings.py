@@ -104,7 +104,7 @@ class Settings(BaseSettings):
     request_timeout_s: float = Field(
         default=30.0,
         gt=0,
-        description="Timeout in seconds, of texts that wait for a worker (429) and of filters (422).",
+        description="Timeout in seconds, of texts that wait for a worker (429), of filters and splitting (422).",
     )
     cache_bytes: int = Field(
         default=0, ge=0, description="Maximum memory of the cache of recent texts' vectors; 0 = no cache."
@@ -132,6 +132,11 @@ class Settings(BaseSettings):
         default=100,
         ge=1,
         description="Errors, and ids of truncated texts, listed in the answer to an upload of lines; all are counted.",
+    )
+    max_bad_lines: int = Field(
+        default=1000,
+        ge=1,
+        description="Lines in a row without a document, blank ones too, that end an upload of lines: 422.",
     )
     max_facets: int = Field(default=20, ge=1, description="Maximum number of fields in `facets`; above: 422.")
     max_facet_values: int = Field(

@@ -9,7 +9,6 @@ from starlette.types import Message, Scope
 from service.http.body_stream import is_ndjson
 from service.http.dependencies import Embedder, RuntimeDependency
 from service.http.json_route import JsonRoute
-from service.http.lines import lines_of
 from service.http.policy import Access, access
 from service.http.responses import json_response
 from service.http.uploads import Upload
@@ -27,8 +26,7 @@ class LinesRoute(JsonRoute):
 async def put_lines(request: Request, runtime: RuntimeDependency) -> Response:
     """Store documents while they arrive, a line each; the answer comes after the last."""
     embedder = Embedder(Request(request.scope, _nothing))
-    parts = lines_of(request.stream(), max_bytes=runtime.settings.max_body_bytes)
-    report = await Upload(runtime, embedder).run(parts)
+    report = await Upload(runtime, embedder).run(request.stream())
     return json_response(report.answer, headers=report.headers)
 
 

@@ -1,11 +1,12 @@
 """Stores documents that arrive a line each: reads, compares, embeds and writes them batch by batch.
 
-What is answered for is on disk. A line that is no document is reported, and the others are stored.
+What is answered for is on disk. A line that is no document is reported, and the others are stored. Lines are parsed in
+the thread that prepares requests.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,8 +20,9 @@ from service.http.dependencies import Embedder
 from service.http.document_embedding import in_passages
 from service.http.document_writing import Written, write_documents
 from service.http.json_size import MAX_VALUES, values_of
-from service.http.lines import Line
+from service.http.lines import Line, LineSplitter
 from service.json_parsing import loads
+from service.preparation import Steps
 from service.runtime import Runtime
 from service.schemas.documents import document_in
 
@@ -95,39 +97,72 @@ class Upload:
 
     def __init__(self, runtime: Runtime, embedder: Embedder) -> None:
         self._runtime = runtime
+        self._limits = runtime.settings
         self._embedder = embedder
         self.report = Report()
-        self._read_lines = 0
+        self._batch = _Batch()
+        self._full: _Batch | None = None  # the batch before it, until that is stored
+        self._read_line = 0  # the number of the last line that was parsed
+        self._good_line = 0  # of the last one whose document is stored
+        self._last_error = ""
 
-    async def run(self, lines: AsyncIterator[Line]) -> Report:
-        """Store every line that is a document.
+    async def run(self, parts: AsyncIterable[bytes]) -> Report:
+        """Store every line of a body that is a document.
 
-        Raises: InvalidInput: no line is, or the collection's name is malformed.  ServiceError: the body, the queue or
-            the disk ends the upload; the message says which lines are stored.
+        Raises: InvalidInput: no line is, too many in a row are none, or the collection's name is malformed.
+                ServiceError: the body, the queue or the disk ends the upload; the message says which lines are stored.
         """
         check_name(self._runtime.collection_name)
-        batch = _Batch()
-        limit = min(BATCH_DOCUMENTS, self._runtime.settings.max_texts)
+        lines = LineSplitter(max_bytes=self._limits.max_body_bytes)
         try:
-            async for line in lines:
-                self.report.lines += 1
-                self._read_lines = line.number
-                try:
-                    document = self._document_in(line)
-                except InvalidInput as exc:
-                    self._note(line.number, str(exc))
-                    continue
-                size_bytes = len(line.content or b"")
-                if not batch.has_room_for(document, size_bytes=size_bytes, limit=limit):
-                    await self._store(batch)
-                    batch = _Batch()
-                batch.add(line.number, document, size_bytes=size_bytes)
-            await self._store(batch)
+            async for part in parts:
+                await self._take(lines.add(part))
+            await self._take(lines.end())
+            await self._store(self._batch)
         except ServiceError as exc:
-            done = batch.lines[0] if batch.lines else self._read_lines + 1
-            exc.args = (f"{exc}; the lines before {done} are done, send the others again",)
+            exc.args = (f"{exc}; the lines before {self._good_line + 1} are done, send the others again",)
             raise
         return self._checked()
+
+    async def _take(self, lines: Iterator[Line]) -> None:
+        """Parse lines, and store each batch that is full."""
+        while await self._runtime.preparation.run(self._parsed(lines)):
+            if self._full is None:
+                self._full, self._batch = self._batch, _Batch()
+            await self._store(self._full)
+            self._full = None
+            self._check_bad_lines()
+
+    def _parsed(self, lines: Iterator[Line]) -> Steps[bool]:
+        """Parse lines into the batch. Return whether documents must be stored before more lines are parsed."""
+        most_documents, most_bad = min(BATCH_DOCUMENTS, self._limits.max_texts), self._limits.max_bad_lines
+        for line in lines:
+            yield
+            self._read_line = line.number
+            document = self._document_or_none(line)
+            if document is None:
+                good_line = self._batch.lines[-1] if self._batch.lines else self._good_line
+                if line.number - good_line >= most_bad:
+                    return True
+                continue
+            size_bytes = len(line.content or b"")
+            if self._batch.has_room_for(document, size_bytes=size_bytes, limit=most_documents):
+                self._batch.add(line.number, document, size_bytes=size_bytes)
+            else:
+                self._full, self._batch = self._batch, _Batch()
+                self._batch.add(line.number, document, size_bytes=size_bytes)
+                return True
+        return False
+
+    def _check_bad_lines(self) -> None:
+        """Raises: InvalidInput: too many lines in a row have given no document that is stored."""
+        last = self._batch.lines[0] - 1 if self._batch.lines else self._read_line
+        bad, limit = last - self._good_line, self._limits.max_bad_lines
+        if bad >= limit:
+            raise InvalidInput(
+                f"{bad} lines in a row are no documents, up to line {last}; the limit is {limit} "
+                f"(CROSSLET_MAX_BAD_LINES){self._last_error}"
+            )
 
     def _checked(self) -> Report:
         report = self.report
@@ -138,8 +173,18 @@ class Upload:
             raise InvalidInput(f"no line could be stored, of {report.lines}; line {number}: {error}")
         return report
 
+    def _document_or_none(self, line: Line) -> Document | None:
+        if line.content == b"":
+            return None
+        self.report.lines += 1
+        try:
+            return self._document_in(line)
+        except InvalidInput as exc:
+            self._note(line.number, str(exc))
+            return None
+
     def _document_in(self, line: Line) -> Document:
-        limits = self._runtime.settings
+        limits = self._limits
         if line.content is None:
             raise InvalidInput(f"the line has more than {limits.max_body_bytes} bytes (CROSSLET_MAX_BODY_BYTES)")
         if values_of(line.content) > MAX_VALUES:
@@ -172,6 +217,7 @@ class Upload:
             for line, document in zip(batch.lines, batch.documents, strict=True):
                 await self._store(_Batch([document], [line]))
         else:
+            self._good_line = batch.lines[-1] if batch.lines else self._good_line
             self.report.unchanged += len(batch.documents) - len(changed.documents)
 
     def _changed(self, batch: _Batch) -> _Batch:
@@ -190,7 +236,7 @@ class Upload:
 
     async def _patiently(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Wait for a full queue: the client waits, too, for its next lines are not read."""
-        until = time.monotonic() + self._runtime.settings.request_timeout_s
+        until = time.monotonic() + self._limits.request_timeout_s
         while True:
             try:
                 return await work()
@@ -212,9 +258,10 @@ class Upload:
             self._note(batch.lines[position], error)
 
     def _room_in(self, listed: Sequence[str], more: list[str]) -> list[str]:
-        return more[: max(0, self._runtime.settings.max_line_errors - len(listed))]
+        return more[: max(0, self._limits.max_line_errors - len(listed))]
 
     def _note(self, line: int, error: str) -> None:
         self.report.failed_lines += 1
-        if len(self.report.errors) < self._runtime.settings.max_line_errors:
+        self._last_error = f"; line {line}: {error}"
+        if len(self.report.errors) < self._limits.max_line_errors:
             self.report.errors[line] = error

@@ -49,6 +49,7 @@ class Limits(BaseModel):
     max_collections: int = Field(description="Named collections, with the default one.", examples=[32])
     max_results: int = Field(description="Results in an answer: queries times top_k.", examples=[10_000])
     max_line_errors: int = Field(description="Errors listed of an upload of lines.", examples=[100])
+    max_bad_lines: int = Field(description="Lines in a row without a document that end an upload.", examples=[1000])
     max_facets: int = Field(description="Fields in `facets`.", examples=[20])
     max_facet_values: int = Field(description="Values counted for a field of `facets`.", examples=[100])
 

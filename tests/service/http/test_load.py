@@ -97,6 +97,7 @@ PUT_ONE = json.dumps({"documents": [{"id": "a", "text": LONG_TEXT}]})
 @pytest.mark.parametrize(
     ("method", "path", "media_type", "body"),
     [
+        ("PUT", "/documents", "application/x-ndjson", '{"id": "a", "text": "hallo"}'),
         ("PUT", "/documents", "application/json", PUT_ONE),  # to be split
         ("PUT", "/documents", "application/json", PUT_ONE + LONG_BODY),
         ("PATCH", "/documents/known", "application/json", '{"metadata": {}}' + LONG_BODY),

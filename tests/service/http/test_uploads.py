@@ -89,6 +89,50 @@ def test_a_body_without_a_document_is_refused(client: TestClient, content: bytes
     assert words in answer.json()["error"]
 
 
+@pytest.mark.parametrize("bad", [b"{}", b"", b" \t", b"[" * 100, b"x" * 1001, b'{"id": "a", "text": ""}'])
+def test_an_upload_ends_behind_too_many_bad_lines_in_a_row(serve: Serve, bad: bytes) -> None:
+    client = serve(max_bad_lines=30, max_body_bytes=1000)
+    assert upload(client, *many(3), *[bad] * 29, {"id": "x", "text": "hallo"}, *[bad] * 29).status_code == 200
+    answer = upload(client, *many(5), *[bad] * 100, {"id": "y", "text": "hallo"})
+    assert answer.status_code == 422
+    said = answer.json()["error"]
+    assert said.startswith(
+        "30 lines in a row are no documents, up to line 35; the limit is 30 (CROSSLET_MAX_BAD_LINES)"
+    )
+    assert said.endswith("; the lines before 6 are done, send the others again")
+    assert "line 35: " in said or not bad.strip()
+    assert {one["id"] for one in page(client)} == {"d0", "d1", "d2", "d3", "d4", "x"}
+
+
+def test_an_upload_that_only_has_bad_lines_ends_where_they_are_too_many(serve: Serve) -> None:
+    answer = upload(serve(max_bad_lines=50), *[b"{}"] * 100_000)
+    assert answer.status_code == 422
+    assert "50 lines in a row are no documents, up to line 50;" in answer.json()["error"]
+    assert "line 50: id: Field required; the lines before 1 are done" in answer.json()["error"]
+
+
+def test_many_bad_lines_with_a_document_now_and_then_end_no_upload(serve: Serve) -> None:
+    client = serve(max_bad_lines=10)
+    answer = upload(client, *[line for one in many(70) for line in [*[b"{"] * 9, one]]).json()
+    assert (answer["upserted"], answer["lines"], answer["failed_lines"]) == (70, 700, 630)
+
+
+def test_documents_that_cannot_be_stored_are_bad_lines_too(serve: Serve) -> None:
+    client = serve(max_bad_lines=100, max_passages=1, max_texts=10)
+    answer = upload(client, {"id": "a", "text": "hallo"}, *[{"id": f"l{n}", "text": LONG} for n in range(300)])
+    assert answer.status_code == 422
+    assert "lines in a row are no documents" in answer.json()["error"]
+    assert "(CROSSLET_MAX_PASSAGES)" in answer.json()["error"]
+    assert [one["id"] for one in page(client)] == ["a"]
+
+
+def test_an_upload_compressed_too_much_is_413_with_the_ratio(client: TestClient) -> None:
+    headers = HEADERS | {"content-encoding": "gzip"}
+    answer = client.put("/documents", content=gzip.compress(b"{}\n" * 1_100_000), headers=headers)
+    assert answer.status_code == 413
+    assert "more than 1000000 bytes and 100 times as many; compress it less" in answer.json()["error"]
+
+
 def test_lines_are_held_together_by_their_bytes_metadata_included(client: TestClient) -> None:
     heavy = [{"id": f"d{n}", "text": "hallo", "metadata": {"m": "a" * 300_000}} for n in range(4)]
     answer = upload(client, *heavy).json()
