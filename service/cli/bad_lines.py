@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from service.bulk.build import Outcome
 
 
 def on_bad_line(policy: str, name: str) -> Callable[[str], None]:
@@ -21,6 +25,12 @@ def named(name: str) -> Iterator[None]:
         yield
     except InvalidInput as exc:
         raise InvalidInput(f"{name}: {exc}") from exc
+
+
+def check_any_good(outcome: "Outcome", name: str) -> None:
+    """Raises: InvalidInput: every line of the file was skipped."""
+    if outcome.skipped and not (outcome.total or outcome.failed):
+        raise InvalidInput(f"{name}: none of its {outcome.skipped} lines is a document; is it of another format?")
 
 
 def _stop(sentence: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from service.cli.arguments import Subcommand, collection_argument, local_store, out_argument
-from service.cli.bad_lines import named, on_bad_line
+from service.cli.bad_lines import check_any_good, named, on_bad_line
 from service.cli.column_types import types_argument, types_of
 from service.cli.index_backup import backup, backup_arguments, restore, restore_arguments
 from service.cli.index_import import import_arguments, import_documents
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 def build(options: argparse.Namespace, settings: Settings) -> None:
     """Load a file of documents into the store, or through a running service, skipping those already there.
 
-    Raises: StartError: the model, the store or the file is refused, or the user interrupts.  InvalidInput: a bad line.
+    Raises: StartError: the model, the store or the file is refused, or the user interrupts.  InvalidInput: a bad line,
+        or no good one.
         InferenceFailed: the model failed on some documents, named on standard error; the others are loaded.
     """
     if options.url is not None:
@@ -68,6 +69,7 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
         finally:
             collection.close()
     sys.stderr.write(f"{outcome}\n")
+    check_any_good(outcome, source.name)
     if outcome.failed:
         raise InferenceFailed(
             f"{outcome.failed} documents could not be embedded; earlier versions of them stay in the store: "

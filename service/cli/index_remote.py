@@ -5,7 +5,7 @@ import functools
 import sys
 from typing import TYPE_CHECKING
 
-from service.cli.bad_lines import named, on_bad_line
+from service.cli.bad_lines import check_any_good, named, on_bad_line
 from service.cli.column_types import types_of
 from service.documents.store.collection_name import DEFAULT_NAME
 from service.errors import InferenceFailed, InvalidInput, StartError
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def build_through_service(options: argparse.Namespace, settings: Settings) -> None:
     """Send a file's documents to the service at `--url`.
 
-    Raises: StartError: the service cannot be reached or refuses, or the file is refused.  InvalidInput: a bad line.
+    Raises: StartError: the service cannot be reached or refuses, or the file is refused.  InvalidInput: a bad line,
+            or no good one.
             InferenceFailed: some documents were not stored, named on standard error.
     """
     from service.bulk.progress import progress, tell
@@ -55,6 +56,7 @@ def build_through_service(options: argparse.Namespace, settings: Settings) -> No
         except KeyboardInterrupt as exc:
             raise StartError(f"stopped: {work.outcome}; run the same command again to continue") from exc
     sys.stderr.write(f"{work.outcome}\n")
+    check_any_good(work.outcome, source.name)
     if work.outcome.failed:
         raise InferenceFailed(f"{work.outcome.failed} documents were not stored; earlier versions of them stay")
 

@@ -83,6 +83,16 @@ def test_an_export_is_what_a_build_takes_and_the_vectors_are_those_of_the_model(
     assert crosslet(capsys, "index", "export")[0] == plain
 
 
+def test_a_file_of_bad_lines_alone_is_an_error(capsys: Capture, tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{}] * 300)
+    error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip", status=2)[1]
+    assert "0 documents read: 0 new, 0 replaced, 0 unchanged, 300 bad lines skipped" in error
+    said = f"crosslet: {path}: none of its 300 lines is a document; is it of another format?"
+    assert error.splitlines()[-1] == said
+    path.write_text("")
+    assert build(capsys, path) == "0 documents read: 0 new, 0 replaced, 0 unchanged"
+
+
 def test_bad_lines_stop_the_build_or_are_skipped_as_told(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +104,7 @@ def test_bad_lines_stop_the_build_or_are_skipped_as_told(
     assert error.splitlines()[-1] == "2 documents read: 2 new, 0 replaced, 0 unchanged, 2 bad lines skipped"
     rows = [{"id": "a/../b", "text": "a"}, {"id": "a", "text": "a", "metadata": {"n": 2**64}}]
     path = write_jsonl(tmp_path / "b.jsonl", rows)
-    error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip")[1]
+    error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip", status=2)[1]
     assert f"{path}: line 1: id: a part between slashes is '.' or '..'" in error
     assert f"{path}: line 2: metadata: a whole number is beyond 64 bits" in error
     assert "0 documents read" in error
