@@ -42,6 +42,7 @@ class Connection(HttpToolsProtocol):
         self.parser = _Parser(self, self._go_on)
         self._is_in_head = True
         self._head_bytes = 0
+        self._body: list[bytes] = []  # of the data received last
         self._patience: asyncio.TimerHandle | None = None  # timeout of what the client sends
         self._reader_patience: asyncio.TimerHandle | None = None  # timeout of what the client reads
 
@@ -70,6 +71,7 @@ class Connection(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         super().data_received(data)
+        self._pass_on_body()
         if self.transport.is_closing():
             return
         if self._head_bytes > MAX_HEAD_BYTES:
@@ -101,12 +103,19 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Pass the body on; `BodyLimit` bounds it."""
+        """Collect the body's chunks: data may hold tens of thousands, and each takes uvicorn a microsecond or two."""
         self._head_bytes = 0
-        super().on_body(body)
+        self._body.append(body)
+
+    def _pass_on_body(self) -> None:
+        """Pass the body on; `BodyLimit` bounds it."""
+        if self._body:
+            body, self._body = b"".join(self._body), []
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Expect another head next, unless the parser stopped at an upgrade: then the body follows."""
+        self._pass_on_body()
         if self.parser.should_upgrade():
             return
         self._is_in_head = True

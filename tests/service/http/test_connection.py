@@ -5,6 +5,7 @@ import json
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.http import connection
 from service.http.connection import MAX_HEAD_BYTES, MAX_WAITING_REQUESTS
@@ -37,6 +38,18 @@ def test_several_requests_are_answered_on_one_connection_however_they_are_cut() 
     request = b"POST / HTTP/1.1\r\ncontent-length: 3\r\nx: " + b"y" * 20_000 + b"\r\n\r\nabc"
     cut = [(request * 5)[start : start + 7001] for start in range(0, 5 * len(request), 7001)]
     assert asyncio.run(answers(*cut, pause_s=0.01)).count(b"HTTP/1.1 200 OK") == 5
+
+
+def test_bodies_of_tiny_chunks_that_come_at_once_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: list[bytes] = []
+    take = HttpToolsProtocol.on_body
+    monkeypatch.setattr(HttpToolsProtocol, "on_body", lambda self, body: parts.append(body) or take(self, body))
+    begin = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    requests = [begin + b"1\r\n%b\r\n" % letter * 20_000 + b"0\r\n\r\n" for letter in (b"a", b"b", b"c")]
+    said = asyncio.run(answers(b"".join(requests)))
+    assert [said.count(letter * 20_000) for letter in (b"a", b"b", b"c")] == [1, 1, 1]
+    assert b"".join(parts) == b"a" * 20_000 + b"b" * 20_000 + b"c" * 20_000
+    assert len(parts) < 1000  # not one a chunk
 
 
 @pytest.mark.parametrize("begin", [b"GET / HTTP/1.1\r\nx: ", b"GET /", b"GET / HTTP/1.1\r\n"])
