@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from training.corpora.cleaning.keys import matching_key
 from training.corpora.cleaning.language import MIN_CHARS, LanguageCheck
-from training.corpora.cleaning.leakage import EvaluationSentences, matching_words
+from training.corpora.cleaning.leakage import EvaluationSentences
 from training.errors import AlignmentError
 from training.evaluation.lines import LANGUAGE, parse_score
 from training.system.text_files import NOT_UTF8, numbered_lines
@@ -67,7 +68,7 @@ def read_pairs(
     pairs = [row for row in rows if row is not None]
     distinct = list(dict.fromkeys(pairs))
     allowed = [pair for pair in distinct if barred is None or not (pair[0] in barred or pair[1] in barred)]
-    unlike = [pair for pair in allowed if _key(pair[0]) != _key(pair[1])]
+    unlike = [pair for pair in allowed if matching_key(pair[0]) != matching_key(pair[1])]
     dropped |= {"repeated": len(pairs) - len(distinct), "in an evaluation set": len(distinct) - len(allowed)}
     dropped["the same on both sides"] = len(allowed) - len(unlike)
     if len(allowed) - len(unlike) > MAX_IDENTICAL * len(allowed):
@@ -86,8 +87,8 @@ def check_disjoint(train: PairFile, test: PairFile) -> None:
 
     Raises: AlignmentError: says how many lines of the test are.
     """
-    known = [{_key(pair[side]) for pair in train.pairs} for side in (0, 1)]
-    shared = sum(_key(left) in known[0] or _key(right) in known[1] for left, right in test.pairs)
+    known = [{matching_key(pair[side]) for pair in train.pairs} for side in (0, 1)]
+    shared = sum(matching_key(left) in known[0] or matching_key(right) in known[1] for left, right in test.pairs)
     if shared:
         raise AlignmentError(
             f"{shared} of the {len(test.pairs)} pairs of {test.path} have a sentence that {train.path} has too; "
@@ -122,13 +123,8 @@ def _groups(pairs: Sequence[Pair]) -> np.ndarray:
     for side in (0, 1):
         first: dict[str, int] = {}
         for row, pair in enumerate(pairs):
-            parent[root(row)] = root(first.setdefault(_key(pair[side]), row))
+            parent[root(row)] = root(first.setdefault(matching_key(pair[side]), row))
     return np.array([root(row) for row in range(len(pairs))], dtype=np.int64)
-
-
-def _key(text: str) -> str:
-    """What is left of a sentence when spelling varies; the sentence itself where nothing is."""
-    return "".join(matching_words(text)) or text
 
 
 def _named(path: Path) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from training.config.run import RunConfig
-from training.corpora.cleaning.leakage import matching_words
+from training.corpora.cleaning.keys import matching_key
 from training.corpora.mix import check_sources
 from training.corpora.sources.readers import find_pair_file, read_pairs
 from training.corpora.sources.tsv import Pair
@@ -47,7 +47,7 @@ def sample(pairs: Iterable[Pair], *, seed: int) -> list[Pair]:
     generator, kept, count = random.Random(seed), list[Pair](), 0
     for english, other in pairs:
         pair = " ".join(english.split()), " ".join(other.split())
-        if not all(pair) or matching_words(pair[0]) == matching_words(pair[1]):
+        if not all(pair) or matching_key(pair[0]) == matching_key(pair[1]):
             continue
         count += 1
         if len(kept) < MOST:
@@ -60,10 +60,10 @@ def sample(pairs: Iterable[Pair], *, seed: int) -> list[Pair]:
 
 def _distinct(pairs: list[Pair]) -> list[Pair]:
     """The first pair of each sentence, on either side."""
-    seen: set[tuple[str, ...]] = set()
+    seen: set[str] = set()
     distinct = []
     for pair in pairs:
-        keys = {tuple(matching_words(text)) for text in pair}
+        keys = {matching_key(text) for text in pair}
         if not keys & seen:
             distinct.append(pair)
         seen |= keys

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from training.corpora.cleaning.leakage import matching_words
 from training.errors import EvaluationError
 from training.evaluation.lines import find_file, parse_lines, read_rows, split_columns
 from training.reranking.collection import Collection, CollectionBuilder
@@ -63,7 +62,8 @@ def _decoded(text: str, words: dict[str, str]) -> str:
 
 
 def _letters(text: str) -> str:
-    return "".join(matching_words(text))
+    """A question's letters and digits: one file has its text, the other its tokens, punctuation apart."""
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _translations(path: Path) -> dict[str, dict[str, str]]:

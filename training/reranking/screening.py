@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from training.corpora.cleaning.leakage import EvaluationSentences, matching_words
+from training.corpora.cleaning.leakage import EvaluationSentences
 from training.reranking.collection import Collection, Question, Texts
 
 SENTENCE_END = re.compile(r"(?<=[.!?؟।])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
@@ -78,5 +78,5 @@ def _texts(collection: Collection) -> Iterator[str]:
 def _parts(text: str) -> Iterator[str]:
     yield text
     for sentence in SENTENCE_END.split(text):
-        if sentence != text and len("".join(matching_words(sentence))) >= MIN_LETTERS:
+        if sentence != text and sum(map(str.isalnum, sentence)) >= MIN_LETTERS:
             yield sentence

@@ -3,27 +3,13 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.training.files import write
-from training.corpora.cleaning.leakage import SHIPPED, EvaluationSentences, check_no_leakage, matching_words
+from training.corpora.cleaning.keys import matching_words
+from training.corpora.cleaning.leakage import SHIPPED, EvaluationSentences, check_no_leakage
 from training.errors import LeakageError
 
 LONG = "The quick brown fox jumps over the lazy dog"
-
-
-def test_matching_ignores_case_punctuation_spacing_and_width() -> None:
-    assert matching_words("Ｈｅｌｌｏ,  World!") == matching_words("hello world")
-    assert matching_words("Straße") == matching_words("STRASSE")
-
-
-@given(st.text())
-def test_matching_words_are_the_letters_and_digits_of_the_folded_text(text: str) -> None:
-    import unicodedata
-
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    assert "".join(matching_words(text)) == "".join(character for character in folded if character.isalnum())
 
 
 def test_a_reordered_sentence_is_near_and_a_short_or_a_changed_one_is_not() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from training.config.corpus import CorpusConfig
 from training.corpora.cleaning.hashes import HashIndex, hash_keys
+from training.corpora.cleaning.keys import key_of, matching_words
 from training.corpora.cleaning.language import LanguageCheck
-from training.corpora.cleaning.leakage import EvaluationSentences, matching_words
+from training.corpora.cleaning.leakage import EvaluationSentences
 from training.corpora.sources.tsv import Pair
 
 # English characters for one character of a language: medians over our corpora; about 1 in other languages
@@ -40,11 +41,12 @@ class PairFilter:
         for english, other in pairs:
             pair = (" ".join(english.split()), " ".join(other.split()))
             words = matching_words(pair[0]), matching_words(pair[1])
-            if reason := self._wrong_with(pair) or self._leak(words) or self._same(words):
+            left, right = map(key_of, words)
+            if reason := self._wrong_with(pair) or self._leak(words) or self._same(left, right):
                 dropped[reason] += 1
             else:
                 fit.append(pair)
-                keys.append("".join(words[0]) + "\t" + "".join(words[1]))
+                keys.append(f"{left}\t{right}")
         if self._config.keep_repeats:
             return self._in_language(fit, dropped) if self._checks else fit
         is_new = self._seen.add(hash_keys(keys))[1].tolist()
@@ -76,8 +78,8 @@ class PairFilter:
             return "near an evaluation sentence"
         return None
 
-    def _same(self, words: tuple[list[str], list[str]]) -> str | None:
-        return "identical sides" if words[0] == words[1] and not self._config.keep_repeats else None
+    def _same(self, left: str, right: str) -> str | None:
+        return "identical sides" if left == right and not self._config.keep_repeats else None
 
     def _in_language(self, pairs: list[Pair], dropped: Counter[str]) -> list[Pair]:
         """Drop pairs in another language. The slowest filter, so it comes last."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from training.corpora.cleaning.keys import key_of, matching_words
 from training.errors import LeakageError
 from training.system.files import files_under
 from training.system.text_files import text_lines
@@ -17,12 +16,6 @@ NEAR_WORDS = 6  # an equal bag of at least this many words counts as a reordered
 PACKAGE = Path(__file__).parents[2]
 SHIPPED = (PACKAGE / "alignment" / "probe.tsv", PACKAGE / "evaluation" / "bundled")  # evaluation sets of ours
 UNREAD = {".csv", ".json", ".xml"}  # text formats that are not read line by line
-_MARKS = re.compile(r"[^\w\s]|_")  # all but letters, digits and white space
-
-
-def matching_words(text: str) -> list[str]:
-    """The words of a text after NFKC, case folding and removal of all but letters and digits."""
-    return _MARKS.sub("", unicodedata.normalize("NFKC", text).casefold()).split()
 
 
 class EvaluationSentences:
@@ -35,8 +28,8 @@ class EvaluationSentences:
 
     def _add(self, sentences: Iterable[str]) -> None:
         for words in map(matching_words, sentences):
-            key = "".join(words)
-            if key and not key.isdigit():  # a score, or a number
+            key = key_of(words)
+            if any(map(str.isalpha, key)):  # no score, and no number
                 self._exact.add(key)
                 if len(words) >= NEAR_WORDS:
                     self._bags.add(_bag(words))
@@ -49,8 +42,8 @@ class EvaluationSentences:
         return self.has_exact(words) or self.has_near(words)
 
     def has_exact(self, words: list[str]) -> bool:
-        """Whether a text's `matching_words`, joined, equal an evaluation sentence."""
-        return "".join(words) in self._exact
+        """Whether a text of these `matching_words` has the key of an evaluation sentence."""
+        return key_of(words) in self._exact
 
     def has_near(self, words: list[str]) -> bool:
         """Whether an evaluation sentence has the same words, at least `NEAR_WORDS` of them, in any order.
