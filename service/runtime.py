@@ -68,6 +68,7 @@ class Runtime:
     reranker: Reranker | None = None
     refused: str | None = None  # why the fallback model is served
     spaces: Spaces = field(default_factory=Spaces)
+    strips_white_space: bool = False  # whether the model's own tokenizer does, at the ends of a text
     collection_name: str = DEFAULT_NAME
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     preparation: Preparation = field(default_factory=Preparation)
@@ -234,4 +235,5 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         reranker=models.reranker,
         refused=choice.refused,
         spaces=encoder.spaces,
+        strips_white_space=encoder.strips_white_space,
     )

@@ -28,7 +28,7 @@ from service.model.passages import Splitter
 from service.model.prompts import Prompts
 from service.model.session import IDS_NAME, Session
 from service.model.spaces import Spaces
-from service.model.tokenizer import TokenisedText, Tokenizer
+from service.model.tokenizer import TokenisedText, Tokenizer, stripped
 from service.model.windows import windows_of
 
 logger = logging.getLogger(__name__)
@@ -60,8 +60,8 @@ class Encoded:
 class Encoder:
     """The tokenizer and the graph of one artifact. Thread-safe.
 
-    Texts are embedded as given, in the artifact's own space. The caller prepends one of the `prompts` and maps the
-    vectors into one of the `spaces`.
+    Texts are embedded without white space at their ends, in the artifact's own space. The caller prepends one of the
+    `prompts` and maps the vectors into one of the `spaces`.
     """
 
     def __init__(
@@ -97,6 +97,11 @@ class Encoder:
             found |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
         return [found[position] for position in range(len(texts))]
 
+    @property
+    def strips_white_space(self) -> bool:
+        """Whether the model's own tokenizer does that."""
+        return self._tokenizer.strips
+
     @cached_property
     def splitter(self) -> Splitter:
         """Splits documents into passages."""
@@ -104,7 +109,7 @@ class Encoder:
 
     def windows(self, text: str, *, prompt: str) -> list[tuple[int, ...]]:
         """Overlapping parts of a text that fit, as token ids behind the prompt; one where it fits whole."""
-        return windows_of(self._tokenizer, text, prompt=prompt)
+        return windows_of(self._tokenizer, stripped(text), prompt=prompt)
 
     def room(self, length: int) -> int:
         """Return how many texts of up to `length` tokens fit in a pass."""
@@ -116,7 +121,8 @@ class Encoder:
 
         Raises: TextTooLong: a text is too long and its `truncate` is false.  InvalidInput: an unknown token id.
         """
-        of_strings = iter(self._tokenizer.tokenise_all([text for text in texts if isinstance(text, str)]))
+        strings = [self.prompts.stripped(text) for text in texts if isinstance(text, str)]
+        of_strings = iter(self._tokenizer.tokenise_all(strings))
         tokenised = [next(of_strings) if isinstance(text, str) else self._given_ids(text) for text in texts]
         whole = (one.full_length for one, may_cut in zip(tokenised, truncate, strict=False) if not may_cut)
         longest, limit = max(whole, default=0), self.manifest.max_length

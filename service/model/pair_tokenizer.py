@@ -6,7 +6,7 @@ As `training.reranking.pair_tokens`: only the passage is truncated, and a query 
 from dataclasses import dataclass
 
 from service.errors import ArtifactError
-from service.model.tokenizer import Tokenizer
+from service.model.tokenizer import Tokenizer, stripped
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PairTokenizer:
 
     def tokenize(self, query: str, passage: str) -> PairTokens:
         """The ids of a pair; a longer one keeps the first tokens of its passage."""
-        query_ids, passage_ids = self._tokenizer.pieces(query), self._tokenizer.pieces(passage)
+        query_ids, passage_ids = self._pieces(query), self._pieces(passage)
         full_length = len(query_ids) + len(passage_ids) + self._specials
         kept = query_ids[: self._query_room]
         ids = self._framed(kept, passage_ids[: self._room(kept)])
@@ -56,7 +56,7 @@ class PairTokenizer:
 
         One where it fits. A query that is cut counts as truncated in all.
         """
-        query_ids, passage_ids = self._tokenizer.pieces(query), self._tokenizer.pieces(passage)
+        query_ids, passage_ids = self._pieces(query), self._pieces(passage)
         kept = query_ids[: self._query_room]
         room = self._room(kept)
         last = max(0, len(passage_ids) - room)
@@ -64,6 +64,9 @@ class PairTokenizer:
         parts = [self._framed(kept, passage_ids[start : start + room]) for start in starts]
         cut = len(query_ids) - len(kept)
         return [PairTokens(ids, len(ids) + cut, cut) for ids in parts]
+
+    def _pieces(self, text: str) -> list[int]:
+        return self._tokenizer.pieces(stripped(text))
 
     def _room(self, query_ids: list[int]) -> int:
         """Tokens that are left for the passage."""

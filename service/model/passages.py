@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from service.model.sentences import Span, sentences, words
-from service.model.tokenizer import Tokenizer
+from service.model.tokenizer import WHITE_SPACE, Tokenizer
 
 PASSAGE_TOKENS = 128  # a longer one says less of each of its sentences
 OVERLAP = 0.25  # of a passage, at most
@@ -44,7 +44,7 @@ class Splitter:
         """As `split`, passage by passage: the text is read no further than the passages that are taken."""
         if len(text) <= self._room and text.isascii():  # a token has a character at least
             return
-        if self._tokens(text, 0, len(text)) <= self._room:
+        if self._tokens(text, *_stripped(text, 0, len(text))) <= self._room:
             return
         spans = (_stripped(text, start, stop) for start, stop in self._groups(self._units(text)))
         kept = (span for span in spans if span[0] < span[1])
@@ -109,6 +109,6 @@ def _first_of(units: list[Unit], room: int) -> int:
 
 
 def _stripped(text: str, start: int, stop: int) -> Span:
-    """Without the spaces at either end."""
+    """Without the white space at either end."""
     part = text[start:stop]
-    return start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+    return start + len(part) - len(part.lstrip(WHITE_SPACE)), start + len(part.rstrip(WHITE_SPACE))

@@ -10,6 +10,7 @@ from typing import Self
 
 from service.errors import InvalidInput
 from service.model.artifact import Manifest
+from service.model.tokenizer import stripped
 
 QUERY = ("query",)
 DOCUMENT = ("document", "passage", "corpus")
@@ -35,6 +36,11 @@ class Prompts:
     def default(self) -> str:
         """The prompt of texts for which none is named."""
         return "" if self.default_name is None else self.texts[self.default_name]
+
+    def stripped(self, text: str) -> str:
+        """A text, behind one of the prompts or none, without white space at its ends; the prompt keeps its own."""
+        prompt = max((prompt for prompt in self.texts.values() if text.startswith(prompt)), key=len, default="")
+        return prompt + stripped(text[len(prompt) :])
 
     @property
     def query(self) -> str:

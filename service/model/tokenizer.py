@@ -35,6 +35,17 @@ LIGATURES = re.compile(
     "\u3200-\u33ff\ufb00-\ufdff\ufe19\U0001d15f-\U0001d1c0\U0001f110-\U0001f251]"
 )
 
+# Unicode's white space, and what is between words and not seen: zero-width space, marks of direction, U+2060, U+FEFF.
+WHITE_SPACE = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\u200b\u200e\u200f\u2060\ufeff"
+)
+
+
+def stripped(text: str) -> str:
+    """A text without white space at its ends, as every model reads it; white space alone stays."""
+    return text.strip(WHITE_SPACE) or text
+
 
 def normalised_length(text: str) -> int:
     """Estimate the characters after normalisation, which determine the tokenizer's memory: at least half of them."""
@@ -147,6 +158,11 @@ class Tokenizer:
     def highest_id(self) -> int:
         """The highest token id, added tokens included."""
         return self._tokenizer.highest_id
+
+    @cached_property
+    def strips(self) -> bool:
+        """Whether the file itself leaves out white space at the ends of a text, so that `stripped` changes no id."""
+        return self._tokenizer.encode(f"{WHITE_SPACE}a{WHITE_SPACE}") == self._tokenizer.encode("a")
 
     def tokenise(self, text: str) -> TokenisedText:
         """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""

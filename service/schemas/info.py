@@ -135,6 +135,11 @@ class InfoResponse(BaseModel):
         description="Recommended `min_score` of a search by language, `all` for any; empty where none was measured.",
         examples=[{"de": 0.36, "all": 0.43}],
     )
+    white_space_stripped_by: Literal["model", "service"] = Field(
+        description="White space at the ends of a text changes no vector: the model's own tokenizer leaves it out, or "
+        "the service does before it.",
+        examples=["service"],
+    )
     spaces: list[SpaceInfo] = Field(description="Vector spaces of other models, for `space`.", examples=[[]])
     document_space: str | None = Field(
         description="The space of documents and search queries; null: the model's own.", examples=[None]

@@ -20,6 +20,7 @@ from service.errors import ArtifactError
 from service.model.artifact import MANIFEST_FILE
 from service.model.encoder import load_encoder as load_artifact_encoder
 from service.model.prompts import Prompts
+from service.model.tokenizer import stripped
 from service.process.cpus import usable_cpus
 from training.errors import ConfigError, EvaluationError
 from training.evaluation.arguments import is_path
@@ -96,7 +97,7 @@ class TextEncoder:
         size = BATCH if device.type == "cpu" else GPU_BATCH
         vectors = []
         for start in range(0, len(order), size):
-            chunk = [texts[index] for index in order[start : start + size]]
+            chunk = [stripped(texts[index]) for index in order[start : start + size]]
             batch = self.tokenizer(
                 chunk, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
             ).to(device)
@@ -146,6 +147,7 @@ def _load_sentence_transformer(name: str, trust_remote_code: bool) -> Model:
         raise EvaluationError(str(exc)) from exc
 
     def encode(prompt: str, texts: list[str]) -> NDArray[np.float32]:
+        texts = [stripped(text) for text in texts]  # as served
         vectors_ND: NDArray[np.float32] = model.encode(texts, prompt=prompt, batch_size=BATCH, show_progress_bar=False)
         return vectors_ND
 

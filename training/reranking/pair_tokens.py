@@ -1,6 +1,7 @@
 """`[CLS] query [SEP] passage [SEP]` as token ids. Knows a tokenizer; knows no model and no label.
 
-Only the passage is truncated. A query is cut where it would leave no room for one: at half of the length.
+Only the passage is truncated. A query is cut where it would leave no room for one: at half of the length. White space
+at the ends of both is left out, as in the service.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class PairTokenizer:
         rows: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
         for start in range(0, len(queries), ENCODE_BATCH):
             chunk = slice(start, start + ENCODE_BATCH)
-            pairs = list(zip(self._cut(queries[chunk]), passages[chunk], strict=True))
+            kept = self._cut([query.strip() for query in queries[chunk]])
+            pairs = list(zip(kept, (passage.strip() for passage in passages[chunk]), strict=True))
             rows += [np.array(encoding.ids, dtype=np.int32) for encoding in self._pairs.encode_batch(pairs)]
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         ids = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int32)

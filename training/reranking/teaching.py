@@ -77,11 +77,11 @@ class Pupil:
 
     def queries(self, texts: Sequence[str]) -> Tensor:
         """(B, D), of unit length."""
-        return self._vectors([self._query_prompt + text for text in texts])
+        return self._vectors([self._query_prompt + text.strip() for text in texts])
 
     def passages(self, texts: Sequence[str]) -> Tensor:
         """(B, D), of unit length."""
-        return self._vectors([self._passage_prompt + text for text in texts])
+        return self._vectors([self._passage_prompt + text.strip() for text in texts])
 
     def acc1(self, found: RankingSet) -> float:
         """acc@1 x 100."""

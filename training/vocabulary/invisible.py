@@ -34,6 +34,6 @@ def dropping_invisible() -> list[normalizers.Normalizer]:
 
 
 def drop_invisible(tokenizer: Tokenizer) -> None:
-    """Put these steps in front of a tokenizer's normaliser."""
+    """Put these steps in front of a tokenizer's normaliser, and the removal of white space at the ends of a text."""
     own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
-    tokenizer.normalizer = normalizers.Sequence([*dropping_invisible(), *own])
+    tokenizer.normalizer = normalizers.Sequence([*dropping_invisible(), normalizers.Strip(), *own])

@@ -118,6 +118,15 @@ def test_dedup_keeps_the_lines_of_a_jsonl_file_byte_by_byte(capsys: Capture, tmp
     assert json.loads(groups) == {"lines": [1, 3], "texts": ["hallo guitar", "hallo guitar"]}
 
 
+def test_dedup_finds_words_with_white_space_at_their_ends(capsys: Capture, tmp_path: Path) -> None:
+    words = ["Sarei", "guitar", "kůň", "Straße", "año", "été", "लड़का", "図書館", "안녕", "ışık"]
+    texts = [text for word in words for text in (word, f"{word}\n")]
+    path = write(tmp_path / "a.jsonl", [json.dumps({"text": text}) for text in texts])
+    out, _ = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL)
+    groups = [json.loads(line)["lines"] for line in out.splitlines()]
+    assert groups == [[number, number + 1] for number in range(1, 20, 2)]
+
+
 def test_a_tab_in_a_sentence_leaves_three_columns(capsys: Capture, tmp_path: Path) -> None:
     a, b = write(tmp_path / "a.txt", ["A\tman", "x"]), write(tmp_path / "b.txt", ["A\tman", "y"])
     out = crosslet(capsys, "mine", a, b, "--threshold", "0", "--k", "1")[0]

@@ -1047,6 +1047,7 @@ def test_probes_and_info_answer(client: TestClient) -> None:
     assert (info["model"], info["dim"], info["max_length"]) == ("tiny", DIM, MAX_LENGTH)
     assert info["limits"]["max_texts"] == 512
     assert info["min_scores"] == {}
+    assert info["white_space_stripped_by"] == "service"  # a zero-width space is a piece of its tokenizer
     # By these, clients of text-embeddings-inference size their requests (continuedev/continue: HuggingFaceTEI.ts).
     assert (info["model_id"], info["max_client_batch_size"], info["max_input_length"]) == ("tiny", 512, MAX_LENGTH)
 

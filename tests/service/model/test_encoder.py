@@ -1,5 +1,6 @@
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,12 @@ from hypothesis import strategies as st
 
 from service.errors import ArtifactError, InvalidInput, ParityFailed, TextTooLong
 from service.model.encoder import Encoder, choose_encoder, load_encoder
+from service.model.prompts import Prompts
+from service.model.session import Session
+from service.model.tokenizer import Tokenizer
 from service.settings import BUNDLED_MODEL
-from tests.artifacts import DIM, MAX_LENGTH, build_artifact, write_manifest
+from tests.artifacts import DIM, MAX_LENGTH, TEXTS, build_artifact, write_manifest
+from tests.vocabularies import byte_level_bpe, unigram, wordpiece
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +195,64 @@ def test_a_damaged_model_is_refused_though_there_is_a_fallback(tiny_model: Path,
     (folder / "model.onnx").write_bytes(b"not a graph")
     with pytest.raises(ArtifactError, match="manifest says"):
         choose_encoder(folder, tiny_model)
+
+
+ENDS = ["\n", " ", "\t\r\n", "\xa0", "\u3000", "\u2028", "\x85", "\u200b", "\ufeff", " \u200b\n\u200e ", "\x1f"]
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Encoder:
+    return load_encoder(BUNDLED_MODEL)
+
+
+@pytest.mark.parametrize("end", ENDS, ids=ascii)
+def test_white_space_at_the_ends_changes_no_vector(bundled: Encoder, end: str) -> None:
+    for word in ["Sarei", "図書館", "लड़का", "ฉัน"]:
+        expected = bundled.encode(word)
+        for text in (word + end, end + word, end + word + end):
+            (found,) = bundled.encode_all([text])
+            assert np.array_equal(found.vector, expected.vector)
+            assert (found.tokens, found.full_length) == (expected.tokens, expected.full_length)
+            assert bundled.windows(text, prompt="") == bundled.windows(word, prompt="")
+
+
+def test_white_space_inside_a_text_still_counts(bundled: Encoder) -> None:
+    assert not np.array_equal(bundled.encode("in to").vector, bundled.encode("into").vector)
+
+
+@pytest.mark.parametrize(("make", "strips"), [(wordpiece, True), (unigram, False), (byte_level_bpe, False)])
+@pytest.mark.parametrize("end", ENDS, ids=ascii)
+def test_every_kind_of_tokenizer_reads_no_white_space_at_ends(
+    tmp_path: Path, make: Callable[[tuple[str, ...]], tokenizers.Tokenizer], strips: bool, end: str
+) -> None:
+    make(TEXTS).save(str(tmp_path / "tokenizer.json"))
+    tokenizer, prompts = Tokenizer(tmp_path / "tokenizer.json", max_length=64), Prompts({"query": "query: ", "no": ""})
+    assert tokenizer.strips == strips
+    for prompt in ("", "query: "):
+        expected = tokenizer.tokenise(prompt + TEXTS[0])
+        assert tokenizer.tokenise(prompts.stripped(prompt + end + TEXTS[0] + end)) == expected
+
+
+def test_a_prompt_keeps_its_white_space() -> None:
+    prompts = Prompts({"query": "query: ", "document": "passage:\n", "short": "q"})
+    assert prompts.stripped("query: \n guitar\n") == "query: guitar"
+    assert prompts.stripped("passage:\n guitar") == "passage:\nguitar"
+    assert prompts.stripped("query: ") == "query: "
+    assert prompts.stripped(" \n") == " \n"  # else a tokenizer without special tokens gives no id
+
+
+def test_a_recorded_text_is_read_as_it_is(tmp_path: Path) -> None:
+    build_artifact(tmp_path)
+    unigram(TEXTS).save(str(tmp_path / "tokenizer.json"))
+    tokenizer, session = (
+        Tokenizer(tmp_path / "tokenizer.json", max_length=MAX_LENGTH),
+        Session(tmp_path / "model.onnx", dim=DIM),
+    )
+    pack = json.loads((tmp_path / "parity.json").read_text(encoding="utf-8"))
+    pack["texts"] = [f"{text}\n" for text in pack["texts"]]
+    pack["input_ids"] = [tokenizer.tokenise(text).input_ids for text in pack["texts"]]
+    pack["embeddings"] = [session.run([ids])[0].tolist() for ids in pack["input_ids"]]
+    (tmp_path / "parity.json").write_text(json.dumps(pack), encoding="utf-8")
+    write_manifest(tmp_path)
+    encoder = load_encoder(tmp_path)
+    assert encoder.tokenise(pack["texts"])[0].input_ids != pack["input_ids"][0]

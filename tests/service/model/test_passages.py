@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from service.model.passages import Splitter
 from service.model.sentences import sentences
-from service.model.tokenizer import Tokenizer
+from service.model.tokenizer import Tokenizer, stripped
 
 MODEL = Path(__file__).parents[3] / "models" / "default"
 LONGEST = 128
@@ -37,7 +37,7 @@ def tokenizer() -> Tokenizer:
 def test_the_model_reads_every_passage_whole_and_together_they_are_the_text(tokenizer: Tokenizer, text: str) -> None:
     spans = Splitter(tokenizer, prompt="passage: ").split(text)
     if not spans:
-        assert len(tokenizer.whole(f"passage: {text}")) <= LONGEST + 1  # 1: a space of the prompt's
+        assert len(tokenizer.whole(f"passage: {stripped(text)}")) <= LONGEST + 1  # 1: a space of the prompt's
         return
     assert len(spans) > 1
     assert spans[0][0] == len(text) - len(text.lstrip())
@@ -107,3 +107,12 @@ def test_a_text_that_fits_is_not_split(tokenizer: Tokenizer) -> None:
     assert splitter.split("One sentence. Another one.") == ()
     assert splitter.split("") == ()
     assert splitter.split(" " * 1000) == ()
+
+
+@pytest.mark.parametrize("end", ["\n" * 500, " \u3000" * 500, "\ufeff\xa0\u2028"])
+def test_white_space_at_the_ends_is_in_no_passage(tokenizer: Tokenizer, end: str) -> None:
+    splitter, before = Splitter(tokenizer, prompt=""), len(end)
+    assert splitter.split(f"{end}A short text.{end}") == ()
+    moved = [(start + before, stop + before) for start, stop in splitter.split(TEXT)]
+    spans = splitter.split(f"{end}{TEXT}{end}")
+    assert (spans[0][0], spans[-1][1]) == (moved[0][0], moved[-1][1])

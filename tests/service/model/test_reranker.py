@@ -13,6 +13,7 @@ from onnx import numpy_helper
 from service.errors import ArtifactError, ParityFailed
 from service.model.encoder import load_encoder
 from service.model.reranker import Reranker
+from service.settings import BUNDLED_RERANKER
 from tests.artifacts import MAX_LENGTH, TEXTS
 from tests.reranker_artifact import PAIRS, SEP, build_reranker, write_reranker_manifest
 
@@ -137,3 +138,12 @@ def test_a_tokenizer_that_parts_no_pair_is_refused(folder: Path, tiny_model: Pat
     write_reranker_manifest(copy)
     with pytest.raises(ArtifactError, match="puts no separator between query and passage"):
         Reranker.load(copy)
+
+
+@pytest.mark.parametrize("end", ["\n", "\u3000", "\u200b ", "\ufeff"])
+def test_white_space_at_the_ends_changes_no_pair(end: str) -> None:
+    reranker = Reranker.load(BUNDLED_RERANKER)
+    query, passage = "Who plays?", "A man is playing a guitar."
+    found = reranker.tokenize(f"{end}{query}{end}", f"{end}{passage}{end}")
+    assert found == reranker.tokenize(query, passage)
+    assert reranker.windows(query + end, passage + end) == reranker.windows(query, passage)

@@ -1,4 +1,4 @@
-"""Invisible characters: out of words, but where a script or an emoji means them."""
+"""Invisible characters: out of words, but where a script or an emoji means them; and white space at the ends."""
 
 import unicodedata
 
@@ -72,6 +72,15 @@ def test_a_pruned_vocabulary_drops_them_too(make, character: str) -> None:
     assert pruned.encode(text).ids == pruned.encode("the quick dog").ids
 
 
+@KINDS
+@pytest.mark.parametrize("end", ["\n", "\u2028", "\x85", "\xa0", " \u200b\u3000"], ids=ascii)
+def test_a_pruned_vocabulary_reads_no_white_space_at_ends(make, end: str) -> None:
+    whole = make(LEARNT_FROM)
+    drop_invisible(whole)
+    pruned, _ = prune_tokenizer(whole, count_pieces(whole, CORPUS), size=10_000)
+    assert pruned.encode(f"{end}the quick dog{end}").ids == pruned.encode("the quick dog").ids
+
+
 @pytest.mark.parametrize("character", IN_A_WORD)
 def test_a_new_vocabulary_drops_them_too(character: str) -> None:
     index = np.arange(len(CORPUS), dtype=np.int32)
@@ -79,3 +88,4 @@ def test_a_new_vocabulary_drops_them_too(character: str) -> None:
     corpus = Corpus([*CORPUS, *CORPUS], len(CORPUS), index, index + len(CORPUS), ["de"], ["news"], codes, codes)
     tokenizer = train_tokenizer(corpus, TokenizerConfig(vocab_size=100), seed=1)
     assert tokenizer.encode(f"qu{character}ick").ids == tokenizer.encode("quick").ids
+    assert tokenizer.encode(f"\u2028quick{character} \x85").ids == tokenizer.encode("quick").ids
