@@ -18,15 +18,18 @@ from service.model.artifact import (
     MODEL_FILE,
     PARITY_FILE,
     TOKENIZER_FILE,
+    ArtifactError,
     Manifest,
     ParityPack,
     describe_files,
     fingerprint_of,
     load_manifest,
-    load_parity,
     verify_files,
 )
-from service.model.pair_parity import PairParityPack, load_pair_parity
+from service.model.encoder import load_encoder
+from service.model.pair_parity import PairParityPack
+from service.model.reranker import Reranker
+from service.model.tokenizer import Tokenizer
 from service.process.files import flush
 
 
@@ -35,7 +38,7 @@ class Bundle:
     """Everything that goes into the folder; `manifest` without `files` and `fingerprint`, which writing finds out."""
 
     model: Path
-    tokenizer: tokenizers.Tokenizer
+    tokenizer: Path
     parity: ParityPack | PairParityPack
     card: str
     manifest: Manifest
@@ -68,8 +71,7 @@ def write_bundle(bundle: Bundle, out: Path, *, force: bool) -> Manifest:
         stage = Path(scratch) / "new"
         stage.mkdir()
         manifest = _fill(bundle, stage)
-        _check_parity(stage)
-        verify_files(stage, manifest)
+        _check_served(stage, manifest, out)
         _put(stage, out, Path(scratch) / "old")
     return manifest
 
@@ -91,7 +93,7 @@ def write_copy(artifact: Path, out: Path, *, added: Mapping[str, bytes], manifes
             (stage / name).write_bytes(content)
         manifest = dataclasses.replace(manifest, files=describe_files(stage))
         (stage / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
-        verify_files(stage, load_manifest(stage))
+        _check_served(stage, manifest, out)
         _put(stage, out, Path(scratch) / "old")
 
 
@@ -110,12 +112,24 @@ def rewrite_card(out: Path, card: str, manifest: Manifest) -> None:
         _put(stage, out, Path(scratch) / "old")
 
 
-def _check_parity(stage: Path) -> None:
-    manifest = load_manifest(stage)
-    if manifest.kind == "cross-encoder":
-        load_pair_parity(stage)
-    else:
-        load_parity(stage, manifest)
+def save_tokenizer(tokenizer: tokenizers.Tokenizer, folder: Path, *, max_length: int) -> Tokenizer:
+    """Write the tokenizer.json of an artifact into a folder, and read it as the service does."""
+    tokenizer.save(str(folder / TOKENIZER_FILE), pretty=False)
+    return Tokenizer(folder / TOKENIZER_FILE, max_length=max_length)
+
+
+def _check_served(stage: Path, manifest: Manifest, out: Path) -> None:
+    """Load a written folder as the service does, with its parity pack.
+
+    Raises: ArtifactError: the service would refuse it.
+    """
+    try:
+        if manifest.kind == "cross-encoder":
+            Reranker.load(stage)
+        else:
+            load_encoder(stage)
+    except ArtifactError as exc:
+        raise ArtifactError(f"the service would refuse {str(exc).replace(str(stage), str(out))}") from exc
 
 
 def _put(stage: Path, out: Path, old: Path) -> None:
@@ -134,7 +148,7 @@ def _put(stage: Path, out: Path, old: Path) -> None:
 
 def _fill(bundle: Bundle, stage: Path) -> Manifest:
     shutil.copyfile(bundle.model, stage / MODEL_FILE)
-    bundle.tokenizer.save(str(stage / TOKENIZER_FILE), pretty=False)
+    shutil.copyfile(bundle.tokenizer, stage / TOKENIZER_FILE)
     (stage / PARITY_FILE).write_text(bundle.parity.to_json(), encoding="utf-8")
     (stage / CARD_FILE).write_text(bundle.card, encoding="utf-8")
     files = describe_files(stage)

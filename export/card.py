@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from export.recipe import python_recipe
 from export.reranking import card_texts as reranker
 from service.model.artifact import Manifest
 
@@ -40,43 +42,17 @@ With the service, from its repository:
 
 ```sh
 CROSSLET_MODEL=path/to/this/folder make serve
-curl -s localhost:8080/embed -H 'content-type: application/json' -d '{{"inputs": ["A man is playing a guitar."]}}'
-```
-
-With onnxruntime and tokenizers alone, in this folder:
-
-```python
-import os
-
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before it is loaded: ONNX Runtime reports by itself
-
-import numpy as np
-import onnxruntime
-import tokenizers
-
-tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
-tokenizer.enable_truncation({max_length})
-options = onnxruntime.SessionOptions()
-{exactness}session = onnxruntime.InferenceSession("model.onnx", options, providers=["CPUExecutionProvider"])
-
-def embed(text{prompt}):
-    ids = np.array([tokenizer.encode({prompted}text).ids])
-    return session.run(["sentence_embedding"], {{"input_ids": ids, "attention_mask": np.ones_like(ids)}})[0][0]
-
-print(embed("A man is playing a guitar.") @ embed("Someone plays an instrument."))
+curl -s localhost:8080/embed -H 'content-type: application/json' -d '{"inputs": ["A man is playing a guitar."]}'
 ```
 """
-EXACTNESS = """\
-options.add_session_config_entry("session.x64quantprecision", "1")  # x86 without VNNI needs it; with VNNI it is slower
-"""
 
 
-def model_card(manifest: Manifest, *, model_bytes: int) -> str:
-    """The text of README.md."""
+def model_card(manifest: Manifest, *, model_bytes: int, folder: Path) -> str:
+    """The text of README.md.  folder: has the tokenizer.json."""
     sections = [
         _front_matter(manifest),
         f"# {manifest.name}\n\n{_summary(manifest, model_bytes)}",
-        f"## Use\n\n{_use(manifest)}",
+        f"## Use\n\n{_use(manifest, folder)}",
         *([f"## Alignment\n\n{_alignment(manifest)}"] if "alignment" in manifest.evaluation else []),
         *([f"## Adaptation\n\n{_adaptation(manifest)}"] if "adaptation" in manifest.evaluation else []),
         f"## Evaluation\n\n{_evaluation(manifest)}",
@@ -87,16 +63,10 @@ def model_card(manifest: Manifest, *, model_bytes: int) -> str:
     return "\n\n".join(section.strip() for section in sections) + "\n"
 
 
-def _use(manifest: Manifest) -> str:
-    exactness = EXACTNESS if manifest.precision == "int8" else ""
-    if manifest.kind == "cross-encoder":
-        return reranker.USE.format(max_length=manifest.max_length, exactness=exactness)
-    if not manifest.prompts:
-        return USE.format(max_length=manifest.max_length, exactness=exactness, prompt="", prompted="")
-    default = manifest.prompts.get(manifest.default_prompt_name or "", "")
-    prompt = f", prompt={default!r}"
-    use = USE.format(max_length=manifest.max_length, exactness=exactness, prompt=prompt, prompted="prompt + ")
-    return f"{use}\n{_prompts(manifest)}"
+def _use(manifest: Manifest, folder: Path) -> str:
+    served = reranker.USE if manifest.kind == "cross-encoder" else USE
+    parts = [served, python_recipe(manifest, folder), *([_prompts(manifest)] if manifest.prompts else [])]
+    return "\n".join(parts)
 
 
 def _prompts(manifest: Manifest) -> str:

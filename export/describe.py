@@ -50,7 +50,7 @@ def describe(artifact: Path, *, served: Path | None, notes: Path | None) -> None
     if notes is not None:
         training["notes"] = _text(notes).strip()
     manifest = dataclasses.replace(manifest, evaluation=evaluation, training=training)
-    card = model_card(manifest, model_bytes=(artifact / MODEL_FILE).stat().st_size)
+    card = model_card(manifest, model_bytes=(artifact / MODEL_FILE).stat().st_size, folder=artifact)
     rewrite_card(artifact, card, manifest)
     say(f"wrote the card of {artifact}")
 

@@ -41,10 +41,20 @@ class OnnxEncoder:
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Embed texts: (N, D) float32, norm 1, in the order of `texts`."""
-        return np.concatenate([self._embed_one(self.token_ids(text)) for text in texts])
+        return self.embed_ids([self.token_ids(text) for text in texts])
 
-    def _embed_one(self, ids: list[int]) -> npt.NDArray[np.float32]:
-        input_ids_1L = np.array([ids], dtype=np.int64)  # int64: the graph's input type
-        inputs = {"input_ids": input_ids_1L, "attention_mask": np.ones_like(input_ids_1L)}
-        embedding_1D: npt.NDArray[np.float32] = self._session.run(["sentence_embedding"], inputs)[0]
-        return embedding_1D
+    def embed_ids(self, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float32]:
+        """Embed texts that are tokenised."""
+        return embed_ids(self._session, rows)
+
+
+def embed_ids(session: onnxruntime.InferenceSession, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float32]:
+    """The vectors of rows of token ids, one at a time: (N, D) float32, norm 1."""
+    return np.concatenate([_embed_one(session, ids) for ids in rows])
+
+
+def _embed_one(session: onnxruntime.InferenceSession, ids: Sequence[int]) -> npt.NDArray[np.float32]:
+    input_ids_1L = np.array([ids], dtype=np.int64)  # int64: the graph's input type
+    inputs = {"input_ids": input_ids_1L, "attention_mask": np.ones_like(input_ids_1L)}
+    embedding_1D: npt.NDArray[np.float32] = session.run(["sentence_embedding"], inputs)[0]
+    return embedding_1D

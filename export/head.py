@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-import tokenizers  # type: ignore[import-untyped]
 from onnx import helper, numpy_helper
 
 from export.bundle import check_target, write_copy
 from export.card import model_card
-from export.encoder import OnnxEncoder
+from export.encoder import embed_ids, open_session
 from export.errors import Refused
 from service.model.artifact import (
     CARD_FILE,
@@ -79,11 +78,8 @@ def add_head(
     append_head(model, head)
     model_bytes = model.SerializeToString()
     parity = load_parity(artifact, before)
-    prompt = before.prompts.get(before.default_prompt_name or "", "")
-    given = [prompt + text for text in parity.texts]
     old_ND, new_ND = (
-        _embed(content, artifact / TOKENIZER_FILE, before.max_length, given)
-        for content in ((artifact / MODEL_FILE).read_bytes(), model_bytes)
+        _embed(content, parity.input_ids) for content in ((artifact / MODEL_FILE).read_bytes(), model_bytes)
     )
     _check(head(old_ND), new_ND)
     rows = tuple(tuple(round(float(value), DECIMALS) for value in row) for row in new_ND)
@@ -106,7 +102,7 @@ def add_head(
     added = {
         MODEL_FILE: model_bytes,
         PARITY_FILE: dataclasses.replace(parity, embeddings=rows).to_json().encode(),
-        CARD_FILE: model_card(after, model_bytes=len(model_bytes)).encode(),
+        CARD_FILE: model_card(after, model_bytes=len(model_bytes), folder=artifact).encode(),
     }
     write_copy(artifact, out, added=added, manifest=after, force=force)
     return load_manifest(out)
@@ -152,11 +148,11 @@ def _initializers(arrays: Mapping[str, npt.NDArray[np.float32]]) -> list[onnx.Te
     return [numpy_helper.from_array(np.ascontiguousarray(array, np.float32), name) for name, array in arrays.items()]
 
 
-def _embed(content: bytes, tokenizer: Path, max_length: int, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+def _embed(content: bytes, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float32]:
     with tempfile.TemporaryDirectory(prefix="crosslet-head-") as folder:
         path = Path(folder) / MODEL_FILE
         path.write_bytes(content)
-        return OnnxEncoder(path, tokenizers.Tokenizer.from_file(str(tokenizer)), max_length=max_length).embed(texts)
+        return embed_ids(open_session(path), rows)
 
 
 def _check(expected_ND: npt.NDArray[np.float32], found_ND: npt.NDArray[np.float32]) -> None:

@@ -16,6 +16,7 @@ from export.encoder import OnnxEncoder
 from export.prompts import Asked
 from export.texts import PARITY_TEXTS
 from service.model.artifact import SCHEMA_VERSION, ParityPack
+from service.model.tokenizer import Tokenizer
 
 DECIMALS = 7  # the precision of float32 in a unit vector
 
@@ -31,15 +32,17 @@ def parity_texts(record: TrainingRecord) -> tuple[str, ...]:
     return (*chosen, " ".join(words * repeats))
 
 
-def parity_pack(encoder: OnnxEncoder, texts: Sequence[str], *, prompt: str = "", min_cosine: float) -> ParityPack:
-    """The artifact's ids and vectors of the texts on this machine, one at a time, with the default prompt."""
-    given = [prompt + text for text in texts]
-    embeddings_ND = encoder.embed(given)
+def parity_pack(
+    encoder: OnnxEncoder, tokenizer: Tokenizer, texts: Sequence[str], *, prompt: str = "", min_cosine: float
+) -> ParityPack:
+    """The ids that the service reads and their vectors on this machine, one at a time, with the default prompt."""
+    rows = [tokenizer.tokenise(prompt + text).input_ids for text in texts]
+    embeddings_ND = encoder.embed_ids(rows)
     return ParityPack(
         schema_version=SCHEMA_VERSION,
         min_cosine=min_cosine,
         texts=tuple(texts),
-        input_ids=tuple(tuple(encoder.token_ids(text)) for text in given),
+        input_ids=tuple(tuple(ids) for ids in rows),
         embeddings=tuple(tuple(round(float(value), DECIMALS) for value in row) for row in embeddings_ND),
     )
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from export.bundle import Bundle, check_target, write_bundle
+from export.bundle import Bundle, check_target, save_tokenizer, write_bundle
 from export.card import model_card
 from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
 from export.encoder import OnnxEncoder
@@ -35,7 +35,7 @@ from export.request import ExportRequest, Progress, check_options
 from export.reranking.pipeline import export_reranker
 from export.sts import check_rankable, read_sts
 from export.texts import read_texts
-from service.model.artifact import MODEL_FILE, Activations, Manifest, Padding
+from service.model.artifact import MODEL_FILE, TOKENIZER_FILE, Activations, Manifest, Padding
 from training.reranking.checkpoint import is_cross_encoder
 
 PARITY_MIN_COSINE: dict[str, float] = {
@@ -157,8 +157,9 @@ def _quantised(
 
 def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ...], graph: MeasuredGraph) -> Bundle:
     record, prompts = checkpoint.record, checkpoint.prompts
-    min_cosine = PARITY_MIN_COSINE[request.precision]
-    parity = parity_pack(graph.encoder, texts, prompt=prompts.default, min_cosine=min_cosine)
+    folder, min_cosine = graph.path.parent, PARITY_MIN_COSINE[request.precision]
+    tokenizer = save_tokenizer(checkpoint.tokenizer, folder, max_length=record.max_length)
+    parity = parity_pack(graph.encoder, tokenizer, texts, prompt=prompts.default, min_cosine=min_cosine)
     manifest = manifest_of(
         record,
         graph,
@@ -169,8 +170,8 @@ def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ..
         default_prompt_name=prompts.default_name,
         truncate_dim=truncated_dim(checkpoint.model),
     )
-    card = model_card(manifest, model_bytes=graph.path.stat().st_size)
-    return Bundle(graph.path, checkpoint.tokenizer, parity, card, manifest)
+    card = model_card(manifest, model_bytes=graph.path.stat().st_size, folder=folder)
+    return Bundle(graph.path, folder / TOKENIZER_FILE, parity, card, manifest)
 
 
 def _calibration(request: ExportRequest, record: TrainingRecord) -> tuple[str, ...]:

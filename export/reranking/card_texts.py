@@ -19,27 +19,4 @@ With the service, from its repository:
 ```sh
 CROSSLET_RERANKER=path/to/this/folder make serve
 ```
-
-With onnxruntime and tokenizers alone, in this folder:
-
-```python
-import os
-
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before it is loaded: ONNX Runtime reports by itself
-
-import numpy as np
-import onnxruntime
-import tokenizers
-
-tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
-tokenizer.enable_truncation({max_length}, strategy="only_second")
-options = onnxruntime.SessionOptions()
-{exactness}session = onnxruntime.InferenceSession("model.onnx", options, providers=["CPUExecutionProvider"])
-
-def score(query, passage):
-    ids = np.array([tokenizer.encode(query, passage).ids])
-    return session.run(["score"], {{"input_ids": ids, "attention_mask": np.ones_like(ids)}})[0][0, 0]
-
-print(score("Who plays?", "A man is playing a guitar."))
-```
 """

@@ -10,6 +10,7 @@ from export.reranking.scorer import OnnxReranker
 from export.texts import PARITY_TEXTS
 from service.model.artifact import SCHEMA_VERSION
 from service.model.pair_parity import PairParityPack
+from service.model.pair_tokenizer import PairTokenizer
 
 DECIMALS = 7  # a float32 in [0, 1] has no more that matter
 
@@ -31,12 +32,15 @@ def parity_pairs(record: RerankerRecord) -> tuple[Pair, ...]:
     return (*pairs, (pairs[0][0], long), (long, pairs[0][1]))
 
 
-def parity_pack(scorer: OnnxReranker, pairs: Sequence[Pair], *, max_difference: float) -> PairParityPack:
-    """What the artifact makes of the pairs here, one at a time."""
+def parity_pack(
+    scorer: OnnxReranker, tokenizer: PairTokenizer, pairs: Sequence[Pair], *, max_difference: float
+) -> PairParityPack:
+    """The ids that the service reads and their scores on this machine, one pair at a time."""
+    rows = [tokenizer.tokenize(query, passage).input_ids for query, passage in pairs]
     return PairParityPack(
         schema_version=SCHEMA_VERSION,
         max_difference=max_difference,
         pairs=tuple(pairs),
-        input_ids=tuple(tuple(scorer.token_ids(pair)) for pair in pairs),
-        scores=tuple(round(float(score), DECIMALS) for score in scorer.scores(pairs)),
+        input_ids=tuple(tuple(ids) for ids in rows),
+        scores=tuple(round(float(score), DECIMALS) for score in map(scorer.score_ids, rows)),
     )

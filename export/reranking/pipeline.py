@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from export.bundle import Bundle, write_bundle
+from export.bundle import Bundle, save_tokenizer, write_bundle
 from export.card import model_card
 from export.errors import Refused
 from export.manifest import manifest_of
@@ -29,7 +29,8 @@ from export.reranking.gate import (
 from export.reranking.graph import PairGraph
 from export.reranking.parity import parity_pack, parity_pairs
 from export.reranking.scorer import OnnxReranker, torch_scores
-from service.model.artifact import MODEL_FILE, Activations, Manifest, Padding
+from service.model.artifact import MODEL_FILE, TOKENIZER_FILE, Activations, Manifest, Padding
+from service.model.pair_tokenizer import PairTokenizer
 from training.reranking.ranking import RankingSet
 
 PARITY_MAX_DIFFERENCE = {"int8": 0.05, "fp32": 0.001}  # of a score: another CPU rounds activations otherwise
@@ -147,7 +148,11 @@ def _bundle(
     request: ExportRequest, checkpoint: RerankerCheckpoint, parity: tuple[Pair, ...], graph: MeasuredGraph
 ) -> Bundle:
     record = checkpoint.record
-    pack = parity_pack(graph.scorer, parity, max_difference=PARITY_MAX_DIFFERENCE[request.precision])
+    folder = graph.path.parent
+    tokenizer = save_tokenizer(checkpoint.tokenizer, folder, max_length=record.max_length)
+    pair_tokenizer = PairTokenizer(tokenizer, where=str(request.checkpoint))
+    max_difference = PARITY_MAX_DIFFERENCE[request.precision]
+    pack = parity_pack(graph.scorer, pair_tokenizer, parity, max_difference=max_difference)
     manifest = manifest_of(record, graph, kind="cross-encoder", dim=1, precision=request.precision)
-    card = model_card(manifest, model_bytes=graph.path.stat().st_size)
-    return Bundle(graph.path, checkpoint.tokenizer, pack, card, manifest)
+    card = model_card(manifest, model_bytes=graph.path.stat().st_size, folder=folder)
+    return Bundle(graph.path, folder / TOKENIZER_FILE, pack, card, manifest)

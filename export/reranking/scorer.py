@@ -32,9 +32,10 @@ class OnnxReranker:
 
     def scores(self, pairs: Sequence[Pair]) -> npt.NDArray[np.float32]:
         """(N,) float32, in [0, 1], in the order of `pairs`."""
-        return np.array([self._score(self.token_ids(pair)) for pair in pairs], dtype=np.float32)
+        return np.array([self.score_ids(self.token_ids(pair)) for pair in pairs], dtype=np.float32)
 
-    def _score(self, ids: list[int]) -> np.float32:
+    def score_ids(self, ids: Sequence[int]) -> np.float32:
+        """The score of a pair that is tokenised."""
         input_ids_1L = np.array([ids], dtype=np.int64)  # int64: the graph's input type
         inputs = {"input_ids": input_ids_1L, "attention_mask": np.ones_like(input_ids_1L)}
         score: np.float32 = self._session.run(["score"], inputs)[0][0, 0]

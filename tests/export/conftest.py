@@ -1,9 +1,10 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from export.__main__ import main
-from tests.export.checkpoints import MINILM, STS_PAIRS, save_student, write_record
+from tests.export.checkpoints import MINILM, PARITY_TEXTS, STS_PAIRS, save_student, tied_unigram, write_record
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +22,19 @@ def student_artifact(student: Path, tmp_path_factory: pytest.TempPathFactory) ->
     out = tmp_path_factory.mktemp("artifacts") / "student"
     assert main(["--checkpoint", str(student), "--out", str(out), "--precision", "fp32"]) == 0
     return out
+
+
+@pytest.fixture(scope="session")
+def unigram_artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A student with a Unigram vocabulary and prompts, whose parity texts `tokenizers` cuts otherwise; read-only."""
+    folder = tmp_path_factory.mktemp("unigram")
+    save_student(folder / "checkpoint", tokenizer=tied_unigram())
+    settings = {"prompts": {"query": "query: ", "document": ""}}
+    (folder / "checkpoint" / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    write_record(folder / "checkpoint", parity_texts={"en": ["hhhhh", *PARITY_TEXTS["en"]]})
+    command = ["--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "artifact"), "--precision", "fp32"]
+    assert main(command) == 0
+    return folder / "artifact"
 
 
 @pytest.fixture(scope="session")

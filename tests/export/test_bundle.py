@@ -3,7 +3,6 @@ import os
 from pathlib import Path
 
 import pytest
-import tokenizers
 
 from export.bundle import Bundle, check_target, write_bundle
 from export.errors import BadRequest
@@ -15,7 +14,7 @@ def bundle(student_artifact: Path) -> Bundle:
     manifest = load_manifest(student_artifact)
     return Bundle(
         model=student_artifact / "model.onnx",
-        tokenizer=tokenizers.Tokenizer.from_file(str(student_artifact / "tokenizer.json")),
+        tokenizer=student_artifact / "tokenizer.json",
         parity=load_parity(student_artifact, manifest),
         card="# card\n",
         manifest=dataclasses.replace(manifest, files={}, fingerprint=""),
@@ -79,3 +78,12 @@ def test_a_failure_leaves_nothing_and_keeps_the_old(bundle: Bundle, tmp_path: Pa
         write_bundle(ragged, out, force=True)
     verify_files(out, old)
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_what_the_service_would_refuse_is_not_written(bundle: Bundle, tmp_path: Path) -> None:
+    first, *others = bundle.parity.input_ids
+    other_ids = dataclasses.replace(bundle.parity, input_ids=(first[:-1], *others))
+    out = tmp_path / "model"
+    with pytest.raises(ArtifactError, match=rf"the service would refuse {out}: parity text 0 gives other token ids"):
+        write_bundle(dataclasses.replace(bundle, parity=other_ids), out, force=False)
+    assert list(tmp_path.iterdir()) == []

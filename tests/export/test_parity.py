@@ -3,10 +3,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 
 from export.checkpoint import TrainingRecord
 from export.parity import cosines, parity_texts
 from service.model.artifact import load_manifest, load_parity
+from service.model.encoder import load_encoder
 from tests.export.checkpoints import MINILM, PARITY_TEXTS
 
 
@@ -32,6 +34,16 @@ def test_token_ids_are_those_of_transformers(student: Path, student_artifact: Pa
     tokenizer = SentenceTransformer(str(student), device="cpu").tokenizer
     expected = tokenizer(list(parity.texts), truncation=True, max_length=32)["input_ids"]
     assert [list(ids) for ids in parity.input_ids] == expected
+
+
+def test_token_ids_are_those_that_the_service_reads(unigram_artifact: Path) -> None:
+    manifest = load_manifest(unigram_artifact)
+    parity = load_parity(unigram_artifact, manifest)
+    assert parity.texts[0] == "hhhhh"
+    of_tokenizers = Tokenizer.from_file(str(unigram_artifact / "tokenizer.json")).encode("hhhhh").ids
+    assert list(parity.input_ids[0]) != of_tokenizers  # else this vocabulary tests nothing
+    encoder = load_encoder(unigram_artifact)  # refuses other ids
+    assert np.array(parity.embeddings[0]) @ encoder.encode("hhhhh").vector == pytest.approx(1, abs=1e-5)
 
 
 def test_parity_texts_cover_every_language_and_the_cut(student_artifact: Path) -> None:

@@ -75,7 +75,7 @@ def describe_artifact(folder: Path, evaluation: Mapping[str, Any]) -> None:
     """Rewrite manifest and card with what was measured of the artifact as it is served."""
     manifest = load_manifest(folder)
     manifest = replace(manifest, evaluation={**manifest.evaluation, **evaluation})
-    card = model_card(manifest, model_bytes=(folder / MODEL_FILE).stat().st_size)
+    card = model_card(manifest, model_bytes=(folder / MODEL_FILE).stat().st_size, folder=folder)
     rewrite_card(folder, card, manifest)
 
 
