@@ -19,8 +19,8 @@ import orjson
 
 from service.bulk.engine import Engine
 from service.bulk.lines import Lines
-from service.bulk.margin import near_pairs
-from service.bulk.neighbours import ROUNDING, Advance, Halves, first_equals, leaders, nearest_others
+from service.bulk.margin import different, near_pairs
+from service.bulk.neighbours import ROUNDING, Advance, Halves, leaders, nearest_others
 from service.bulk.progress import progress
 from service.bulk.texts import embed_lines
 from service.process.cpus import usable_cpus
@@ -47,18 +47,17 @@ def find_groups(lines: Lines, engine: Engine, *, cosine: float, margin: float, d
 
 def groups_by_margin(vectors_ND: Halves, *, cosine: float, margin: float, threads: int, advance: Advance) -> Firsts:
     """Group rows of equal vectors, then those with at least that cosine and margin; few rows by cosine alone."""
-    first_N = first_equals(vectors_ND)
-    row_U = np.unique(first_N)
+    row_U, place_N = different(vectors_ND)
     if len(row_U) <= NEIGHBOURS:
         return leaders(vectors_ND, cosine, advance=advance)
-    advance(len(first_N) - len(row_U))
-    different_UD = vectors_ND if len(row_U) == len(first_N) else vectors_ND[row_U]
+    advance(len(vectors_ND) - len(row_U))
+    different_UD = vectors_ND if len(row_U) == len(vectors_ND) else vectors_ND[row_U]
     near = nearest_others(different_UD, NEIGHBOURS, threads=threads, advance=advance)
     leader_U = np.arange(len(row_U))
     for later, earlier in near_pairs(near, margin=margin, cosine=cosine - ROUNDING).tolist():
         if leader_U[later] == later and leader_U[earlier] == earlier:
             leader_U[later] = earlier
-    grouped: Firsts = row_U[leader_U][np.searchsorted(row_U, first_N)]
+    grouped: Firsts = row_U[leader_U][place_N]
     return grouped
 
 

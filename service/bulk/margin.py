@@ -2,10 +2,14 @@
 
 Paper: arXiv:1811.01136, "Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings".
 
-N left sentences, M right sentences, K neighbours
+Sentences of equal vectors are one to the margin: copies would take the places of a sentence's other neighbours.
+
+N left sentences, M right sentences, U different ones of a side, K neighbours
 """
 
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +35,18 @@ class Margins:
     margin_of_left_N: npt.NDArray[np.float32]
     left_of_right_M: npt.NDArray[np.int64]
     margin_of_right_M: npt.NDArray[np.float32]
+
+
+def different(vectors_ND: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the first row of each different vector, (U,) in order, and each row's place among them, (N,).
+
+    Memory: some 150 bytes a row.
+    """
+    first: dict[bytes, int] = {}
+    digests = (blake2b(vector_D.tobytes(), digest_size=16).digest() for vector_D in vectors_ND)
+    first_N = np.fromiter((first.setdefault(one, row) for row, one in enumerate(digests)), np.int64, len(vectors_ND))
+    row_U, place_N = np.unique(first_N, return_inverse=True)
+    return row_U, place_N
 
 
 def ratio_margins(left: Neighbours, right: Neighbours) -> Margins:
@@ -65,20 +81,42 @@ def near_pairs(near: Neighbours, *, margin: float, cosine: float) -> npt.NDArray
     return np.unique(np.sort(pair_P2, axis=1)[:, ::-1], axis=0)
 
 
-def mine(margins: Margins) -> list[Mined]:
-    """Select pairs greedily from both directions: (margin, left row, right row), best first, each sentence once."""
-    rows_N, rows_M = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))
-    left = np.concatenate([rows_N, margins.left_of_right_M])
-    right = np.concatenate([margins.right_of_left_N, rows_M])
+def mine(margins: Margins, left_place_N: npt.NDArray[np.int64], right_place_M: npt.NDArray[np.int64]) -> list[Mined]:
+    """Select pairs greedily from both directions: (margin, left row, right row), best first, each row once.
+
+    margins: of the different sentences.  left_place_N, right_place_M: each row's place among them, as `different` gives
+    it. The copies of a sentence take those of its partner in order; copies that are left over may take the next best.
+    """
+    places_U, places_V = np.arange(len(margins.right_of_left_N)), np.arange(len(margins.left_of_right_M))
+    left = np.concatenate([places_U, margins.left_of_right_M])
+    right = np.concatenate([margins.right_of_left_N, places_V])
     margin = np.concatenate([margins.margin_of_left_N, margins.margin_of_right_M])
     order = np.lexsort((right, left, -margin))
-    mined, used_left, used_right = [], set(), set()
+    left_rows, right_rows = _Rows(left_place_N), _Rows(right_place_M)
+    mined = []
     for pair in zip(margin[order].tolist(), left[order].tolist(), right[order].tolist(), strict=True):
-        if pair[1] not in used_left and pair[2] not in used_right:
-            used_left.add(pair[1])
-            used_right.add(pair[2])
-            mined.append(pair)
+        count = min(left_rows.unused(pair[1]), right_rows.unused(pair[2]))
+        rows = zip(left_rows.use(pair[1], count), right_rows.use(pair[2], count), strict=True)
+        mined += [(pair[0], left_row, right_row) for left_row, right_row in rows]
     return mined
+
+
+class _Rows:
+    """The rows of each different sentence, in order, and how many of them are used."""
+
+    def __init__(self, place_N: npt.NDArray[np.int64]) -> None:
+        self._row_N = np.argsort(place_N, kind="stable").tolist()
+        self._stop_U = np.cumsum(np.bincount(place_N)).tolist()
+        self._next_U = [0, *self._stop_U[:-1]]
+
+    def unused(self, place: int) -> int:
+        return int(self._stop_U[place] - self._next_U[place])
+
+    def use(self, place: int, count: int) -> list[int]:
+        start = self._next_U[place]
+        self._next_U[place] += count
+        rows: list[int] = self._row_N[start : start + count]
+        return rows
 
 
 def _ratio(cosine: npt.NDArray[np.float32], mean: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -1,12 +1,18 @@
-"""Finds translation pairs between the lines of two files, by margin."""
+"""Finds translation pairs between the lines of two files, by margin.
+
+N left lines, M right lines, U and V of different vectors, D dims
+"""
 
 import re
 from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+
 from service.bulk.engine import Engine
 from service.bulk.lines import Lines
-from service.bulk.margin import Mined, mine, ratio_margins
-from service.bulk.neighbours import nearest
+from service.bulk.margin import Mined, different, mine, ratio_margins
+from service.bulk.neighbours import Halves, nearest
 from service.bulk.progress import progress
 from service.bulk.texts import embed_lines
 from service.errors import InvalidInput
@@ -21,7 +27,10 @@ SEPARATORS = re.compile(
 def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, settings: Settings) -> list[Mined]:
     """Return (margin, left row, right row), best first.
 
-    Memory: 2 x (N + M) x dim bytes of vectors, and 12 x k bytes a line.
+    Lines of equal vectors count once for the margin, and pair with as many lines of the partner's vector.
+
+    Memory: 2 x (N + M) x dim bytes of vectors, as much again of a file where its lines repeat, and some 200 + 12 x k
+    bytes a line.
 
     Raises: InvalidInput: a file has no line with a text.
     """
@@ -29,12 +38,18 @@ def mine_rows(left: Lines, right: Lines, engine: Engine, *, k: int, dim: int, se
         if not len(lines):
             raise InvalidInput(f"{lines.path} has no line with a text")
     limit, threads = settings.max_text_chars, settings.workers or usable_cpus()
-    left_ND = embed_lines(left, engine, dim=dim, max_text_chars=limit)
-    right_MD = embed_lines(right, engine, dim=dim, max_text_chars=limit)
-    with progress("neighbours", total=len(left) + len(right), unit="lines") as bar:
-        of_left = nearest(left_ND, right_MD, k, threads=threads, advance=bar.update)
-        of_right = nearest(right_MD, left_ND, k, threads=threads, advance=bar.update)
-    return mine(ratio_margins(of_left, of_right))
+    left_UD, left_place_N = _different(embed_lines(left, engine, dim=dim, max_text_chars=limit))
+    right_VD, right_place_M = _different(embed_lines(right, engine, dim=dim, max_text_chars=limit))
+    with progress("neighbours", total=len(left_UD) + len(right_VD), unit="lines") as bar:
+        of_left = nearest(left_UD, right_VD, k, threads=threads, advance=bar.update)
+        of_right = nearest(right_VD, left_UD, k, threads=threads, advance=bar.update)
+    return mine(ratio_margins(of_left, of_right), left_place_N, right_place_M)
+
+
+def _different(vectors_ND: Halves) -> tuple[Halves, npt.NDArray[np.int64]]:
+    """Return the different vectors, and each row's place among them."""
+    row_U, place_N = different(vectors_ND)
+    return (vectors_ND if len(row_U) == len(vectors_ND) else vectors_ND[row_U]), place_N
 
 
 def mine_lines(

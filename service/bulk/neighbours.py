@@ -7,7 +7,6 @@ threshold they are renormalised, so that equal vectors have a cosine of 1.
 """
 
 from collections.abc import Callable
-from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -46,13 +45,6 @@ def nearest(query_ND: Halves, candidate_MD: Halves, k: int, *, threads: int, adv
         cosines_NK[start:stop], rows_NK[start:stop] = _best(np.hstack(best_cosines), np.hstack(best_rows), k)
         advance(len(query_QD))
     return Neighbours(cosines_NK, rows_NK)
-
-
-def first_equals(vectors_ND: Halves) -> npt.NDArray[np.int64]:
-    """Return the first row with each row's vector, (N,). Memory: some 150 bytes a row."""
-    first: dict[bytes, int] = {}
-    digests = (blake2b(vector_D.tobytes(), digest_size=16).digest() for vector_D in vectors_ND)
-    return np.fromiter((first.setdefault(one, row) for row, one in enumerate(digests)), np.int64, len(vectors_ND))
 
 
 def nearest_others(vectors_ND: Halves, k: int, *, threads: int, advance: Advance) -> Neighbours:

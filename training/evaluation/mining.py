@@ -2,7 +2,7 @@
 
 The paper is arXiv:1811.01136, "Margin-based Parallel Corpus Mining with Multilingual Sentence Embeddings".
 
-Shapes: N left sentences, M right sentences, D dims.
+Shapes: N left sentences, M right sentences, U and V different ones, D dims.
 
 Two layouts: aligned files (training/evaluation/bitext.py), whose gold pairs are the lines; and BUCC's, where most
 sentences have no translation: `xx-yy.<part>.{xx,yy}` with id<TAB>text and `xx-yy.<part>.gold` with id<TAB>id.
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from service.bulk.margin import NEIGHBOURS, Margins, Mined, Neighbours, mine, ratio_margins
+from service.bulk.margin import NEIGHBOURS, Margins, Mined, Neighbours, different, mine, ratio_margins
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext
 from training.evaluation.lines import LANGUAGE, check_unique, find_file, read_rows
@@ -75,17 +75,39 @@ def find_mining(folder: Path) -> dict[str, MiningFiles]:
     return found
 
 
-def best_margins(left_ND: NDArray[np.float32], right_MD: NDArray[np.float32], k: int = NEIGHBOURS) -> Margins:
+@dataclass(frozen=True)
+class TextMargins:
+    """Margins of the different sentences of two texts, and each row's place among them."""
+
+    margins: Margins
+    left_place_N: NDArray[np.int64]
+    right_place_M: NDArray[np.int64]
+
+
+def best_margins(left_ND: NDArray[np.float32], right_MD: NDArray[np.float32], k: int = NEIGHBOURS) -> TextMargins:
     """Ratio margins over cosine, as `crosslet mine` computes them."""
-    return ratio_margins(
-        Neighbours(*nearest(left_ND, right_MD, k)),
-        Neighbours(*nearest(right_MD, left_ND, k)),
+    left_row_U, left_place_N = different(left_ND)
+    right_row_V, right_place_M = different(right_MD)
+    left_UD, right_VD = left_ND[left_row_U], right_MD[right_row_V]
+    margins = ratio_margins(
+        Neighbours(*nearest(left_UD, right_VD, k)),
+        Neighbours(*nearest(right_VD, left_UD, k)),
     )
+    return TextMargins(margins, left_place_N, right_place_M)
 
 
-def xsim_error(margins: Margins, gold: Pairs) -> float:
-    """Percentage of gold pairs whose left sentence has a wrong best partner by margin (LASER's xsim)."""
-    return 100 * sum(int(margins.right_of_left_N[left]) != right for left, right in gold) / max(1, len(gold))
+def mine_pairs(text: TextMargins) -> list[Mined]:
+    """(margin, left row, right row), best first, each row once."""
+    return mine(text.margins, text.left_place_N, text.right_place_M)
+
+
+def xsim_error(text: TextMargins, gold: Pairs) -> float:
+    """Percentage of gold pairs whose left sentence has a wrong best partner by margin (LASER's xsim).
+
+    Differs: a copy of the partner is right.
+    """
+    partner_N = text.margins.right_of_left_N[text.left_place_N]
+    return 100 * sum(int(partner_N[left]) != text.right_place_M[right] for left, right in gold) / max(1, len(gold))
 
 
 def best_threshold(mined: list[Mined], gold: Pairs) -> float:
@@ -136,9 +158,9 @@ def evaluate_mining(
     scores: dict[str, dict[str, float]] = {}
     for label, read in found.items():
         left, right, gold = read()
-        margins = best_margins(encode(left), encode(right))
-        mining = score_mining(mine(margins), gold, threshold=threshold)
-        measured = {"xsim": xsim_error(margins, gold), **{f"mining_{name}": score for name, score in mining.items()}}
+        text = best_margins(encode(left), encode(right))
+        mining = score_mining(mine_pairs(text), gold, threshold=threshold)
+        measured = {"xsim": xsim_error(text, gold), **{f"mining_{name}": score for name, score in mining.items()}}
         for metric, score in measured.items():
             if math.isfinite(score):
                 scores.setdefault(metric, {})[label] = round(score, 4 if metric == "mining_threshold" else 2)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from service.bulk import neighbours
 from service.bulk.dedup import NEIGHBOURS, groups_by_margin
-from service.bulk.margin import Neighbours, mine, near_pairs, ratio_margins
-from service.bulk.neighbours import first_equals, leaders, nearest, nearest_others
+from service.bulk.margin import Mined, Neighbours, different, mine, near_pairs, ratio_margins
+from service.bulk.neighbours import leaders, nearest, nearest_others
 
 
 def halves(count: int, *, seed: int = 0, dim: int = 24) -> np.ndarray:
@@ -81,10 +81,11 @@ def test_the_nearest_others_are_those_of_all_scores_without_the_row_itself(monke
     assert nearest_others(vectors[:2], 3, threads=1, advance=lambda rows: None).rows_NK.tolist() == [[1], [0]]
 
 
-def test_the_first_of_equal_rows_is_found() -> None:
+def test_different_rows_and_their_copies_are_found() -> None:
     vectors = halves(5)[[0, 1, 0, 2, 2, 1, 3]]
-    assert first_equals(vectors).tolist() == [0, 1, 0, 3, 3, 1, 6]
-    assert first_equals(vectors[:0]).tolist() == []
+    rows, places = different(vectors)
+    assert (rows.tolist(), places.tolist()) == ([0, 1, 3, 6], [0, 1, 0, 2, 2, 1, 3])
+    assert [part.tolist() for part in different(vectors[:0])] == [[], []]
 
 
 def test_the_margin_of_a_pair_in_one_text_is_worked_out_by_hand() -> None:
@@ -117,9 +118,9 @@ def test_groups_by_margin_are_those_of_all_scores(seed: int, count: int, margin:
     vectors = halves(count, seed=seed, dim=6)
     vectors = vectors[np.random.default_rng(seed).integers(0, max(1, count), count)]  # some are equal
     exact = vectors.astype(np.float32).astype(np.float64)
-    different = sorted(set(first_equals(vectors).tolist()))
-    assume(len(different) > NEIGHBOURS)
-    scores = exact[different] @ exact[different].T
+    rows, places = different(vectors)
+    assume(len(rows) > NEIGHBOURS)
+    scores = exact[rows] @ exact[rows].T
     np.fill_diagonal(scores, -np.inf)
     nearest_NK = np.argsort(-scores, axis=1)[:, :NEIGHBOURS]
     mean = np.take_along_axis(scores, nearest_NK[:, NEIGHBOURS // 2 :], axis=1).mean(axis=1)
@@ -130,8 +131,7 @@ def test_groups_by_margin_are_those_of_all_scores(seed: int, count: int, margin:
         least = max(cosine, margin * (mean[row] + mean[other]) / 2)
         assume(abs(scores[row, other] - least) > 1e-5)  # else it is rounding that decides
         near[row, other] |= scores[row, other] >= least and mean[row] + mean[other] > 0
-    leader = np.array(different)[leaders_one_by_one(near | near.T)]
-    expected = [int(leader[different.index(first)]) for first in first_equals(vectors).tolist()]
+    expected = rows[leaders_one_by_one(near | near.T)][places].tolist()
     found = groups_by_margin(vectors, cosine=cosine, margin=margin, threads=1, advance=lambda rows: None)
     assert found.tolist() == expected
 
@@ -149,12 +149,20 @@ def test_a_margin_is_the_ratio_of_the_paper_worked_out_by_hand() -> None:
     right = Neighbours(np.array([[0.9, 0.4], [0.6, 0.5]], np.float32), np.array([[0, 1], [1, 0]]))
     margins = ratio_margins(left, right)
     # x0, y0: 0.9 / ((0.9 + 0.5) / 4 + (0.9 + 0.4) / 4) = 0.9 / 0.675;  x1, y1: 0.6 / (1.0 / 4 + 1.1 / 4) = 0.6 / 0.525
-    assert mine(margins) == [(pytest.approx(0.9 / 0.675), 0, 0), (pytest.approx(0.6 / 0.525), 1, 1)]
+    expected = [(pytest.approx(0.9 / 0.675), 0, 0), (pytest.approx(0.6 / 0.525), 1, 1)]
+    assert mine(margins, np.arange(2), np.arange(2)) == expected
 
 
 def test_where_nothing_resembles_anything_the_margin_is_zero_and_not_infinite() -> None:
     nothing = Neighbours(np.array([[0.1, -0.2], [-0.1, -0.2]], np.float32), np.array([[0, 1], [0, 1]]))
     assert ratio_margins(nothing, nothing).margin_of_left_N.tolist() == [0, 0]
+
+
+def mined_from(left: np.ndarray, right: np.ndarray) -> list[Mined]:
+    (left_rows, left_places), (right_rows, right_places) = different(left), different(right)
+    x, y = left[left_rows], right[right_rows]
+    of_x, of_y = (nearest(*pair, 4, threads=1, advance=lambda rows: None) for pair in ((x, y), (y, x)))
+    return mine(ratio_margins(of_x, of_y), left_places, right_places)
 
 
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 12))
@@ -165,7 +173,7 @@ def test_pairs_are_one_to_one_best_first_and_none_is_left_that_two_lines_would_p
     margins = ratio_margins(
         nearest(x, y, 4, threads=1, advance=lambda rows: None), nearest(y, x, 4, threads=1, advance=lambda rows: None)
     )
-    mined = mine(margins)
+    mined = mine(margins, np.arange(left), np.arange(right))
     assert [margin for margin, _, _ in mined] == sorted((margin for margin, _, _ in mined), reverse=True)
     partner, margin_of = {a: b for _, a, b in mined}, {a: margin for margin, a, _ in mined}
     assert len(set(partner.values())) == len(partner)
@@ -174,3 +182,30 @@ def test_pairs_are_one_to_one_best_first_and_none_is_left_that_two_lines_would_p
         if margins.right_of_left_N[a] == b:  # a candidate: it was taken, or one of the two has a better one
             better = [margin_of[row] for row in {a, back.get(b, a)} if row in margin_of]
             assert max(better) >= margins.margin_of_left_N[a]
+
+
+@given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 12), st.integers(2, 6))
+def test_copies_on_both_sides_add_the_same_pairs_again(seed: int, left: int, right: int, times: int) -> None:
+    x, y = halves(left, seed=seed, dim=5), halves(right, seed=seed + 1, dim=5)
+    row_of_left, row_of_right = (
+        np.random.default_rng(seed).permutation(np.repeat(np.arange(count), times)) for count in (left, right)
+    )
+    mined = mined_from(x[row_of_left], y[row_of_right])
+    found = [(margin, int(row_of_left[a]), int(row_of_right[b])) for margin, a, b in mined if margin > 0]
+    once = [pair for pair in mined_from(x, y) if pair[0] > 0]  # at 0 it is the order of the lines that decides
+    assert sorted(found) == sorted(once * times)
+
+
+def test_copies_pair_in_the_order_of_the_lines() -> None:
+    x, y = halves(12), halves(12)
+    order = np.random.default_rng(0).permutation(np.repeat(np.arange(12), 4))
+    assert sorted((a, b) for _, a, b in mined_from(x[order], y[order])) == [(row, row) for row in range(48)]
+
+
+def test_copies_left_over_stay_alone_or_take_the_next_best() -> None:
+    x = halves(12)
+    assert len(mined_from(np.repeat(x, 3, axis=0), x)) == 12
+    near = halves(1, seed=9) * np.float16(0.2) + x[:1]  # a second translation of the first line
+    left = np.concatenate([x, x[:1]])
+    pairs = {(a, b) for _, a, b in mined_from(left, np.concatenate([x, near]))}
+    assert pairs == {(row, row) for row in range(13)}

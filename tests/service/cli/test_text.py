@@ -77,6 +77,17 @@ def test_mine_tells_sentences_apart_that_differ_by_a_word(capsys: Capture, tmp_p
     assert right >= 0.65 * len(english)
 
 
+def test_mine_finds_every_pair_of_lines_that_repeat(capsys: Capture, tmp_path: Path) -> None:
+    english, german = (side[:40] for side in real_pairs())
+    once = crosslet(
+        capsys, "mine", write(tmp_path / "a", english), write(tmp_path / "b", german), "--model", BUNDLED_MODEL
+    )[0].splitlines()
+    a, b = write(tmp_path / "a4", english * 4), write(tmp_path / "b4", german[::-1] * 4)
+    often = crosslet(capsys, "mine", a, b, "--model", BUNDLED_MODEL)[0].splitlines()
+    assert len(once) > 30
+    assert sorted(often) == sorted(once * 4)
+
+
 def test_the_threshold_cuts_the_same_list(capsys: Capture, tmp_path: Path) -> None:
     a, b = write(tmp_path / "a.txt", list(TEXTS)), write(tmp_path / "b.txt", [text + " x" for text in TEXTS])
     every = crosslet(capsys, "mine", a, b, "--threshold", "0")[0].splitlines()

@@ -12,7 +12,7 @@ from training.evaluation.mining import (
     best_threshold,
     evaluate_mining,
     find_mining,
-    mine,
+    mine_pairs,
     precision_recall_f1,
     score_mining,
     xsim_error,
@@ -35,7 +35,7 @@ def test_margins_agree_with_a_direct_implementation_of_the_paper() -> None:
     for x in range(12):
         for y in range(9):
             margin[x, y] = cosine[x, y] / (sum(best_of(cosine[x])) / 8 + sum(best_of(cosine[:, y])) / 8)
-    found = best_margins(left, right)
+    found = best_margins(left, right).margins
     for x in range(12):
         neighbours = np.argsort(-cosine[x])[:4]
         assert found.right_of_left_N[x] == neighbours[margin[x, neighbours].argmax()]
@@ -54,6 +54,17 @@ def test_the_margin_resists_a_hub() -> None:
     assert xsim_error(best_margins(hub, right, k=3), gold) == 0
 
 
+def test_copies_of_a_sentence_cost_no_pair_and_no_xsim() -> None:
+    left, right = random_vectors(30, 30)
+    right += 3 * left
+    gold = {(row, row) for row in range(30)}
+    once = best_margins(left, right)
+    often = best_margins(np.tile(left, (4, 1)), np.tile(right, (4, 1)))
+    assert {(a, b) for _, a, b in mine_pairs(once)} == gold
+    assert {(a, b) for _, a, b in mine_pairs(often)} == {(row, row) for row in range(120)}
+    assert xsim_error(often, {(row, row) for row in range(120)}) == xsim_error(once, gold) == 0
+
+
 def test_xsim_counts_left_sentences_that_miss_their_partner() -> None:
     left, right = np.eye(4, dtype=np.float32), np.eye(4, dtype=np.float32)[[0, 1, 3, 2]] + np.float32(0.1)
     assert xsim_error(best_margins(left, right), {(row, row) for row in range(4)}) == 50
@@ -61,7 +72,7 @@ def test_xsim_counts_left_sentences_that_miss_their_partner() -> None:
 
 
 def test_each_sentence_is_mined_at_most_once_and_the_best_first() -> None:
-    mined = mine(best_margins(*random_vectors(30, 20)))
+    mined = mine_pairs(best_margins(*random_vectors(30, 20)))
     margins, left, right = zip(*mined, strict=True)
     assert list(margins) == sorted(margins, reverse=True)
     assert len(set(left)) == len(left)
