@@ -1,10 +1,17 @@
-"""Gives the cells of a CSV file types, named or inferred from its first rows. Reads no files."""
+"""Gives the cells of a CSV file types, named or inferred from its first rows. Reads no files.
+
+A type is inferred only where it changes no cell: JSON writes each number as its cell has it, except that a whole number
+among decimals gets ".0". So 007, +1, 1_000, 1e5, 1.10, NaN and numbers beyond 64 bits stay text unless their column is
+named.
+"""
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+
+import orjson
 
 from service.bulk.records import Record
 from service.documents.store.fields import LARGEST_INTEGER, SMALLEST_INTEGER
@@ -14,8 +21,12 @@ from service.json_parsing import loads
 INFERRED_ROWS = 1000
 WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-WITH_LEADING_ZERO = re.compile(r"[+-]?0[0-9]|\+")  # a postcode, a telephone number: text, unless it is named
+CANONICAL = re.compile(r"0|-?[1-9][0-9]{0,18}")
+LARGEST_EXACT = 2**53  # whole numbers up to it are exact as decimals
 FLAGS = {"true": True, "false": False}
+FLAG_SPELLINGS = ({"true", "false"}, {"True", "False"}, {"TRUE", "FALSE"})
+
+Reader = Callable[[str], object]  # raises ValueError
 
 
 @dataclass(frozen=True)
@@ -55,50 +66,64 @@ def column_types(text: str, tell: Callable[[str], object]) -> ColumnTypes:
 
 def typed(records: Iterator[Record], types: ColumnTypes) -> Iterator[Record]:
     """Yield the records with the types in their metadata; a cell that is not of its type is a fault of its record."""
-    kinds = dict(types.named)
+    named = {name: (kind, READERS[kind]) for name, kind in types.named.items()}
     if types.infers:
         first = list(islice(records, INFERRED_ROWS))
-        inferred = {name: kind for name, kind in _inferred(first).items() if name not in kinds}
-        types.tell(_sentence(inferred, len(first)))
-        kinds |= inferred
+        inferred, changed = _inferred(first, besides=types.named)
+        types.tell(_sentence(inferred, changed, len(first)))
+        named |= {name: (kind, EXACT[kind]) for name, kind in inferred.items()}
         records = chain(first, records)
     for record in records:
-        yield _converted(record, kinds)
+        yield _converted(record, named)
 
 
-def _inferred(records: Iterable[Record]) -> dict[str, str]:
-    """The types of columns all of whose cells have one; all others stay text."""
+def _inferred(records: Iterable[Record], *, besides: Container[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the types of columns whose cells all survive them, and of those with cells that a type would change."""
     cells: dict[str, list[str]] = {}
     for record in records:
         for name, cell in record.fields.get("metadata", {}).items():
-            cells.setdefault(name, []).append(cell)
-    found = {name: next((kind for kind in INFERRED if _all_are(kind, seen)), "text") for name, seen in cells.items()}
-    return {name: kind for name, kind in found.items() if kind != "text"}
+            if name not in besides:
+                cells.setdefault(name, []).append(cell)
+    inferred = {name: kind for name, seen in cells.items() if (kind := _kind(seen, EXACT)) is not None}
+    others = {name: seen for name, seen in cells.items() if name not in inferred}
+    changed = {name: kind for name, seen in others.items() if (kind := _kind(seen, READERS)) is not None}
+    return inferred, changed
 
 
-def _all_are(kind: str, cells: Iterable[str]) -> bool:
-    try:
-        return all(not WITH_LEADING_ZERO.match(cell) and READERS[kind](cell) is not None for cell in cells)
-    except ValueError:
-        return False
+def _kind(cells: Sequence[str], readers: Mapping[str, Reader]) -> str | None:
+    """Return the first type that all cells have."""
+    for kind in INFERRED:
+        try:
+            for cell in cells:
+                readers[kind](cell)
+        except ValueError:
+            continue
+        is_one_spelling = kind != "bool" or any(spelling.issuperset(cells) for spelling in FLAG_SPELLINGS)
+        return kind if is_one_spelling or readers is READERS else None
+    return None
 
 
-def _sentence(inferred: Mapping[str, str], rows: int) -> str:
-    if not inferred:
-        return f"types by the first {rows} rows: every column is text"
+def _sentence(inferred: Mapping[str, str], changed: Mapping[str, str], rows: int) -> str:
+    said = f"types by the first {rows} rows"
     spelled = ",".join(f"{name}={kind}" for name, kind in inferred.items())
-    return f"types by the first {rows} rows, others are text; to keep them: --types {spelled}"
+    said += f", others are text; to keep them: --types {spelled}" if spelled else ": every column is text"
+    if changed:
+        name, kind = next(iter(changed.items()))
+        said += f"; a type would change cells of {', '.join(changed)}: name it where that is right, as in --types "
+        said += f"auto,{name}={kind}"
+    return said
 
 
-def _converted(record: Record, kinds: Mapping[str, str]) -> Record:
+def _converted(record: Record, kinds: Mapping[str, tuple[str, Reader]]) -> Record:
     if record.fault is not None:
         return record
     metadata = dict(record.fields["metadata"])
     for name in metadata.keys() & kinds.keys():
+        kind, read = kinds[name]
         try:
-            metadata[name] = READERS[kinds[name]](metadata[name])
+            metadata[name] = read(metadata[name])
         except ValueError:
-            fault = f"column {name!r} is not {kinds[name]}; name its type, as in --types {name}=text"
+            fault = f"column {name!r} is not {kind}; name its type, as in --types {name}=text"
             return replace(record, fields={}, fault=fault)
     return replace(record, fields={**record.fields, "metadata": metadata})
 
@@ -129,11 +154,32 @@ def _json(cell: str) -> object:
     return value
 
 
-READERS: dict[str, Callable[[str], object]] = {  # each raises ValueError
+def _exact_int(cell: str) -> int:
+    if not CANONICAL.fullmatch(cell):
+        raise ValueError
+    return _int(cell)
+
+
+def _exact_float(cell: str) -> float:
+    value = float(cell)
+    is_whole = CANONICAL.fullmatch(cell) is not None and abs(int(cell)) <= LARGEST_EXACT
+    if not is_whole and orjson.dumps(value) != cell.encode():
+        raise ValueError
+    return value
+
+
+def _exact_bool(cell: str) -> bool:
+    if not any(cell in spelling for spelling in FLAG_SPELLINGS):
+        raise ValueError
+    return _bool(cell)
+
+
+READERS: dict[str, Reader] = {
     "text": str,
     "int": _int,
     "float": _float,
     "bool": _bool,
     "json": _json,
 }
-INFERRED = ("int", "float", "bool")
+EXACT: dict[str, Reader] = {"int": _exact_int, "float": _exact_float, "bool": _exact_bool}
+INFERRED = tuple(EXACT)

@@ -1,15 +1,17 @@
-"""Checks the records of a file of documents by the same rules as PUT /documents."""
+"""Makes records of the cells of a table, and checks records by the same rules as PUT /documents."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from service.documents.store.document import Document, Span
 from service.errors import InvalidInput
+from service.json_parsing import loads
 from service.schemas.documents import document_in
 
+REQUIRED = ("id", "text")
 EXPORTED = {"vector", "passages"}  # written by `export --vectors`, ignored here: the current model computes the vectors
 
 
@@ -24,6 +26,35 @@ class Record:
     read: int
     fields: Mapping[str, Any]
     fault: str | None = None
+
+
+def record_of_columns(line: int, read: int, cells: Mapping[str, Any]) -> Record:
+    """Return the record of a table's row. None: the cell is empty, and no field unless the document needs it."""
+    metadata = {name: cell for name, cell in cells.items() if cell is not None and name not in REQUIRED}
+    return Record(line, read, {"id": cells["id"], "text": cells["text"], "metadata": metadata})
+
+
+def merged(record: Record) -> Record:
+    """Return a table's record; where its column `metadata` holds an object, or its JSON, those fields are metadata."""
+    metadata = record.fields.get("metadata", {})
+    own = _object_in(metadata.get("metadata"))
+    if own is None:
+        return record
+    others = {name: cell for name, cell in metadata.items() if name != "metadata"}
+    both = next((name for name in own if name in others), None)
+    if both is not None:
+        return replace(record, fields={}, fault=f"column {both!r} is also a field of the column 'metadata'")
+    kept = {name: value for name, value in own.items() if value is not None}
+    return replace(record, fields={**record.fields, "metadata": {**others, **kept}})
+
+
+def _object_in(cell: object) -> dict[str, Any] | None:
+    if isinstance(cell, str) and cell.lstrip().startswith("{"):
+        try:
+            cell = loads(cell.encode())
+        except orjson.JSONDecodeError:
+            return None
+    return cell if isinstance(cell, dict) else None
 
 
 def to_document(

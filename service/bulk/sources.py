@@ -2,7 +2,9 @@
 
 jsonl    {"id": .., "text": .., "metadata": {..}} a line, as PUT /documents takes and `index export` writes them
 csv      a header with columns id and text; the others become metadata, unless empty: strings, or as `--types` says
-parquet  the same columns; the others keep their type, dates become text, nulls are left out
+parquet  the same columns; the others keep their type (service/bulk/parquet.py), nulls are left out
+
+Of csv and parquet, a column `metadata` of objects gives their fields, and `vector` and `passages` are left out.
 """
 
 import csv
@@ -18,17 +20,18 @@ import orjson
 
 from service.bulk.column_types import ColumnTypes, typed
 from service.bulk.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, check_not_utf16, is_utf8, numbered_lines
-from service.bulk.records import Record
+from service.bulk.parquet import read_parquet
+from service.bulk.records import EXPORTED, REQUIRED, Record, merged, record_of_columns
 from service.errors import InvalidInput, StartError
 from service.json_parsing import loads
 
 FORMATS = ("jsonl", "csv", "parquet")
-REQUIRED = ("id", "text")
+SEPARATORS = ";\t|"  # of tables that are often called CSV
+SHOWN_COLUMNS, SHOWN_CHARS = 20, 100  # of a header, in a message
 OPEN_QUOTE = (
     "unexpected end of data",
     "field larger than field limit",
 )  # the csv module's errors for an unclosed quote
-PARQUET_ROWS = 1024  # converted to Python objects at once
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ def format_of(path: Path, given: str | None) -> str:
         return given
     if str(path) == "-":
         return "jsonl"
-    if path.suffix.removeprefix(".") in FORMATS:
-        return path.suffix.removeprefix(".")
+    if path.suffix.removeprefix(".").lower() in FORMATS:
+        return path.suffix.removeprefix(".").lower()
     raise InvalidInput(f"{path} ends in none of {', '.join('.' + name for name in FORMATS)}: set --format")
 
 
@@ -74,7 +77,8 @@ def open_source(path: Path, format_: str, types: ColumnTypes | None = None) -> I
         raise StartError(f"{path} cannot be read ({exc.strerror})") from exc
     with file:
         if format_ == "parquet":
-            yield _parquet(path, file)
+            records, rows = read_parquet(path, file, _check_columns)
+            yield Source(str(path), records, rows, "documents")
         else:
             size_bytes = path.stat().st_size if path.is_file() else None  # a pipe has no size
             yield Source(str(path), _records(file, format_, types), size_bytes, "B")
@@ -102,17 +106,24 @@ def _jsonl(file: BinaryIO) -> Iterator[Record]:
 
 
 def _records(file: BinaryIO, format_: str, types: ColumnTypes | None) -> Iterator[Record]:
-    return READERS[format_](file) if types is None else typed(_csv(file, types), types)
+    if format_ == "csv":
+        records = _csv(file, types)
+        return map(merged, records if types is None else typed(records, types))
+    return READERS[format_](file)
 
 
 def _csv(file: BinaryIO, types: ColumnTypes | None = None) -> Iterator[Record]:
     csv.field_size_limit(MAX_LINE_BYTES)
     counted = _Counted(file)
     # surrogateescape: a line that is not UTF-8 must not stop the reading.
-    text = io.TextIOWrapper(io.BufferedReader(counted), "utf-8-sig", errors="surrogateescape", newline="")
+    buffered = io.BufferedReader(counted)
+    start = buffered.peek().removeprefix(BYTE_ORDER_MARK).decode(errors="surrogateescape")
+    text = io.TextIOWrapper(buffered, "utf-8-sig", errors="surrogateescape", newline="")
     reader = csv.reader(text, strict=True)  # otherwise an unclosed quote silently swallows the rest
     header = next(_rows(reader), [])
     check_not_utf16("".join(header[:1]).encode(errors="surrogateescape"))
+    if not set(REQUIRED) <= set(header):
+        _check_separator(start.partition("\n")[0], 1 if isinstance(header, str) else len(header))
     if isinstance(header, str):
         raise InvalidInput(f"line 1 {header}")
     _check_columns(header)
@@ -127,8 +138,9 @@ def _csv(file: BinaryIO, types: ColumnTypes | None = None) -> Iterator[Record]:
         elif any(not _is_readable(cell) for cell in cells):
             yield Record(reader.line_num, counted.read_bytes, {}, "is not valid UTF-8")
         else:
-            kept = {name: cell for name, cell in zip(header, cells, strict=True) if cell or name in REQUIRED}
-            yield Record(reader.line_num, counted.read_bytes, _fields_of(kept))
+            filled = {name: cell or None for name, cell in zip(header, cells, strict=True) if name not in EXPORTED}
+            filled |= {name: filled[name] or "" for name in REQUIRED}
+            yield record_of_columns(reader.line_num, counted.read_bytes, filled)
 
 
 def _rows(reader: Any) -> Iterator[list[str] | str]:
@@ -154,103 +166,29 @@ def _rows(reader: Any) -> Iterator[list[str] | str]:
             yield cells
 
 
-def _parquet(path: Path, file: BinaryIO) -> Source:
-    try:
-        from pyarrow import parquet
-    except ModuleNotFoundError as exc:
-        raise StartError("parquet files need pyarrow: `make setup-dev` in a checkout installs it") from exc
-    with _readable_parquet(path):
-        table = parquet.ParquetFile(file)
-        names = table.schema_arrow.names
-    _check_columns(names)
-
-    def records() -> Iterator[Record]:
-        line = 0
-        batches = table.iter_batches(batch_size=PARQUET_ROWS)
-        while True:
-            with _readable_parquet(path):
-                rows = _python_rows(next(batches, None))
-            if rows is None:
-                return
-            for row in rows:
-                line += 1
-                if fault := _fault_of(row):
-                    yield Record(line, line, {}, fault)
-                    continue
-                kept = {name: value for name, value in row.items() if value is not None or name in REQUIRED}
-                if isinstance(kept["id"], int):
-                    kept["id"] = str(kept["id"])
-                yield Record(line, line, _fields_of(kept))
-
-    return Source(str(path), records(), table.metadata.num_rows, "documents")
-
-
-def _python_rows(batch: Any) -> list[dict[str, Any]] | None:
-    """Return a batch as Python objects, with an `_Unreadable` for a cell that cannot be converted."""
-    if batch is None:
-        return None
-    columns = [_python_cells(column) for column in batch.columns]
-    return [dict(zip(batch.schema.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
-
-
-def _python_cells(column: Any) -> list[Any]:
-    """Return a column's cells. Nanoseconds are cut to microseconds, the precision of Python's dates."""
-    import pyarrow
-
-    if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = column.cast(pyarrow.timestamp("us", column.type.tz), safe=False)
-    try:
-        cells: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError):  # a cell failed: convert them one by one
-        return [_python_cell(cell) for cell in column]
-    return cells
-
-
-def _python_cell(cell: Any) -> Any:
-    try:
-        return cell.as_py()
-    except UnicodeDecodeError:
-        return _Unreadable("is not valid UTF-8")
-    except (ValueError, OverflowError):
-        return _Unreadable("has a date or time outside of the years 1 to 9999, or of an unknown time zone")
-
-
-@contextmanager
-def _readable_parquet(path: Path) -> Iterator[None]:
-    """Raises: InvalidInput: the file is not Parquet, or damaged."""
-    import pyarrow
-
-    try:
-        yield
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as exc:
-        reason = "a text is not valid UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc).splitlines()[0]
-        raise InvalidInput(f"{path} is not a parquet file, or is damaged ({reason})") from exc
-
-
 def _check_columns(names: Sequence[str]) -> None:
     missing = [name for name in REQUIRED if name not in names]
     if missing:
-        raise InvalidInput(f"the header has no column {' and none '.join(missing)}; documents need id and text")
+        there = f"it has {_listed(names)}" if names else "it is empty"
+        raise InvalidInput(
+            f"the header has no column {' and none '.join(missing)}; documents need id and text; {there}"
+        )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidInput(f"the header has the column {twice!r} {names.count(twice)} times")
 
 
-def _fields_of(columns: dict[str, Any]) -> dict[str, Any]:
-    metadata = {name: value for name, value in columns.items() if name not in REQUIRED}
-    return {"id": columns["id"], "text": columns["text"], "metadata": metadata}
+def _check_separator(line: str, columns: int) -> None:
+    """Raises: InvalidInput: another separator than the comma gives the header more columns."""
+    for separator in SEPARATORS:
+        names = next(csv.reader([line], delimiter=separator), [])
+        if len(names) > columns:
+            raise InvalidInput(f"the columns {_listed(names)} are separated by {separator!r}; save them with commas")
 
 
-@dataclass(frozen=True)
-class _Unreadable:
-    """A Parquet cell that Python cannot represent."""
-
-    why: str
-
-
-def _fault_of(row: dict[str, Any]) -> str | None:
-    faults = (f"column {name!r} {cell.why}" for name, cell in row.items() if isinstance(cell, _Unreadable))
-    return next(faults, None)
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
+    return ", ".join(repr(name[:SHOWN_CHARS]) for name in names[:SHOWN_COLUMNS]) + more
 
 
 def _is_readable(cell: str) -> bool:

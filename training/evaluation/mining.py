@@ -106,8 +106,9 @@ def xsim_error(text: TextMargins, gold: Pairs) -> float:
 
     Differs: a copy of the partner is right.
     """
-    partner_N = text.margins.right_of_left_N[text.left_place_N]
-    return 100 * sum(int(partner_N[left]) != text.right_place_M[right] for left, right in gold) / max(1, len(gold))
+    partner_N = text.margins.right_of_left_N[text.left_place_N].tolist()
+    place_M = text.right_place_M.tolist()
+    return 100 * sum(partner_N[left] != place_M[right] for left, right in gold) / max(1, len(gold))
 
 
 def best_threshold(mined: list[Mined], gold: Pairs) -> float:

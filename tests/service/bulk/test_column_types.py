@@ -1,7 +1,11 @@
+import json
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.bulk.column_types import INFERRED_ROWS, column_types
 from service.bulk.records import Record
@@ -60,11 +64,104 @@ def test_types_are_inferred_where_every_cell_of_the_first_rows_has_one_and_told(
         {},
     ]
     kept = "--types whole=int,part=float,flag=bool"
-    assert told == [f"types by the first 3 rows, others are text; to keep them: {kept}"]
+    assert told == [
+        f"types by the first 3 rows, others are text; to keep them: {kept}; a type would change cells of zip: name it "
+        "where that is right, as in --types auto,zip=int"
+    ]
     named, _ = read(tmp_path / "a.csv", rows, kept.removeprefix("--types "))
     assert metadata(named) == metadata(records)
     overruled, _ = read(tmp_path / "a.csv", rows, "auto,whole=text")
     assert [one.get("whole") for one in metadata(overruled) if isinstance(one, dict)] == ["1", "-2", None]
+
+
+CHANGED = [
+    "007",
+    "+1",
+    "1_000",
+    " 1",
+    "1e5",
+    "12E5",
+    "٣",
+    "NaN",
+    "inf",
+    "-0",
+    "1.10",
+    "1.",
+    ".5",
+    "1e-400",
+    "1,5",
+    "0x1",
+]
+CHANGED += [
+    "9" * 20,
+    "9223372036854775808",
+    "0.1234567890123456789",
+    "1e999",
+    "--1",
+    "1 ",
+    "1.5e3",
+    "True ",
+    "yes",
+    "1.50",
+]
+
+
+@pytest.mark.parametrize("cell", CHANGED)
+@pytest.mark.parametrize("beside", ["", "7", "1.5", "true"])
+def test_auto_keeps_what_a_number_would_change(tmp_path: Path, cell: str, beside: str) -> None:
+    records, _ = read(tmp_path / "a.csv", f'id,text,x\n1,a,"{cell}"\n2,b,{beside}\n', "auto")
+    assert metadata(records) == [{"x": cell}, {"x": beside} if beside else {}]
+
+
+@pytest.mark.parametrize(
+    "cell", ["0", "-7", "9007199254740993", str(2**63 - 1), str(-(2**63)), "1.0", "-0.0", "1.5", "0.1"]
+)
+def test_auto_gives_numbers_that_json_writes_alike(tmp_path: Path, cell: str) -> None:
+    (record,), _ = read(tmp_path / "a.csv", f"id,text,x\n1,a,{cell}\n", "auto")
+    assert json.dumps(record.fields["metadata"]["x"]) == cell
+
+
+def test_whole_numbers_among_decimals_are_exact_or_text(tmp_path: Path) -> None:
+    for whole, expected in ((2**53, [float(2**53), 1.5]), (2**53 + 1, ["9007199254740993", "1.5"])):
+        records, _ = read(tmp_path / "a.csv", f"id,text,x\n1,a,{whole}\n2,b,1.5\n", "auto")
+        assert [record.fields["metadata"]["x"] for record in records] == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (("true", "false"), [True, False]),
+        (("True", "False"), [True, False]),
+        (("TRUE", "FALSE"), [True, False]),
+        (("True", "false"), ["True", "false"]),
+        (("tRue", "tRue"), ["tRue", "tRue"]),
+        (("2020-01-02", "2020-01-03"), ["2020-01-02", "2020-01-03"]),
+    ],
+)
+def test_auto_gives_booleans_of_one_spelling_and_no_dates(
+    tmp_path: Path, cells: tuple[str, str], expected: list[object]
+) -> None:
+    records, _ = read(tmp_path / "a.csv", f"id,text,x\n1,a,{cells[0]}\n2,b,{cells[1]}\n", "auto")
+    assert [record.fields["metadata"]["x"] for record in records] == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "late"), [("1", "007"), ("1", "9" * 20), ("1.5", "1.50"), ("true", "yes"), ("1", "٣")]
+)
+def test_auto_changes_no_cell_of_a_later_row(tmp_path: Path, first: str, late: str) -> None:
+    rows = "id,text,n\n" + f"x,a,{first}\n" * INFERRED_ROWS + f"x,a,{late}\n"
+    records, _ = read(tmp_path / "a.csv", rows, "auto")
+    assert "name its type, as in --types n=text" in str(metadata(records)[-1])
+
+
+@given(st.lists(st.one_of(st.text("0123456789.-+eE_ ", min_size=1), st.floats().map(repr), st.integers().map(str))))
+def test_every_cell_survives_auto(tmp_path_factory: pytest.TempPathFactory, cells: list[str]) -> None:
+    path = tmp_path_factory.mktemp("auto") / "a.csv"
+    records, _ = read(path, "id,text,x\n" + "".join(f'1,a,"{cell}"\n' for cell in cells), "auto")
+    for cell, record in zip(cells, records, strict=True):
+        value = record.fields["metadata"]["x"]
+        written = value if isinstance(value, str) else orjson.dumps(value).decode()
+        assert written in {cell, f"{cell}.0"}
 
 
 def test_a_later_row_that_contradicts_is_a_bad_line_and_no_row_is_lost(tmp_path: Path) -> None:

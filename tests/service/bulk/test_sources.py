@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.bulk import lines
+from service.bulk.column_types import column_types
 from service.bulk.records import Record, to_document
 from service.bulk.sources import READERS, format_of, open_source
 from service.documents.comparison import is_same
@@ -118,20 +119,43 @@ def test_a_line_over_the_limit_is_passed_over_and_the_next_one_is_read(
 @pytest.mark.parametrize(
     ("header", "complaint"),
     [
-        ("id,body", "the header has no column text; documents need id and text"),
-        ("", "the header has no column id and none text; documents need id and text"),
+        ("id,body", "the header has no column text; documents need id and text; it has 'id', 'body'$"),
+        ("", "the header has no column id and none text; documents need id and text; it is empty$"),
+        (",".join(f"c{n}" for n in range(30)), "'c18', 'c19' and 10 more$"),
+        ("id;text;lang", "the columns 'id', 'text', 'lang' are separated by ';'; save them with commas$"),
+        ('"id";"text, or body"', "the columns 'id', 'text, or body' are separated by ';'; save them with commas$"),
+        ("nr\ttitle\ttext", r"the columns 'nr', 'title', 'text' are separated by '\\t'; save them with commas$"),
+        ("id|text", r"the columns 'id', 'text' are separated by '\|'; save them with commas$"),
         ("id,text,a,a", "the header has the column 'a' 2 times"),
     ],
 )
 def test_a_table_without_the_columns_of_documents_is_refused(tmp_path: Path, header: str, complaint: str) -> None:
-    (tmp_path / "a.csv").write_text(f"{header}\n1,2,3,4\n")
+    (tmp_path / "a.csv").write_text(f"{header}\n1,2,3,4\n" if header else "")
     with pytest.raises(InvalidInput, match=complaint):
         records_of(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("types", [None, "auto"])
+def test_of_csv_a_column_metadata_gives_its_fields(tmp_path: Path, types: str | None) -> None:
+    """As of a table that a database makes of an export."""
+    rows = 'id,text,metadata,vector,n\n1,a,"{""lang"": ""de"", ""no"": null}",AAAA,1\n2,b,words,,2\n3,c,,,3\n'
+    (tmp_path / "a.csv").write_text(rows)
+    chosen = None if types is None else column_types(types, lambda sentence: None)
+    with open_source(tmp_path / "a.csv", "csv", chosen) as source:
+        found = [record.fields["metadata"] for record in source.records]
+    numbers = ["1", "2", "3"] if types is None else [1, 2, 3]
+    assert found == [{"lang": "de", "n": numbers[0]}, {"metadata": "words", "n": numbers[1]}, {"n": numbers[2]}]
+
+
+def test_a_semicolon_within_a_header_that_has_the_columns_is_a_letter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,a;b;c;d\n1,x,y\n")
+    assert documents_of(tmp_path / "a.csv") == [Document("1", "x", {"a;b;c;d": "y"})]
 
 
 def test_the_format_follows_the_name_unless_it_is_given(tmp_path: Path) -> None:
     assert format_of(Path("-"), None) == "jsonl"
     assert format_of(Path("x.csv"), None) == "csv"
+    assert format_of(Path("X.CSV"), None) == "csv"
     assert format_of(Path("x.csv"), "parquet") == "parquet"
     with pytest.raises(InvalidInput, match=r"x\.txt ends in none of \.jsonl, \.csv, \.parquet: set --format"):
         format_of(Path("x.txt"), None)
