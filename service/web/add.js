@@ -1,8 +1,8 @@
 // The form that adds documents: a file or pasted text, a preview, progress.
 
 import { ApiError } from "./api.js";
-import { route } from "./collections.js";
-import { command, showCommand } from "./curl.js";
+import { chosenName, route } from "./collections.js";
+import { command, loadCommand, showCommand } from "./curl.js";
 import { byId, el, say, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { FORMATS, detected, read } from "./parse.js";
@@ -12,6 +12,8 @@ import { t } from "./words.js";
 
 const MOST_ERRORS = 100; // to list; the others are counted
 const OF_CURL = 2; // documents in the command that is shown
+const MOST_FILE_BYTES = 50_000_000; // the page holds a file several times
+const PARQUET = "PAR1"; // how such a file begins
 
 let info = null;
 let source = { text: "", name: "" };
@@ -65,9 +67,34 @@ function acceptDrops(zone) {
 
 async function take(file) {
   byId("pasted").value = "";
-  use({ text: await file.text(), name: file.name });
+  try {
+    use({ text: await textOf(file), name: file.name });
+  } catch (error) {
+    use({ text: "", name: file.name });
+    say(byId("add-trouble"), error.message);
+  }
   byId("file").value = ""; // so that the same file can be chosen again
 }
+
+/** The text of a file. Throws Error: the page cannot take it; the message has the way out. */
+async function textOf(file) {
+  const load = loadCommand(file.name, chosenName());
+  if (file.size > MOST_FILE_BYTES) {
+    const [size, most] = [file.size, MOST_FILE_BYTES].map((bytes) => Math.ceil(bytes / 1e6));
+    throw new Error(t("add.large", { size, most, command: load }));
+  }
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+  } catch {
+    text = "\0"; // not UTF-8, or a folder
+  }
+  if ((await start(file)) === PARQUET) throw new Error(t("add.parquet", { command: load }));
+  if (text.includes("\0")) throw new Error(t("add.noUtf8"));
+  return text;
+}
+
+const start = (file) => file.slice(0, PARQUET.length).text().catch(() => "");
 
 function useExample() {
   openTab("add");
@@ -89,7 +116,8 @@ function look() {
   const [textField, idField] = [byId("text-field").value.trim() || "text", byId("id-field").value.trim() || "id"];
   const format = byId("format").value || detected(source.text, source.name, textField);
   const prefix = source.name || `paste-${new Date().toISOString().slice(0, 10)}`;
-  found = { ...read(source.text, { format, prefix, textField, idField }), format };
+  const load = loadCommand(source.name || "FILE.csv", chosenName());
+  found = { ...read(source.text, { format, prefix, textField, idField, command: load }), format };
   byId("send").disabled = sending !== null || info === null || found.documents.length === 0;
   byId("send").textContent = found.documents.length ? t("add.send", { n: found.documents.length }) : t("add.sendNone");
   showErrors(found.errors);

@@ -7,9 +7,11 @@ const DEFAULT = "default"; // its routes have no name in them
 
 const menu = byId("collection");
 
+/** The name of the chosen collection; "" for the default one. */
+export const chosenName = () => (menu.value === DEFAULT ? "" : menu.value);
+
 /** The path of a route of the chosen collection. */
-export const route = (path) =>
-  [DEFAULT, ""].includes(menu.value) ? path : `collections/${encodeURIComponent(menu.value)}/${path}`;
+export const route = (path) => (chosenName() ? `collections/${encodeURIComponent(chosenName())}/${path}` : path);
 
 /** The facts of the chosen collection. */
 export const chosen = ({ collections }) => collections.find(({ name }) => name === menu.value) ?? collections[0];

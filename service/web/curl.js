@@ -1,4 +1,4 @@
-// Shows a request as a curl command, without the key: other programs read the clipboard.
+// Commands for a shell, such as a request for curl, without the key: other programs read the clipboard.
 
 import { address } from "./api.js";
 import { byId } from "./dom.js";
@@ -11,6 +11,12 @@ export function command(method, path, body) {
   if (currentKey()) parts.push('-H "Authorization: Bearer $CROSSLET_KEY"');
   parts.push("-H 'content-type: application/json'", `-d ${quoted(body)}`);
   return parts.join(" \\\n  ");
+}
+
+/** The command that loads a file of a collection ("": the default one) through the service. */
+export function loadCommand(file, collection) {
+  const chosen = collection ? ` --collection ${collection}` : "";
+  return `crosslet index build ${quoted(file)} --url ${address("").replace(/\/$/, "")}${chosen}`;
 }
 
 /** Show a command, to be read and copied. */

@@ -6,24 +6,44 @@ import { t } from "./words.js";
 export const FORMATS = ["ndjson", "json", "csv", "lines"];
 const BY_ENDING = { jsonl: "ndjson", ndjson: "ndjson", csv: "csv", tsv: "csv", txt: "lines" };
 const DELIMITERS = [",", ";", "\t"];
+const LOOKED_AT = 6; // lines of a text that may be a table
+const COLUMN = /^[\p{L}_][\p{L}\p{N}_.-]*( [\p{L}\p{N}_.-]+){0,2}$/u; // a name of at most three words
 
 /** Guess a text's format from its file name and its beginning. */
 export function detected(text, name, textField) {
   const ending = BY_ENDING[name.split(".").pop().toLowerCase()];
-  if (ending) return ending;
+  if (ending && ending !== "lines") return ending;
   const start = text.trimStart();
-  if (start.startsWith("[") || /^{\s*"documents"/.test(start)) return "json";
-  if (start.startsWith("{")) return "ndjson";
-  const [head = ""] = start.split("\n", 1);
-  return csvRows(head)[0]?.cells.length > 1 && csvRows(head)[0].cells.includes(textField) ? "csv" : "lines";
+  if (!ending && (start.startsWith("[") || /^{\s*"documents"/.test(start))) return "json";
+  if (!ending && start.startsWith("{")) return "ndjson";
+  return isTable(start, textField) ? "csv" : "lines"; // spreadsheets write tables as .txt, too
 }
+
+/** Whether the first line has the name of the text's column, or looks like names above rows of as many cells. */
+function isTable(text, textField) {
+  const [head, ...others] = csvRows(text.split(/\r?\n/, LOOKED_AT).join("\n"));
+  const names = head ? columns(head) : [];
+  if (names.includes(textField)) return true;
+  const areNames = names.length > 1 && head.cells.every((one) => COLUMN.test(one)) && new Set(names).size === names.length;
+  return areNames && others.length > 0 && others.every(({ cells }) => cells.length === names.length);
+}
+
+const columns = (head) => head.cells.map((name) => name.trim());
 
 /**
  * The documents of a text, and what is wrong with the others.
+ * command: loads the same file without the page.
  * Returns: documents: {id, text, metadata, place}, errors: {place, message}; a place is a line, in JSON an item.
  */
-export function read(text, { format, prefix, textField, idField }) {
+export function read(text, { format, prefix, textField, idField, command }) {
   const documents = [];
+  if (format === "csv") {
+    const [head] = csvRows(text.replace(/^\uFEFF/, ""));
+    if (head && !columns(head).includes(textField)) {
+      const message = t("add.noColumn", { field: textField, fields: columns(head).join(", "), command });
+      return { documents, errors: [{ place: head.place, message }] };
+    }
+  }
   const errors = [];
   const places = new Map(); // id -> place
   for (const { place, value, trouble } of records(text.replace(/^\uFEFF/, ""), format)) {
@@ -86,7 +106,7 @@ function* items(text) {
 function* csvRecords(text) {
   const [head, ...rows] = csvRows(text);
   if (head === undefined) return;
-  const names = head.cells.map((name) => name.trim());
+  const names = columns(head);
   for (const { place, cells } of rows) {
     if (cells.every((cell) => cell.trim() === "")) continue;
     if (cells.length !== names.length) {

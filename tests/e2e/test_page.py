@@ -174,6 +174,74 @@ def test_a_file_of_cells_is_read_by_the_names_of_its_columns(page: Page, service
     assert service.get("/documents/2").json()["metadata"] == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("faq.csv", 'nr,question,answer\n1,Why?,So.\n2,"How, and when?",Now.\n', "nr, question, answer"),
+        ("FAQ.TSV", "nr\tquestion\n1\tWhy?\n", "nr, question"),
+        ("faq.txt", "\ufeffnr\tFirst question\r\n1\tWhy?\r\n", "nr, First question"),  # a spreadsheet's "text"
+        ("faq", "nr;質問\n1;なぜ?\n", "nr, 質問"),
+    ],
+)
+def test_a_table_without_the_texts_column_is_refused(
+    page: Page, service: httpx.Client, tmp_path: Path, name: str, text: str, columns: str
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    page.click("#tab-add")
+    page.choose_file("#file", tmp_path / name)
+    page.wait_for("document.querySelector('#add-errors').textContent")
+    error = page.text("#add-errors")
+    assert f"no column is named text; there are: {columns}. Name the right one" in error
+    assert error.endswith(f"crosslet index build '{name}' --url {service.base_url}/lab/crosslet")
+    assert page.value("document.querySelector('#send').disabled")
+    page.type("question" if "question" in columns.split(", ") else columns.split(", ")[1], "#text-field")
+    page.wait_for("!document.querySelector('#send').disabled")
+    assert page.text("#add-errors") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "format_", "count"),
+    [
+        ("id, text\n1, Hello.\n", "CSV", 1),
+        ("text\nHello.\nBye.\n", "CSV", 2),
+        ("Hello, world\nGood morning, my friend\n", "One text a line", 2),
+        ("One; two\nThree; four\n", "One text a line", 2),
+        ("1,5 kg,flour\n2,5 kg,sugar\n", "One text a line", 2),
+        ("Hello\nworld\n", "One text a line", 2),
+        ("no,body\n", "One text a line", 1),
+    ],
+)
+def test_pasted_text_is_a_table_only_below_a_header(page: Page, text: str, format_: str, count: int) -> None:
+    page.click("#tab-add")
+    page.type(text, "#pasted")
+    expected = f"{count} document{'s' * (count > 1)} read as: {format_}"
+    page.wait_for(f"document.querySelector('#add-status').textContent === {json.dumps(expected)}")
+    assert page.text("#add-errors") == ""
+
+
+OTHER_FILES = {
+    "a.parquet": (b"PAR1\x15\x04", "Parquet files are loaded with: crosslet index build 'a.parquet' --url "),
+    "a.xlsx": (b"PK\x03\x04\x14\x00\x06\x00", "The file is not text in UTF-8."),
+    "a.pdf": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "The file is not text in UTF-8."),
+    "latin.csv": ("id,text\n1,schön\n".encode("latin-1"), "The file is not text in UTF-8."),
+    "utf16.csv": ("id,text\n1,x\n".encode("utf-16"), "The file is not text in UTF-8."),
+    "a.gz": (b"\x1f\x8b\x08\x00", "The file is not text in UTF-8."),
+    "large's.jsonl": (b"\n" * 50_000_001, r"'large'\''s.jsonl' --url "),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_FILES)
+def test_a_file_that_the_page_cannot_take_is_one_sentence(page: Page, tmp_path: Path, name: str) -> None:
+    content, sentence = OTHER_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    page.click("#tab-add")
+    page.choose_file("#file", tmp_path / name)
+    page.wait_for("document.querySelector('#add-trouble').textContent")
+    assert sentence in page.text("#add-trouble")
+    assert page.value("document.querySelector('#send').disabled")
+    assert page.text("#add-errors") == ""
+
+
 def test_many_lines_are_sent_in_batches_and_named_after_their_line(page: Page, service: httpx.Client) -> None:
     before = service.get("/info").json()["index"]["documents"]
     assert add(page, "\n".join(f"Number {n} of many." for n in range(200))) == "200 documents are stored."

@@ -108,7 +108,8 @@ def xsim_error(text: TextMargins, gold: Pairs) -> float:
     """
     partner_N = text.margins.right_of_left_N[text.left_place_N].tolist()
     place_M = text.right_place_M.tolist()
-    return 100 * sum(partner_N[left] != place_M[right] for left, right in gold) / max(1, len(gold))
+    wrong: int = sum(partner_N[left] != place_M[right] for left, right in gold)
+    return 100 * wrong / max(1, len(gold))
 
 
 def best_threshold(mined: list[Mined], gold: Pairs) -> float:
