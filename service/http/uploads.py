@@ -146,11 +146,10 @@ class Upload:
                     return True
                 continue
             size_bytes = len(line.content or b"")
-            if self._batch.has_room_for(document, size_bytes=size_bytes, limit=most_documents):
-                self._batch.add(line.number, document, size_bytes=size_bytes)
-            else:
+            if not self._batch.has_room_for(document, size_bytes=size_bytes, limit=most_documents):
                 self._full, self._batch = self._batch, _Batch()
-                self._batch.add(line.number, document, size_bytes=size_bytes)
+            self._batch.add(line.number, document, size_bytes=size_bytes)
+            if self._full is not None:
                 return True
         return False
 
