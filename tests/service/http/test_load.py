@@ -191,7 +191,7 @@ def leaving_client(
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
         "scheme": "http",
         "server": ("test", 80),
     }
