@@ -15,7 +15,7 @@ from service.errors import NotReady
 from service.process.files import create
 
 FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
-MOST_LOG_PAGES = 20_000  # 80 MB: at so many SQLite folds it within a commit
+MOST_LOG_BYTES = 80_000_000  # at so many SQLite folds it within a commit
 PUT_BACK = "put the same file back (CROSSLET_DATA), or start the service anew"
 
 FileId = tuple[int, int]  # device and inode
@@ -54,7 +54,8 @@ class StoreConnections:
             if not read_only:
                 self.writer.execute("PRAGMA journal_mode = WAL")
                 self.writer.execute("PRAGMA synchronous = FULL")  # an acknowledged change is on disk
-                self.writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}")
+                (page_bytes,) = self.writer.execute("PRAGMA page_size").fetchone()
+                self.writer.execute(f"PRAGMA wal_autocheckpoint = {MOST_LOG_BYTES // page_bytes}")
         except BaseException:
             self.close()
             raise
