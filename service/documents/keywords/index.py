@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from service.documents.filters import FILTERABLE, Condition
-from service.documents.keywords.terms import document_terms, query_terms
+from service.documents.keywords.terms import document_terms, has_digit, query_terms
 from service.documents.protocol import Rows
 
 K1 = 1.2  # FTS5's, which cannot be set; its b is 0.75
 LEAST_IDF = 1e-6  # FTS5's, of a term in more than half of the documents
-MAX_TERMS = 64  # of a query: the first are looked up
+MAX_TERMS = 64  # of a query: codes and the rarest are looked up
 MAX_POSTINGS = 20_000  # documents to score, summed over the terms; the rarest terms go first
 
 Scores = npt.NDArray[np.float64]
@@ -86,8 +86,9 @@ class KeywordIndex:
     def search(self, query: str, *, condition: Condition | None = None) -> KeywordHits:
         """Find the documents that have a term of the query and match the filter, unordered.
 
-        Looks up at most MAX_TERMS terms, and leaves out the commonest if all together are in more than MAX_POSTINGS
-        documents. Of a single term, the first MAX_POSTINGS documents count.
+        Looks up at most MAX_TERMS terms: those that documents have before those that none has, then codes, then the
+        rarest. Leaves out the commonest if all together are in more than MAX_POSTINGS documents. Of a single term, the
+        first MAX_POSTINGS documents count.
         """
         terms = self._chosen(query)
         if not any(terms.values()):
@@ -105,15 +106,17 @@ class KeywordIndex:
         return KeywordHits(rows, np.fromiter((-score / most for _, score in found), np.float64, len(found)))
 
     def _chosen(self, query: str) -> dict[str, int]:
-        """Return the rarest terms that fit into MAX_POSTINGS, in FTS5's syntax, with their document counts."""
-        terms = [f'"{term}"{" *" * is_start}' for term, is_start in query_terms(query).items()][:MAX_TERMS]
+        """Return the terms to look up, in FTS5's syntax, with their document counts."""
+        terms = [f'"{term}"{" *" * is_start}' for term, is_start in query_terms(query).items()]
+        count = {term: self._count(term) for term in terms}
+        first = sorted(terms, key=lambda term: (not count[term], not has_digit(term), count[term]))[:MAX_TERMS]
         chosen: dict[str, int] = {}
         room = MAX_POSTINGS
-        for count, term in sorted((self._count(term), term) for term in terms):
-            room -= count
+        for term in sorted(first, key=lambda term: (count[term], term)):
+            room -= count[term]
             if chosen and room < 0:
                 break
-            chosen[term] = count
+            chosen[term] = count[term]
         return chosen
 
     def _count(self, term: str) -> int:

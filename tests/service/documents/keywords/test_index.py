@@ -245,7 +245,48 @@ def test_keywords_of_other_rules_are_made_anew_at_the_next_start(tmp_path: Path)
 def test_of_a_query_so_many_terms_are_looked_up(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, {"a": "one", "b": "two", "c": "three"})
     monkeypatch.setattr(keywords_module, "MAX_TERMS", 2)
-    assert set(found(store, "one two three")) == {"a", "b"}
+    assert len(found(store, "one two three")) == 2
+
+
+MANY = " ".join(f"word{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(100))
+
+
+def test_a_code_after_many_words_is_looked_up(store: DocumentStore) -> None:
+    put(store, {"words": MANY, "code": "WK1702", "number": "10,000 volts"})
+    assert "code" in found(store, f"{MANY} WK-1702")
+    assert "number" in found(store, f"{MANY} 10 000")
+
+
+def test_a_word_after_many_others_is_looked_up_if_rare(store: DocumentStore) -> None:
+    put(store, {"a": MANY, "b": MANY, "rare": "a kettle"})
+    assert "rare" in found(store, f"{MANY} kettle")
+
+
+def test_a_long_chinese_question_finds_its_last_words(store: DocumentStore) -> None:
+    others = "".join(chr(0x4E00 + 7 * number) for number in range(100))  # in no document
+    put(store, {"tea": "绿茶", "coffee": "咖啡"})
+    assert set(found(store, f"{others}绿茶")) == {"tea"}
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("C++", {"c++"}),
+        ("c#", {"c#"}),
+        ("C", {"c"}),
+        (".NET", {".net"}),
+        ("net", {"net"}),
+        ("110", set()),
+        ("10000", {"thousands"}),
+        ("WK‑1702", {"code"}),
+        ("x" * 70 + "y", {"long"}),
+        ("x" * 70 + "z", set()),
+    ],
+)
+def test_what_looks_alike_is_not_found(store: DocumentStore, query: str, wanted: set[str]) -> None:
+    texts = {"c++": "in C++", "c#": "in C#", "c": "in C.", ".net": "in .NET", "net": "a net", "number": "1.10 and 11.0"}
+    put(store, texts | {"thousands": "10,000", "code": "wk1702", "long": "x" * 70 + "y"})
+    assert set(found(store, query)) == wanted
 
 
 def test_the_commonest_terms_are_left_out_where_they_are_in_too_many_documents(
