@@ -52,6 +52,11 @@ class KeywordIndex:
         options = "terms, content = '', tokenize = 'ascii'"
         self._connection.execute(f"CREATE VIRTUAL TABLE {schema}.{self.table} USING fts5({options})")
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether this connection has the table in memory, in place of the store's."""
+        return bool(self._one("SELECT count(*) FROM temp.sqlite_schema WHERE name = ?", self.table))
+
     def remake(self) -> None:
         """Rebuild the table, even if it is damaged."""
         self._connection.execute(f"DROP TABLE {self.table}")

@@ -266,10 +266,9 @@ class DocumentStore:
         Raises: TimeoutError: as `matching`.
         """
         keywords = KeywordIndex(self._reader(), self.number)
-        if not self._has_keywords:  # only read, and its own are none, or of other rules
-            keywords.create(schema="temp")
+        if not self._has_keywords and not keywords.is_temporary:
+            keywords.create(schema="temp")  # only read, and its own are none, or of other rules
             keywords.fill()
-            self._has_keywords = True
         with undamaged(self._path), given_up_at(self._reader(), until):
             return keywords.search(query, condition=condition)
 

@@ -242,6 +242,22 @@ def test_keywords_of_other_rules_are_made_anew_at_the_next_start(tmp_path: Path)
     assert faults(tmp_path) == []
 
 
+def test_a_reader_makes_keywords_of_each_collection_anew(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    number = store.catalog.create("shop", most=2)
+    put(store, {"a": "a red kettle"})
+    put(store.of(number), {"b": "a blue kettle"})
+    for collection, text in ((DEFAULT, "a red kettle"), (number, "a blue kettle")):
+        KeywordIndex(store._writer, collection).remove(collection, text)
+    store._writer.execute("UPDATE store SET value = '1-14.0.0' WHERE key = 'keywords'")
+    store.close()
+    beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=4, read_only=True)
+    for _ in range(2):
+        assert set(found(beside, "kettle")) == {"a"}
+        assert set(found(beside.of(number), "kettle")) == {"b"}
+    beside.close()
+
+
 def test_of_a_query_so_many_terms_are_looked_up(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     put(store, {"a": "one", "b": "two", "c": "three"})
     monkeypatch.setattr(keywords_module, "MAX_TERMS", 2)
