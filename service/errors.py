@@ -53,7 +53,11 @@ class StoreError(StartError):
 
 
 class StoreInUse(StoreError):
-    """Another process has the document store open for writing."""
+    """Another process has the document store open for writing. url: where it answers, if it is a service."""
+
+    def __init__(self, message: str, *, url: str | None = None) -> None:
+        super().__init__(message)
+        self.url = url
 
 
 class ServiceError(CrossletError):

@@ -95,4 +95,5 @@ class ServiceClient:
         said = answer.get("error", "it does not take lines of documents")
         if status == 422 and str(said).startswith("no line could be stored"):
             raise NothingStoredError(said)
-        raise StartError(f"{self._url} answered {status}: {said}")
+        way_out = "; this command takes its key from CROSSLET_API_KEYS" if status in {401, 403} else ""
+        raise StartError(f"{self._url} answered {status}: {said}{way_out}")

@@ -47,7 +47,15 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
     format_ = format_of(options.file, options.format)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     with open_source(options.file, format_, types_of(options)) as source:
-        collection = load_collection(settings, encoder.manifest, name=options.collection)
+        try:
+            collection = load_collection(settings, encoder.manifest, name=options.collection)
+        except StoreInUse as exc:
+            if exc.url is None:
+                raise
+            tell(f"the service at {exc.url} has the documents open: loading through it, as with --url {exc.url}")
+            options.url = exc.url
+            build_through_service(options, settings)
+            return
         try:
             with progress("build", total=source.size, unit=source.unit) as bar, named(source.name):
 

@@ -6,6 +6,7 @@ import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 from service.documents.milvus.address import EMBEDDED, milvus_address
 from service.http.lazy_import import import_server
@@ -61,4 +62,16 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
         from service.http.server import serve as serve_runtime
         from service.runtime import load_runtime
 
-        serve_runtime(load_runtime(settings, choice), listener, metrics_listener)
+        tell = partial(tell_terminal, settings, choice.encoder.manifest.name)
+        serve_runtime(load_runtime(settings, choice), listener, metrics_listener, on_start=tell)
+
+
+def tell_terminal(settings: Settings, model: str, url: str) -> None:
+    """Where a person reads what the service writes, say in one line what it serves."""
+    terminal = next((stream for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
+    if terminal is None:
+        return
+    documents = settings.documents_path if settings.index == EMBEDDED else settings.index
+    page = f"page {url}{settings.root_path}/" if settings.page else f"routes {url}{settings.root_path}/docs"
+    terminal.write(f"\ncrosslet serves {model} at {url}: {page}, documents in {documents}; Ctrl-C ends it\n")
+    terminal.flush()

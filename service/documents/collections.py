@@ -104,6 +104,9 @@ class Collections:
         """Memory of all indexes."""
         return sum(one.size_bytes for one in self._open.values())
 
+    def announce(self, url: str) -> None:
+        """Tell commands on the same store where this service answers."""
+
     def close(self) -> None:
         """Close every collection."""
         for collection in reversed([*self._open.values()]):  # the default one last
@@ -187,6 +190,10 @@ class StoredCollections(Collections):
         except BaseException:
             self.close()
             raise
+
+    def announce(self, url: str) -> None:
+        """As the base class."""
+        self._store.announce(url)
 
     def drop(self, name: str) -> int:
         """As the base class. Searches that have begun may end with NotFound."""

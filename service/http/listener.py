@@ -32,6 +32,13 @@ def bound_socket(host: str, port: int, *, setting: str = PORT) -> socket.socket:
     return listener
 
 
+def url_of(listener: socket.socket) -> str:
+    """Return the URL at which this machine reaches a bound socket."""
+    host, port = listener.getsockname()[:2]
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+
+
 def listen(listener: socket.socket, *, setting: str = PORT, page: str = "docs") -> None:
     """Listen on a bound socket. Several processes may bind a port but only one can listen; uvloop does not report it.
 

@@ -8,6 +8,7 @@ exits with 0. A second signal skips the delay.
 import signal
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp
 
 from service.http.app import create_app, create_metrics_app
 from service.http.connection import Connection
-from service.http.listener import METRICS_PORT, listen
+from service.http.listener import METRICS_PORT, listen, url_of
 from service.http.metrics_port import MetricsPort
 from service.process.descriptors import connection_limit
 from service.process.memory import settle
@@ -24,11 +25,12 @@ from service.runtime import Runtime
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with a drain delay before its shutdown."""
+    """uvicorn's server, with a drain delay before its shutdown. on_start: called once it answers."""
 
-    def __init__(self, config: uvicorn.Config, runtime: Runtime) -> None:
+    def __init__(self, config: uvicorn.Config, runtime: Runtime, *, on_start: Callable[[], None]) -> None:
         super().__init__(config)
         self._runtime = runtime
+        self._on_start = on_start
         self._exit_at_s: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -41,6 +43,12 @@ class Server(uvicorn.Server):
         else:
             self.should_exit = True
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to answer."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_start()
+
     async def on_tick(self, counter: int) -> bool:
         """Stop the server when the drain delay is over. uvicorn calls it ten times a second."""
         if self._exit_at_s is not None and time.monotonic() >= self._exit_at_s:
@@ -48,9 +56,16 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.socket | None = None) -> None:
+def serve(
+    runtime: Runtime,
+    listener: socket.socket,
+    metrics_listener: socket.socket | None = None,
+    *,
+    on_start: Callable[[str], None] = lambda url: None,
+) -> None:
     """Serve on bound sockets until a signal; return after the last accepted request.
 
+    on_start: called with the service's URL once it answers.
     Raises: StartError: another process has started to listen on the port meanwhile.
     """
     settings = runtime.settings
@@ -77,7 +92,12 @@ def serve(runtime: Runtime, listener: socket.socket, metrics_listener: socket.so
         timeout_keep_alive=settings.keep_alive_s,
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
     )
-    server = Server(config, runtime)
+
+    def started() -> None:
+        runtime.collections.announce(url_of(listener))
+        on_start(url_of(listener))
+
+    server = Server(config, runtime, on_start=started)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it
         signal.signal(signal.SIGHUP, server.handle_exit)
     server.run(sockets=sockets)

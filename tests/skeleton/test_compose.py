@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from service.cli.main import SUBCOMMANDS
 from service.settings import Settings
 from tests.skeleton.compose import binds, compose, published, started, variables
 from tests.skeleton.project import ROOT, tracked_files
 
-PROFILES = {"milvus", "monitoring", "training", "training-cuda", "export"}
+PROFILES = {"re-embed", "milvus", "monitoring", "training", "training-cuda", "export"}
 OF_THE_USER = {"data", "runs"}  # what training reads and writes; not in the repository
 MONITORING = ROOT / "docker" / "monitoring"
 DOCUMENTS = [ROOT / "README.md", ROOT / "docker-compose.yml", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -56,9 +57,22 @@ def test_no_two_services_of_any_profiles_are_on_one_port(count: int) -> None:
 def test_whichever_profile_is_up_one_service_answers() -> None:
     for profile in PROFILES:
         built = {
-            name: service["build"]["dockerfile"] for name, service in started({profile}).items() if "build" in service
+            name: service["build"]["dockerfile"]
+            for name, service in started({profile}).items()
+            if "build" in service and service.get("restart") != "no"  # else it ends
         }
         assert [name for name, dockerfile in built.items() if dockerfile == "docker/service.Dockerfile"] == ["service"]
+
+
+def test_re_embedding_runs_once_on_the_documents_of_the_service() -> None:
+    services = compose()["services"]
+    service, once = services["service"], services["re-embed"]
+    own = {"profiles", "command", "ports", "healthcheck", "restart"}
+    assert {name: value for name, value in once.items() if name not in own} == {
+        name: value for name, value in service.items() if name not in own
+    }
+    assert (once["profiles"], once["restart"], published(once)) == (["re-embed"], "no", [])
+    assert " ".join(once["command"]) in SUBCOMMANDS
 
 
 def test_with_an_address_of_milvus_the_service_has_its_packages_and_an_image_of_its_own() -> None:

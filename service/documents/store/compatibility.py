@@ -35,7 +35,8 @@ def usable_version(
         raise StoreError(
             f"document store {path} holds vectors of model {stored[:12]}, but the service has "
             f"loaded model {fingerprint[:12]}: use that model and space (CROSSLET_MODEL, CROSSLET_SPACE) or another "
-            "folder (CROSSLET_DATA), or re-embed the store for the loaded model with `crosslet index re-embed`"
+            "folder (CROSSLET_DATA), or re-embed the store for the loaded model with `crosslet index re-embed` "
+            "(`docker compose run --rm re-embed`)"
         )
     if found.get("dim") != str(dim):
         raise StoreError(f"document store {path} is damaged: its vectors have {found.get('dim')!r} dims, not {dim}")

@@ -9,7 +9,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from service.documents.store.integrity import undamaged, unless_full
-from service.documents.store.locking import check_lone, connect, lock_for_this_process, lock_path, read_mode
+from service.documents.store.locking import (
+    check_lone,
+    connect,
+    lock_for_this_process,
+    lock_path,
+    read_mode,
+    write_url,
+)
 from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
 from service.errors import NotReady
 from service.process.files import create
@@ -92,6 +99,11 @@ class StoreConnections:
         if self._revision_file is not None:
             self._revision_file.close()
             self._revision_file = None
+
+    def announce(self, url: str) -> None:
+        """Tell commands that find the store in use where this process answers."""
+        if self._lock is not None:
+            write_url(self._lock, url)
 
     @property
     def acknowledged(self) -> int:

@@ -2,11 +2,12 @@
 
 import fcntl
 import os
+import re
 import sqlite3
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +15,7 @@ from service.errors import StoreError, StoreInUse
 from service.process.files import PRIVATE
 
 STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
+SERVICE_URL = re.compile(rb"http://([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")  # what the file of a lock may hold
 CACHED_STATEMENTS = 16  # per connection; each filter is a statement of its own, and a large one takes a megabyte
 
 
@@ -98,8 +100,19 @@ def lock_for_this_process(path: Path) -> IO[bytes]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
+        found = SERVICE_URL.fullmatch(os.pread(lock.fileno(), 100, 0))
         lock.close()
+        url = found and found[0].decode()
+        holder = f"the service at {url}" if url else "another process"
         raise StoreInUse(
-            f"document store {path} is in use by another process (CROSSLET_DATA): stop the service first"
+            f"document store {path} is in use by {holder} (CROSSLET_DATA): stop the service first", url=url
         ) from exc
+    write_url(lock, "")  # that of an earlier service
     return lock
+
+
+def write_url(lock: IO[bytes], url: str) -> None:
+    """Tell other processes where the one with the lock answers. On a full disk they are not told."""
+    with suppress(OSError):
+        os.ftruncate(lock.fileno(), 0)
+        os.pwrite(lock.fileno(), url.encode(), 0)

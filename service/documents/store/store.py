@@ -110,6 +110,10 @@ class DocumentStore:
         """Raises: NotReady: the store's files were moved, deleted or replaced."""
         self._connections.check_files()
 
+    def announce(self, url: str) -> None:
+        """Tell commands that find the store in use where this process answers."""
+        self._connections.announce(url)
+
     @property
     def revision(self) -> int:
         """The number of committed changes, of all collections."""

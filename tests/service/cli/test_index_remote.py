@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
 from service.bulk.build import BATCH_DOCUMENTS
@@ -22,8 +23,12 @@ KEY = "a-key-that-may-write"
 
 
 @pytest.fixture(scope="module")
-def service(failing_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    data = tmp_path_factory.mktemp("served")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="module")
+def service(failing_model: Path, data: Path) -> Iterator[httpx.Client]:
     with live_service(failing_model, data, api_keys=KEY, workers=2, chunk="false") as client:
         client.headers["authorization"] = f"Bearer {KEY}"
         yield client
@@ -58,6 +63,56 @@ def test_a_file_is_loaded_through_a_service_and_only_what_changed_again(
     assert service.get("/documents/new").json()["metadata"] == {"price": 2.5}
     path = write_jsonl(tmp_path / "c.jsonl", [*DOCUMENTS, {"id": "new", "text": "guten morgen"}])
     assert build(capsys, path, service.base_url)[-1] == "13 documents read: 1 new or replaced, 12 unchanged"
+
+
+@pytest.fixture
+def beside(service: httpx.Client, failing_model: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of the service; commands have its store and model."""
+    monkeypatch.setenv("CROSSLET_MODEL", str(failing_model))
+    monkeypatch.setenv("CROSSLET_DATA", str(data))
+    return str(service.base_url).rstrip("/")
+
+
+@pytest.mark.parametrize("collection", ["default", "shop"])
+def test_build_finds_the_service_that_has_the_store(
+    service: httpx.Client, beside: str, capsys: Capture, tmp_path: Path, collection: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"id,text\n{collection}/1,hallo\n{collection}/2,guten morgen\n")
+    assert cli.main(["index", "build", str(path), "--collection", collection]) == 0
+    said = capsys.readouterr().err
+    assert f"the service at {beside} has the documents open: loading through it, as with --url {beside}\n" in said
+    assert said.endswith("2 documents read: 2 new or replaced, 0 unchanged\n")
+    assert service.get(f"/collections/{collection}/documents/{collection}/2").json()["text"] == "guten morgen"
+
+
+def test_build_beside_a_service_needs_its_key(
+    beside: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CROSSLET_API_KEYS")
+    assert cli.main(["index", "build", str(write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"crosslet: {beside} answered 401: ")
+    assert said.endswith("; this command takes its key from CROSSLET_API_KEYS")
+
+
+def test_other_writers_name_the_service_that_has_the_store(beside: str, capsys: Capture, tmp_path: Path) -> None:
+    documents = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS[:1])
+    vectors, backup = tmp_path / "v.npy", tmp_path / "backup"
+    np.save(vectors, np.ones((1, 16), np.float32))
+    assert cli.main(["index", "backup", str(backup)]) == 0
+    commands = [["import", str(documents), str(vectors)], ["repair"], ["compact"], ["restore", str(backup), "--force"]]
+    capsys.readouterr()
+    for command in commands:
+        assert cli.main(["index", *command]) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert f"is in use by the service at {beside} (CROSSLET_DATA): stop the service first" in said, command
+
+
+def test_readers_work_beside_a_service(beside: str, capsys: Capture, tmp_path: Path) -> None:
+    commands = (["export"], ["stats"], ["verify"], ["backup", str(tmp_path / "b")])
+    failed = [command for command in commands if cli.main(["index", *command])]
+    assert failed == [], capsys.readouterr().err
 
 
 def test_bad_lines_and_what_the_service_refuses_are_named_by_their_lines(

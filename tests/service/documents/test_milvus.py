@@ -116,9 +116,7 @@ def test_a_range_over_a_very_long_string_is_refused_with_both_numbers(server: Mi
     index.close()
 
 
-def test_a_range_within_too_many_lists_is_refused(
-    server: MilvusServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_range_within_too_many_lists_is_refused(server: MilvusServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.documents.milvus.index.MAX_DECIDED", 2)
     index = connect(server.url, fingerprint="4" * 64)
     index.put([document(f"{n}", p=[1, 4 + n, 10], n=n) for n in range(3)], np.stack([EAST] * 3))
