@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     )
 
     max_texts: int = Field(default=512, ge=1, description="Maximum number of texts or documents in one request.")
+    max_openai_texts: int = Field(
+        default=2048, ge=1, description="Maximum number of texts in a request to /v1/embeddings; OpenAI's own limit."
+    )
     max_passages: int = Field(
         default=4096, ge=1, description="Maximum number of passages of the documents of one request; above: 422."
     )

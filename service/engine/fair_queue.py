@@ -104,8 +104,9 @@ class Job:
         self.skip_failed = skip_failed
         self.results: list[Encoded | None] = [None] * len(texts)
         self.failed: dict[int, ServiceError] = {}  # by position
-        self.works: dict[Work, None] = {}  # its distinct texts without a result
-        self.to_start: deque[Work] = deque()  # those that no worker had taken on admission, in order
+        self.works: dict[Work, None] = {}  # its distinct texts without a result, as far as they are in the queue
+        self.to_start: deque[Work] = deque()  # those that no worker had taken when they were queued, in order
+        self.backlog: dict[Input, list[int]] = {}  # its other distinct texts, in order, with their positions
         self.admitted_at = time.monotonic()
         self.started_at: float | None = None
         self.inference_s = 0.0
@@ -114,6 +115,11 @@ class Job:
     def missing(self) -> list[int]:
         """The positions without a result."""
         return [position for position, result in enumerate(self.results) if result is None]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a text still waits, or is being encoded."""
+        return bool(self.works or self.backlog)
 
     @property
     def error(self) -> InputError | None:
@@ -160,12 +166,15 @@ class FairQueue:
     """Hands out one text of each job in turn, so that a large request does not hold up a small one.
 
     A request for a text that is already queued or being encoded joins it. Joining is the only way to jump the queue.
+    Of a job at most `portion` distinct texts are in the queue; the others follow as these finish.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, portion: int) -> None:
+        self.portion = portion
         self._turns: OrderedDict[Job, None] = OrderedDict()
         self._works: dict[tuple[Input, bool], Work] = {}  # waiting for a worker, or with one
         self.depth = 0  # texts that wait, equal ones counted each: each will take its place in an answer
+        self.backlog = 0  # texts that follow, counted in the same way
         self.unstarted = 0  # distinct texts that no worker has taken: what is left to compute
         self.unstarted_of: Counter[Kind] = Counter()  # the same, by kind
 
@@ -176,23 +185,32 @@ class FairQueue:
 
     def push(self, job: Job) -> None:
         """Append a job that has at least one text without a result."""
-        for position in job.missing:
-            key = job.texts[position], job.truncate
+        missing = job.missing
+        for position in missing:
+            job.backlog.setdefault(job.texts[position], []).append(position)
+        self.backlog += len(missing)
+        self.top_up(job)
+
+    def top_up(self, job: Job) -> None:
+        """Queue the texts that follow in a job, as far as its portion has room."""
+        while job.backlog and len(job.works) < self.portion:
+            text, positions = next(iter(job.backlog.items()))
+            key = text, job.truncate
             work = self._works.get(key)
             if work is None:
                 work = self._works[key] = Work(*key)
                 self._count_unstarted(work, 1)
-            if job not in work.positions:
-                work.positions[job] = []
-                job.works[work] = None
-                if work.is_started:
-                    job.begin(job.admitted_at)
-                else:
-                    job.to_start.append(work)
-            work.positions[job].append(position)
-            self._count(work, 1)
+            work.positions[job] = positions
+            job.works[work] = None
+            if work.is_started:
+                job.begin(job.admitted_at)
+            else:
+                job.to_start.append(work)
+            self._count(work, len(positions))
+            self.backlog -= len(positions)
+            del job.backlog[text]  # last: `is_waiting` is read without the lock
         if job.to_start:
-            self._turns[job] = None
+            self._turns[job] = None  # if it has a turn, it keeps it
 
     def first(self) -> Work:
         """Return the text whose turn it is. Requires `unstarted` > 0."""
@@ -236,6 +254,8 @@ class FairQueue:
                 del self._works[work.text, work.truncate]
                 self._count_unstarted(work, -1)
         job.works.clear()
+        self.backlog -= sum(map(len, job.backlog.values()))
+        job.backlog.clear()
         job.to_start.clear()  # breaks the cycle job -> text -> job: jobs are freed without the garbage collector
         self._turns.pop(job, None)
 

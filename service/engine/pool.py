@@ -65,8 +65,13 @@ class EncoderPool:
 
     @property
     def depth(self) -> int:
-        """The number of admitted texts that wait, for a pass or for an equal text."""
+        """The number of admitted texts that wait, for a pass or for an equal text; of a large request its portion."""
         return self._schedule.depth
+
+    @property
+    def backlog(self) -> int:
+        """The number of texts of large requests that follow."""
+        return self._schedule.backlog
 
     @property
     def workers(self) -> int:
@@ -111,15 +116,15 @@ class EncoderPool:
         """Wait for the job. At the time limit, drop its texts that are still queued; wait for those being encoded."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
         self._schedule.admit(job, Waiter(loop, done))
-        if not job.works:
+        if not job.is_waiting:
             return
         limit = loop.call_later(self._request_timeout_s, done.set)
         try:
             await done.wait()
-            if job.works:
+            if job.is_waiting:
                 self._schedule.give_up(job)
                 done.clear()  # workers have the rest and will set it again
-            if job.works:
+            if job.is_waiting:
                 await done.wait()
         finally:
             limit.cancel()

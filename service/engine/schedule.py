@@ -15,6 +15,7 @@ from service.errors import NotReady, Overloaded
 from service.model.encoder import Encoder
 
 TAKEN_AT_ONCE = 16  # texts tokenised before the next pass: the first must not wait for hundreds
+PORTION = 4  # a request has a fourth of the queue's places at once: a large one must not keep others out
 LONGEST_RETRY_S = 60
 LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests finish together, so late ones would all time out
 
@@ -22,7 +23,7 @@ LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests finish to
 class Schedule:
     """The texts and requests of a pool behind one lock, which every method takes that changes or compares them.
 
-    `depth`, `is_at_rest` and `mean_s` read single numbers without it.
+    `depth`, `backlog`, `is_at_rest` and `mean_s` read single numbers without it.
     """
 
     def __init__(self, encoder: Encoder, *, workers: int, max_queue_texts: int, request_timeout_s: float) -> None:
@@ -32,7 +33,7 @@ class Schedule:
         self._max_queue_texts = max_queue_texts
         self._request_timeout_s = request_timeout_s
         self._changed = threading.Condition()
-        self._queue = FairQueue()
+        self._queue = FairQueue(portion=max(TAKEN_AT_ONCE * workers, max_queue_texts // PORTION))
         self._batcher = Batcher()
         self._waiters: dict[Job, Waiter] = {}
         self._is_closing = False
@@ -42,8 +43,13 @@ class Schedule:
 
     @property
     def depth(self) -> int:
-        """The number of admitted texts that wait, for a pass or for an equal text."""
+        """The number of admitted texts that wait, for a pass or for an equal text; of a large request its portion."""
         return self._queue.depth + len(self._batcher)
+
+    @property
+    def backlog(self) -> int:
+        """The number of texts of large requests that follow."""
+        return self._queue.backlog
 
     @property
     def is_at_rest(self) -> bool:
@@ -100,7 +106,9 @@ class Schedule:
 
     def _check_time(self, job: Job) -> None:
         added = self._queue.added_by(job) if self.depth else []
-        drain_s = self._drain_s(added) if added else 0.0
+        is_large = len(added) > self._queue.portion  # it takes turns with all texts of others, not with a portion
+        others = (text for other in self._waiters for text in other.backlog) if is_large else ()
+        drain_s = self._drain_s([*added, *others]) if added else 0.0
         longest_s = self._request_timeout_s * LONGEST_WAIT
         if drain_s > longest_s:
             raise Overloaded(
@@ -128,7 +136,7 @@ class Schedule:
         Raises: Overloaded: it was dropped.
         """
         with self._changed:
-            waiting = sum(not work.is_started for work in job.works)
+            waiting = sum(not work.is_started for work in job.works) + len(job.backlog)
             if waiting:
                 self.drop(job)  # before `retry_after_s`: these texts no longer count
                 raise Overloaded(
@@ -209,7 +217,11 @@ class Schedule:
             self._learn(one)
             for job, positions in self._queue.finish(one.work).items():
                 job.take(positions, one.result, took_s=one.took_s)
-                if job.error is not None or not job.works:
+                if job.error is None and job.backlog and len(job.works) <= self._queue.portion // 2:
+                    self._queue.top_up(job)
+                    self._batcher.join(job)
+                    self._changed.notify()
+                if job.error is not None or not job.is_waiting:
                     complete.append(self._waiters.pop(job))
                     self.drop(job)
         wake(complete)

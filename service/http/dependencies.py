@@ -146,7 +146,7 @@ class Embedder:
         pool = self._runtime.pool
         return self._runtime.memory.texts(
             len(texts),
-            waiting=pool.depth,
+            waiting=pool.depth + pool.backlog,
             longest_chars=max(map(_length, texts)),
             retry_after_s=pool.retry_after_s,
         )

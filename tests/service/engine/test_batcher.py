@@ -171,7 +171,7 @@ TEXTS = ["a", "b", "cc", "dd", "eee", "fff", "gggg", "hhhh"]  # a token a charac
 
 @given(st.data())
 def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataObject) -> None:
-    queue, window, asked = FairQueue(), Batcher(), list[Job]()
+    queue, window, asked = FairQueue(portion=3), Batcher(), list[Job]()
     tokenised, in_pass = list[Work](), list[Work]()
 
     def leave(job: Job) -> None:
@@ -203,7 +203,9 @@ def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataOb
             mixed = data.draw(st.booleans())
             in_pass.extend(one.work for one in take(window, lambda length: 3, mixed=mixed, most=2 + mixed))
         elif kind == "finish" and in_pass:
-            queue.finish(in_pass.pop(0))
+            for job in queue.finish(in_pass.pop(0)):
+                queue.top_up(job)
+                window.join(job)
 
     kinds = ["come", "leave", "start", "add", "take", "finish"]
     for kind in data.draw(st.lists(st.sampled_from(kinds), max_size=60)):
@@ -214,6 +216,6 @@ def test_it_agrees_with_the_queue_whoever_comes_joins_and_leaves(data: st.DataOb
     while queue.unstarted or tokenised or window or in_pass:
         for kind in ("start", "add", "take", "finish"):
             step(kind)
-    assert not any(job.works for job in asked)
-    assert queue.depth == len(window) == 0
+    assert not any(job.is_waiting for job in asked)
+    assert queue.depth == queue.backlog == len(window) == 0
     assert window.has_room(Work("x" * LOOK_AHEAD_CHARS, True))

@@ -233,13 +233,16 @@ def distinct_jobs(sizes: list[int]) -> list[Job]:
 
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8))
 def test_no_request_waits_for_more_than_one_text_of_each_other_per_own_text(sizes: list[int]) -> None:
-    queue = FairQueue()
+    queue = FairQueue(portion=5)
     jobs = distinct_jobs(sizes)
     for job in jobs:
         queue.push(job)
     order: list[Job] = []
     while queue.depth:
-        order.extend(queue.pop().positions)
+        work = queue.pop()
+        order.extend(work.positions)
+        for job in queue.finish(work):
+            queue.top_up(job)
     assert len(order) == sum(sizes)
     for job, size in zip(jobs, sizes, strict=True):
         last = max(position for position, popped in enumerate(order) if popped is job)
@@ -252,9 +255,12 @@ TEXTS_OF_A_QUEUE = st.sampled_from(["a", "b", "c", "d", "e", 501 * "f", 502 * "g
 @given(
     requests=st.lists(st.lists(TEXTS_OF_A_QUEUE, min_size=1, max_size=9), min_size=1, max_size=6),
     steps=st.lists(st.tuples(st.sampled_from(["pop", "finish", "drop"]), st.integers(0, 5)), max_size=40),
+    portion=st.integers(1, 7),
 )
-def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]], steps: list[tuple[str, int]]) -> None:
-    queue = FairQueue()
+def test_the_counts_of_the_queue_are_what_waits_in_it(
+    requests: list[list[str]], steps: list[tuple[str, int]], portion: int
+) -> None:
+    queue = FairQueue(portion=portion)
     jobs = [Job(list(texts), True) for texts in requests]
     for job in jobs:
         queue.push(job)
@@ -265,7 +271,8 @@ def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]],
             started.append(queue.pop())
         elif step == "finish" and started:
             for job in queue.finish(started.pop(number % len(started))):
-                if not job.works:
+                queue.top_up(job)
+                if not job.is_waiting:
                     del alive[job]
         elif step == "drop" and jobs[number % len(jobs)] in alive:
             queue.drop(jobs[number % len(jobs)])
@@ -274,16 +281,15 @@ def test_the_counts_of_the_queue_are_what_waits_in_it(requests: list[list[str]],
         assert queue.unstarted == sum(not work.is_started for work in works)
         assert queue.unstarted_of["long text"] == sum(len(work.text) > 500 for work in works if not work.is_started)
         assert queue.depth == sum(work.waiting for work in works)
-    left = 0
-    while queue.unstarted:
-        work = queue.pop()
+        assert queue.backlog == sum(len(positions) for job in alive for positions in job.backlog.values())
+        assert all(len(job.works) <= portion for job in alive)
+    while started or queue.unstarted:
+        work = queue.pop() if queue.unstarted else started.pop()
         assert not set(work.positions) - set(alive)
-        queue.finish(work)
-        left += 1
-    for work in started:
-        queue.finish(work)
-    assert queue.depth == 0
-    assert not any(job.works for job in alive)
+        for job in queue.finish(work):
+            queue.top_up(job)
+    assert queue.depth == queue.backlog == 0
+    assert not any(job.is_waiting for job in alive)
 
 
 def test_equal_texts_of_one_request_and_of_several_are_computed_once() -> None:
@@ -391,13 +397,115 @@ def test_what_could_not_be_answered_in_time_is_refused_at_once() -> None:
             gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=10
         )  # first guess: 2 ms a text
         alone = asyncio.create_task(pool.encode([f"long {number}" for number in range(4000)]))  # nobody else's time
-        await until(lambda: pool.depth == 4000)
+        await until(lambda: pool.depth == 2500)  # a fourth of the queue
         with pytest.raises(Overloaded, match=r"and 5 of the request .* most 5 s .* half of CROSSLET_REQUEST_TIMEOUT_S"):
             await pool.encode([f"late {number}" for number in range(5)])
-        assert pool.depth == 4000
+        assert pool.depth == 2500
         alone.cancel()
         await asyncio.gather(alone, return_exceptions=True)
         assert pool.depth == 0
+
+    asyncio.run(scenario())
+
+
+def numbered(name: str, count: int) -> list[str]:
+    return [f"{name} {number}" for number in range(count)]
+
+
+def test_a_large_request_takes_a_fourth_of_the_queue() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        large = asyncio.create_task(pool.encode(numbered("large", 90)))
+        await until(gate.entered.is_set)
+        assert pool.depth + 1 == 100 // 4  # a worker has one
+        assert pool.backlog == 90 - 25
+        gate.opened.set()
+        assert (await large).embeddings[:, 0].tolist() == [len(text) for text in numbered("large", 90)]
+        assert pool.depth == pool.backlog == 0
+        pool.close()
+        assert gate.seen == numbered("large", 90)
+
+    asyncio.run(scenario())
+
+
+def test_large_requests_do_not_keep_a_small_one_out() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = gated_pool(gate)
+        large = [asyncio.create_task(pool.encode(numbered(name, 300))) for name in "abc"]
+        await until(lambda: pool.depth == 3 * 25 - 1)
+        small = asyncio.create_task(pool.encode(["small"]))
+        await until(lambda: pool.depth == 3 * 25)
+        gate.opened.set()
+        await asyncio.gather(small, *large)
+        pool.close()
+        assert gate.seen.index("small") <= 4  # after the one being encoded and one of each
+        assert len(gate.seen) == 901
+
+    asyncio.run(scenario())
+
+
+def test_a_large_request_waits_for_all_of_other_large_ones() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = pool_over(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=20)  # 5000 texts may wait
+        first = asyncio.create_task(pool.encode(numbered("first", 4000)))
+        await until(lambda: pool.depth == 25)
+        with pytest.raises(Overloaded, match=r"and 1001 of the request would take about 10 s; at most 10 s"):
+            await pool.encode(numbered("second", 1001))
+        small = asyncio.create_task(pool.encode(numbered("small", 25)))
+        await until(lambda: pool.depth == 50)
+        for one in (first, small):
+            one.cancel()
+        await asyncio.gather(first, small, return_exceptions=True)
+        assert pool.depth == pool.backlog == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_time_limit_is_one_for_all_of_a_large_request() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        pool = pool_over(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=1)
+        pool.start()
+        large = asyncio.create_task(pool.encode(numbered("large", 300)))
+        with pytest.raises(Overloaded, match=r"284 of the request's 300 .* 1 s \(CROSSLET_REQUEST_T.*send fewer"):
+            await large
+        assert pool.depth == pool.backlog == 0
+        gate.opened.set()
+        pool.close()
+        assert gate.seen == ["large 0"]
+
+    asyncio.run(scenario())
+
+
+def test_equal_texts_of_a_large_request_are_computed_once() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        gate.opened.set()
+        pool = gated_pool(gate, workers=2)
+        batch = await pool.encode([*numbered("large", 200), "twice", *numbered("large", 200), "twice"])
+        pool.close()
+        assert len(gate.seen) == 201
+        assert batch.embeddings[200, 0] == batch.embeddings[401, 0] == len("twice")
+
+    asyncio.run(scenario())
+
+
+def test_a_text_that_fails_late_in_a_large_request_is_named() -> None:
+    async def scenario() -> None:
+        gate = Gate()
+        gate.opened.set()
+        pool = gated_pool(gate)
+        with pytest.raises(InputError) as caught:
+            await pool.encode([*numbered("large", 150), "bad", *numbered("more", 150)])
+        assert caught.value.position == 150
+        assert pool.depth == pool.backlog == 0
+        batch = await pool.encode([*numbered("large", 150), "bad", *numbered("more", 150)], skip_failed=True)
+        assert list(batch.failed) == [150]
+        assert len(batch.embeddings) == 300
+        pool.close()
 
     asyncio.run(scenario())
 
