@@ -12,6 +12,7 @@ from typing import BinaryIO, Self
 import orjson
 
 from service.errors import InvalidInput, StartError
+from service.json_parsing import not_unicode
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 MAX_LINE_BYTES = 16 * 2**20  # a file of another kind may be one huge line
@@ -122,7 +123,8 @@ class Lines:
         except UnicodeDecodeError as exc:
             raise InvalidInput(f"{where} is not valid UTF-8") from exc
         except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
-            raise InvalidInput(f"{where} is not a JSON object with a text") from exc
+            fault = f": {found}" if (found := not_unicode(line)) else " is not a JSON object with a text"
+            raise InvalidInput(f"{where}{fault}") from exc
         if not isinstance(text, str) or not text:
             raise InvalidInput(f"{where} is not a JSON object with a text")
         return text

@@ -23,7 +23,7 @@ from service.bulk.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, check_not_utf16,
 from service.bulk.parquet import read_parquet
 from service.bulk.records import EXPORTED, REQUIRED, Record, merged, record_of_columns
 from service.errors import InvalidInput, StartError
-from service.json_parsing import loads
+from service.json_parsing import loads, not_unicode
 
 FORMATS = ("jsonl", "csv", "parquet")
 SEPARATORS = ";\t|"  # of tables that are often called CSV
@@ -97,7 +97,8 @@ def _jsonl(file: BinaryIO) -> Iterator[Record]:
         try:
             fields = loads(text)
         except orjson.JSONDecodeError:
-            yield Record(line, read, {}, "is not valid JSON" if is_utf8(text) else "is not valid UTF-8")
+            fault = "is not valid JSON" if is_utf8(text) else "is not valid UTF-8"
+            yield Record(line, read, {}, not_unicode(text) or fault)
             continue
         if isinstance(fields, dict):
             yield Record(line, read, fields)
@@ -126,6 +127,8 @@ def _csv(file: BinaryIO, types: ColumnTypes | None = None) -> Iterator[Record]:
         _check_separator(start.partition("\n")[0], 1 if isinstance(header, str) else len(header))
     if isinstance(header, str):
         raise InvalidInput(f"line 1 {header}")
+    if not all(map(_is_readable, header)):
+        raise InvalidInput("line 1 is not valid UTF-8")
     _check_columns(header)
     if types is not None:
         types.check(header)

@@ -12,7 +12,7 @@ from service.cli.start_trial import Use
 from service.documents.milvus.address import EMBEDDED
 from service.documents.store.collection_name import DEFAULT_NAME
 from service.errors import StartError
-from service.json_parsing import loads
+from service.json_parsing import loads, not_unicode
 from service.settings import Settings
 
 
@@ -46,13 +46,22 @@ def finite(text: str) -> float:
 
 def json_object(text: str) -> dict[str, object]:
     """Parse a JSON object."""
+    content = text.encode(errors="surrogateescape")
     try:
-        value = loads(text.encode(errors="surrogateescape"))
+        value = loads(content)
     except orjson.JSONDecodeError as exc:
-        raise argparse.ArgumentTypeError("""not valid JSON; write it like '{"lang": "de"}'""") from exc
+        fault = not_unicode(content) or """not valid JSON; write it like '{"lang": "de"}'"""
+        raise argparse.ArgumentTypeError(fault) from exc
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("not a JSON object")
     return value
+
+
+def utf8(text: str) -> str:
+    """Parse a name. Python decodes bytes that are not UTF-8 to lone surrogates, which no name has."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise argparse.ArgumentTypeError("not valid UTF-8")
+    return text
 
 
 def prompt_argument(parser: argparse.ArgumentParser, default: str = "the model's default prompt, if any") -> None:
@@ -65,7 +74,11 @@ def prompt_argument(parser: argparse.ArgumentParser, default: str = "the model's
 def collection_argument(parser: argparse.ArgumentParser) -> None:
     """Add --collection, for commands on the documents of one."""
     parser.add_argument(
-        "--collection", default=DEFAULT_NAME, metavar="NAME", help=f"named set of documents (default: {DEFAULT_NAME})"
+        "--collection",
+        type=utf8,
+        default=DEFAULT_NAME,
+        metavar="NAME",
+        help=f"named set of documents (default: {DEFAULT_NAME})",
     )
 
 

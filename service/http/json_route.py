@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 
 from service.http.dependencies import runtime_of
 from service.http.json_size import LONG_BYTES
-from service.json_parsing import loads
+from service.json_parsing import loads, not_unicode
 
 T = TypeVar("T")
 
@@ -42,7 +42,10 @@ class JsonRequest(Request):
             return await parsed(self, body, lambda: self._parsed(body))
         except orjson.JSONDecodeError as exc:
             encoding = json.detect_encoding(body)
-            fault = "not valid JSON" if encoding.startswith("utf-8") else f"in {encoding[:6].upper()}; JSON is UTF-8"
+            if encoding.startswith("utf-8"):
+                fault = await parsed(self, body, lambda: not_unicode(body)) or "the body is not valid JSON"
+            else:
+                fault = f"the body is in {encoding[:6].upper()}; JSON is UTF-8"
             # Without the text: FastAPI would copy it into its own error.
             raise json.JSONDecodeError(fault, "", 0) from exc
 

@@ -85,7 +85,7 @@ async def on_validation_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class
     found = max(exc.errors(), key=lambda error: len(error["loc"]))  # the deepest: the most specific in a union
     if found["type"] == "json_invalid":
-        return error_response(request.url.path, MalformedBody(f"the body is {found['ctx']['error']}"))
+        return error_response(request.url.path, MalformedBody(found["ctx"]["error"]))
     place, message = _place(found["loc"]), str(found["msg"]).removeprefix("Value error, ")
     if place:
         message = f"{place}: {message}"

@@ -21,7 +21,7 @@ from service.http.document_embedding import in_passages
 from service.http.document_writing import Written, write_documents
 from service.http.json_size import MAX_VALUES, values_of
 from service.http.lines import Line, LineSplitter
-from service.json_parsing import loads
+from service.json_parsing import loads, not_unicode
 from service.preparation import Steps
 from service.runtime import Runtime
 from service.schemas.documents import document_in
@@ -191,7 +191,7 @@ class Upload:
         try:
             given = document_in(loads(line.content))
         except orjson.JSONDecodeError as exc:
-            raise InvalidInput("not valid JSON") from exc
+            raise InvalidInput(not_unicode(line.content) or "not valid JSON") from exc
         if len(given.text) > limits.max_text_chars:
             raise InvalidInput(
                 f"text has {len(given.text)} characters; the limit is {limits.max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"

@@ -22,7 +22,7 @@ from service.http.merge_patch import patched
 from service.http.policy import Access, access
 from service.http.responses import dump_json, dumped_response, json_response
 from service.http.routes.openapi import BODY_ERRORS, answers, inference
-from service.json_parsing import loads
+from service.json_parsing import loads, not_unicode
 from service.schemas.documents import (
     CountDocumentsRequest,
     CountDocumentsResponse,
@@ -252,7 +252,7 @@ def _filter_in(text: str | None) -> dict[str, object] | None:
     try:
         filter_ = loads(text.encode())
     except orjson.JSONDecodeError as exc:
-        raise InvalidInput("filter is not valid JSON") from exc
+        raise InvalidInput(not_unicode(text.encode(), root="filter") or "filter is not valid JSON") from exc
     if not isinstance(filter_, dict):
         raise InvalidInput('filter is not a JSON object; send one like {"lang": "de"}')
     return filter_

@@ -71,11 +71,25 @@ def test_every_line_that_is_no_document_has_its_number_and_a_reason(tmp_path: Pa
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"id": "1", "text": "a"}\n\n{nope\n[1]\n{"id": "2", "text": "\xff"}\n{"id": "3", "text": "b"}')
     faults = {record.line: record.fault for record in records_of(file)}
-    assert faults == {1: None, 3: "is not valid JSON", 4: "is not a JSON object", 5: "is not valid UTF-8", 6: None}
+    assert faults == {1: None, 3: "is not valid JSON", 4: "is not a JSON object", 5: "text is not valid UTF-8", 6: None}
     file = tmp_path / "a.csv"
     file.write_bytes(b"id,text\n1,a\n2\n3,\xff\n4,d\n")
     faults = {record.line: record.fault for record in records_of(file)}
     assert faults == {2: None, 3: "has 1 columns; the header has 2", 4: "is not valid UTF-8", 5: None}
+
+
+def test_half_a_surrogate_pair_in_a_line_is_named_by_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'{"id": "1", "text": "\\ud83d"}\n{"id": "2", "text": "b", "metadata": {"a": {"\\udc00": 1}}}\n')
+    faults = [str(record.fault).partition(" half a surrogate pair, ")[0] for record in records_of(file)]
+    assert faults == ["text has", "a key of metadata.a has"]
+
+
+@pytest.mark.parametrize("header", [b"id,text,T\xfcr", b"id,text,\xed\xa0\xbd"])
+def test_a_header_that_is_not_utf8_is_one_sentence(tmp_path: Path, header: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(header + b"\n1,a,b\n")
+    with pytest.raises(InvalidInput, match=r"^line 1 is not valid UTF-8$"):
+        records_of(tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])

@@ -24,6 +24,9 @@ Capture = pytest.CaptureFixture[str]
         (["search", "x", "--zzz"], "--zzz is no option of `crosslet search`\n"),
         (["search", "x", "--mode", "hybird"], "argument --mode: 'hybird' is no choice; did you mean hybrid?"),
         (["search", "x", "--filter", "{"], """not valid JSON; write it like '{"lang": "de"}'"""),
+        (["search", "x", "--filter", r'{"lang": "\ud83d"}'], "--filter: lang has half a surrogate pair"),
+        (["search", "x", "--filter", '{"lang": "T\udcfcr"}'], "--filter: lang is not valid UTF-8"),
+        (["search", "x", "--collection", "T\udcfcr"], "--collection: not valid UTF-8"),
     ],
 )
 def test_a_typo_is_named_with_what_is_near(capsys: Capture, arguments: list[str], complaint: str) -> None:

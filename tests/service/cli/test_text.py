@@ -161,6 +161,7 @@ def test_lines_are_read_again_by_their_row_and_blank_ones_are_counted_only(tmp_p
         ("a.jsonl", b'{"text": "a"}\n{"id": 1}\n', "a.jsonl line 2 is not a JSON object with a text"),
         ("a.jsonl", b'{"text": "a"}\n{"text": "T\xfcr"}\n', "a.jsonl line 2 is not valid UTF-8"),
         ("a.txt", "a\n".encode("utf-16"), "a.txt is UTF-16 by its byte-order mark; save it as UTF-8"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "\\ud83d"}\n', "a.jsonl line 2: text has half a surrogate pair"),
         ("a.jsonl", b"[]\n", "a.jsonl line 1 is not a JSON object with a text"),
         ("a.jsonl", b'{"text": 5}\n', "a.jsonl line 1 is not a JSON object with a text"),
         ("a.txt", b"x" * 200, "a.txt line 1 has 200 characters; the limit is 100 (CROSSLET_MAX_TEXT_CHARS)"),
