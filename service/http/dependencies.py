@@ -5,7 +5,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from service.model.spaces import SpaceMap, Spaces
 from service.model.tokenizer import MOST_CHARS, normalised_length
 from service.preparation import Steps
 from service.runtime import Runtime
+from service.schemas.embed import VectorOptions
 
 MOST_LISTED_POSITIONS = 20
 MOST_GROWTH = 2  # times the longest text: what ligatures of the longest may be written out to
@@ -29,6 +30,7 @@ WATCH_AFTER_S = 0.1  # watch for a disconnect only after this time: for a shorte
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Limit = Literal["max_texts", "max_openai_texts"]
 Place = Callable[[int], str]  # the position of a text -> its name in an error message, like inputs[3]
 
 
@@ -77,6 +79,7 @@ class Embedder:
         skip_failed: bool = False,
         dimensions: int | None = None,
         space: SpaceMap | None = None,
+        limit: Limit = "max_texts",
     ) -> EncodedBatch:
         """Embed texts, in order.
 
@@ -85,13 +88,14 @@ class Embedder:
                 skip_failed: report texts that fail in the batch's `failed`, unless all fail.
                 dimensions: how many the caller will keep; checked before anything is computed.
                 space: to map the vectors into; None: the model's own.
+                limit: the setting that says how many texts there may be.
         Raises: InvalidInput: no text, too many, an empty one, too many dimensions, or token ids with a prompt.
                 TextTooLong: a text is over the limit, or needs truncation and `truncate` is false.
                 TooLarge, Overloaded, NotReady, InferenceFailed: from pool and memory budget.
                 ClientGone: the client disconnected.
         """
         place = place or one_or_listed(name, texts)
-        self.check(texts, name=name, place=place)
+        self.check(texts, name=name, place=place, limit=limit)
         dim = self._runtime.manifest.dim if space is None else space.dim
         if dimensions is not None and dimensions > dim:
             raise InvalidInput(f"dimensions is {dimensions}; the {'model' if space is None else 'space'} has {dim}")
@@ -164,12 +168,12 @@ class Embedder:
                 f"{what} takes longer than {limit_s:g} s (CROSSLET_REQUEST_TIMEOUT_S): {way_out}"
             ) from exc
 
-    def check(self, texts: Sequence[TextInput], *, name: str, place: Place) -> None:
+    def check(self, texts: Sequence[TextInput], *, name: str, place: Place, limit: Limit = "max_texts") -> None:
         """Refuse what `embed` would, without embedding it.
 
         Raises: InvalidInput, TextTooLong: as `embed`.
         """
-        self.check_count(len(texts), name=name)
+        self.check_count(len(texts), name=name, limit=limit)
         longest = self._runtime.settings.max_text_chars
         empty = next((position for position, text in enumerate(texts) if not text), None)
         if empty is not None:
@@ -186,13 +190,13 @@ class Embedder:
                     f"{MOST_GROWTH * longest}, twice CROSSLET_MAX_TEXT_CHARS: send it in parts"
                 )
 
-    def check_count(self, count: int, *, name: str) -> None:
+    def check_count(self, count: int, *, name: str, limit: Limit = "max_texts") -> None:
         """Raises: InvalidInput: there are no texts, or too many."""
-        limit = self._runtime.settings.max_texts
+        most: int = getattr(self._runtime.settings, limit)
         if not count:
             raise InvalidInput(f"{name} is empty; send at least one text")
-        if count > limit:
-            raise InvalidInput(f"{name} has {count} texts; the limit is {limit} (CROSSLET_MAX_TEXTS)")
+        if count > most:
+            raise InvalidInput(f"{name} has {count} texts; the limit is {most} (CROSSLET_{limit.upper()})")
 
     def _account(self, batch: EncodedBatch) -> None:
         metrics = self._runtime.metrics
@@ -215,11 +219,13 @@ def cost_headers(batch: EncodedBatch) -> dict[str, str]:
     }
 
 
-def cut_dimensions(embedding_BD: npt.NDArray[np.float32], dimensions: int | None) -> npt.NDArray[np.float32]:
-    """Keep each vector's first `dimensions` dimensions and rescale it to norm 1. None: all."""
-    if dimensions is None or dimensions == embedding_BD.shape[1]:
+def shown_vectors(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) -> npt.NDArray[np.float32]:
+    """Keep each vector's first `dimensions` dimensions (None: all), rescaled to norm 1 unless `normalize` is false."""
+    if wanted.dimensions is None or wanted.dimensions == embedding_BD.shape[1]:
         return embedding_BD
-    kept_BD = embedding_BD[:, :dimensions]
+    kept_BD = embedding_BD[:, : wanted.dimensions]
+    if wanted.normalize is False:
+        return kept_BD
     norm_B1 = np.linalg.norm(kept_BD, axis=1, keepdims=True)
     kept: npt.NDArray[np.float32] = kept_BD / np.maximum(norm_B1, np.finfo(np.float32).tiny)
     return kept

@@ -80,6 +80,21 @@ class Ranker:
         self._runtime = runtime_of(request)
         self._embedder = Embedder(request)
 
+    def check_cut(self, tokens: int, *, windows: bool) -> None:
+        """Refuse a request to cut passages after so many tokens, unless no model reads more of one.
+
+        Raises: InvalidInput: passages are cut where a model stops reading, or not at all.
+        """
+        reranker = self._runtime.reranker
+        lengths = [self._runtime.manifest.max_length] + ([reranker.manifest.max_length] if reranker else [])
+        if windows:
+            raise InvalidInput("max_tokens_per_doc has no effect with windows, which read all of a passage: send one")
+        if tokens < max(lengths):
+            raise InvalidInput(
+                f"max_tokens_per_doc is {tokens}; a passage is cut where a model stops reading, here after "
+                f"{max(lengths)} tokens: leave it out, or send shorter passages"
+            )
+
     async def rank(
         self, query: str, passages: Sequence[str], *, name: str, truncate: bool = True, windows: bool = False
     ) -> Ranking:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_va
 
 from service.documents.store.fields import inexact
 from service.errors import InvalidInput
-from service.schemas.embed import GUITAR, Listed, Strict, whole_example
+from service.schemas.embed import GUITAR, Flag, Listed, Strict, whole_example
 from service.schemas.facets import FacetFields, Facets, FacetsCut
 
 FILTER_EXAMPLES = [
@@ -128,7 +128,7 @@ class PutDocumentsRequest(Strict):
     documents: Listed[DocumentIn] = Field(
         description="Each id at most once.", examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]]
     )
-    chunk: bool | None = Field(
+    chunk: Flag | None = Field(
         None,
         description="Whether a document longer than the model reads is split into passages, each with a vector; false: "
         "its beginning alone is embedded; default: as CROSSLET_CHUNK says.",

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.config import JsonDict
 
+from service.schemas.foreign_options import COSINES, SIMILARITY, TEI_VECTORS, ForeignRequest
 from service.spelling import did_you_mean
 
 LONGEST_NAME = 40  # characters of an unknown field that are named, and compared with known ones
@@ -17,10 +18,6 @@ NOTHING_VISIBLE = re.compile(
     r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
-
-# Unknown fields are ignored on TEI's and OpenAI's routes, whose clients send more than we use; our own refuse them.
-IGNORE = ConfigDict(extra="ignore")
-
 
 T = TypeVar("T")
 
@@ -37,8 +34,23 @@ def _no_flag_or_text(kind: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-Whole = Annotated[int, _no_flag_or_text("integer")]  # true is not 1; 10.0 is 10
+# JSON's own types, by one rule: 10.0 and 1e1 are the number 10; "10" and true are no numbers, "yes" and 1 no booleans.
+Whole = Annotated[int, _no_flag_or_text("integer")]
 Number = Annotated[float, _no_flag_or_text("number")]
+Flag = Annotated[bool, Field(strict=True)]
+
+
+def _may_cut(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    if given == "START":
+        raise ValueError("START keeps a text's end, but this model reads its beginning: send END, or NONE to forbid it")
+    if given not in {"NONE", "END"}:
+        raise ValueError('send true or "END" to cut texts that are too long, false or "NONE" to refuse them')
+    return given == "END"
+
+
+Cut = Annotated[Flag, BeforeValidator(_may_cut, json_schema_input_type=bool | Literal["NONE", "END"])]
 
 
 def visible(text: str) -> str:
@@ -101,26 +113,27 @@ class Strict(BaseModel):
         return given
 
 
-class Truncation(BaseModel):
+class Truncation(ForeignRequest):
     """What becomes of texts that are too long, in the fields of text-embeddings-inference.
 
     Options that the model does not support are refused: ignoring them would give other vectors than requested.
     """
 
-    model_config = IGNORE
-
-    truncate: bool | None = Field(
+    truncate: Cut | None = Field(
         True,
-        description="Truncate texts longer than the model reads (see x-truncated); false refuses them with 422.",
+        description="Truncate texts longer than the model reads (see x-truncated); false refuses them with 422. As "
+        "Cohere says it: END truncates, NONE refuses.",
         examples=[True],
     )
     truncation_direction: Literal["right", "Right", "left", "Left"] | None = Field(
-        None, description="Only right (or null): a truncated text keeps its beginning.", examples=["right"]
+        None,
+        description="Only right (or null): a truncated text keeps its beginning. Any, where truncate is false.",
+        examples=["right"],
     )
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        if self.truncation_direction in {"left", "Left"}:
+        if self.may_cut and self.truncation_direction in {"left", "Left"}:
             raise ValueError("truncation_direction is left; this model reads the beginning of a text: leave it out")
         return self
 
@@ -138,13 +151,14 @@ class ReadingOptions(Truncation):
     space: SpaceName = None
 
 
-class EmbedRequest(ReadingOptions):
-    """Texts to turn into unit vectors (text-embeddings-inference's request)."""
+class VectorOptions(ReadingOptions):
+    """How a text is read, and what is returned of its vector."""
 
-    model_config = whole_example({"inputs": [*GUITAR]})
-
-    inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
-    normalize: bool | None = Field(True, description="Only true (or null): all vectors have norm 1.", examples=[True])
+    normalize: Flag | None = Field(
+        True,
+        description="Whether `dimensions` rescales to norm 1. The model's own vectors have norm 1, with false as well.",
+        examples=[True],
+    )
     dimensions: Whole | None = Field(
         None,
         ge=1,
@@ -152,11 +166,14 @@ class EmbedRequest(ReadingOptions):
         examples=[128],
     )
 
-    @model_validator(mode="after")
-    def _is_normalized(self) -> Self:
-        if self.normalize is False:
-            raise ValueError("normalize is false; this model only gives vectors of norm 1: leave it out")
-        return self
+
+class EmbedRequest(VectorOptions):
+    """Texts to turn into unit vectors (text-embeddings-inference's request)."""
+
+    model_config = whole_example({"inputs": [*GUITAR]})
+    refused = TEI_VECTORS
+
+    inputs: str | Listed[str] = Field(description="One text or a list of texts.", examples=[GUITAR])
 
 
 class SourceSimilarity(Strict):
@@ -185,10 +202,16 @@ def _similarity_shape(inputs: object) -> str | None:
     return next((tag for key, tag in tags.items() if isinstance(inputs, dict) and key in inputs), None)
 
 
-class SimilarityRequest(BaseModel):
+class ComparisonOptions(ReadingOptions):
+    """How the texts of a comparison are read."""
+
+    refused = COSINES
+
+
+class SimilarityRequest(ForeignRequest):
     """Texts to compare, in one of three shapes."""
 
-    model_config = IGNORE
+    refused = SIMILARITY
 
     inputs: Annotated[
         Annotated[SourceSimilarity, Tag("of-source")]
@@ -203,7 +226,7 @@ class SimilarityRequest(BaseModel):
         description="{source_sentence, sentences} or {pairs} for a list of cosines, {left, right} for their matrix.",
         examples=[{"source_sentence": GUITAR[0], "sentences": GUITAR[1:]}, {"pairs": [GUITAR]}],
     )
-    parameters: ReadingOptions | None = Field(
+    parameters: ComparisonOptions | None = Field(
         None, description="How the texts are read; null is the default.", examples=[{"truncate": True}]
     )
 

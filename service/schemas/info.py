@@ -42,6 +42,7 @@ class Limits(BaseModel):
     """The limits of one request."""
 
     max_texts: int = Field(description="Texts in a request.", examples=[512])
+    max_openai_texts: int = Field(description="Texts in a request to /v1/embeddings.", examples=[2048])
     max_text_chars: int = Field(description="Characters of a text.", examples=[100_000])
     max_queue_texts: int = Field(description="Requests are accepted while fewer texts wait.", examples=[512])
     max_body_bytes: int = Field(description="Bytes of a body.", examples=[4_000_000])

@@ -4,17 +4,18 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from service.schemas.embed import GUITAR, IGNORE, InputType, Listed, PromptName, SpaceName, Whole
+from service.schemas.embed import GUITAR, Listed, VectorOptions
+from service.schemas.foreign_options import VECTORS
 
 TokenId = Annotated[int, Field(strict=True)]
 TokenIds = Annotated[tuple[TokenId, ...], Field(fail_fast=True)]
 OPENAI_EMBEDDING = {"object": "embedding", "index": 0, "embedding": [0.1, -0.2]}
 
 
-class OpenAIEmbeddingsRequest(BaseModel):
-    """OpenAI's request for embeddings."""
+class OpenAIEmbeddingsRequest(VectorOptions):
+    """OpenAI's request for embeddings, with the options of /embed."""
 
-    model_config = IGNORE
+    refused = VECTORS
 
     input: str | Listed[str] | TokenIds | Listed[TokenIds] = Field(
         description="A text or texts; with CROSSLET_TOKEN_IDS also token ids of this model's tokenizer.",
@@ -26,13 +27,7 @@ class OpenAIEmbeddingsRequest(BaseModel):
     encoding_format: Literal["float", "base64"] | None = Field(
         "float", description="base64: little-endian float32; null means float.", examples=["float"]
     )
-    dimensions: Whole | None = Field(
-        None, ge=1, description="Number of first dimensions to keep, rescaled to norm 1.", examples=[128]
-    )
     user: str | None = Field(None, description="Accepted, but not used.", examples=["me"])
-    prompt_name: PromptName = None
-    input_type: InputType = None
-    space: SpaceName = None
 
 
 class OpenAIEmbedding(BaseModel):
@@ -85,7 +80,7 @@ class OpenAIError(BaseModel):
 
     message: str = Field(
         description="One sentence; for a limit it gives both numbers and the setting.",
-        examples=["input has 600 texts; the limit is 512 (CROSSLET_MAX_TEXTS)"],
+        examples=["input has 3000 texts; the limit is 2048 (CROSSLET_MAX_OPENAI_TEXTS)"],
     )
     type: str = Field(description="OpenAI's kind of error.", examples=["invalid_request_error"])
     param: None = Field(description="Always null.", examples=[None])

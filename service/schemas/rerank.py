@@ -4,7 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from service.schemas.embed import IGNORE, Listed, QueryText, Truncation, Whole, whole_example
+from service.schemas.embed import Flag, Listed, QueryText, Truncation, Whole, whole_example
+from service.schemas.foreign_options import RANKING, TEI_RANKING
 
 QUERY = "Wer spielt Gitarre?"
 PASSAGES = ["The stock market fell.", "A man is playing a guitar."]
@@ -31,7 +32,7 @@ DocumentText = Annotated[str, BeforeValidator(_text_of, json_schema_input_type=s
 class RerankOptions(Truncation):
     """How passages are read."""
 
-    windows: bool | None = Field(
+    windows: Flag | None = Field(
         False,
         description="Score a passage that is too long by the best of its windows, which overlap by half; each counts "
         "as a text. Each model has its own windows.",
@@ -47,30 +48,38 @@ class RerankOptions(Truncation):
 class RerankTexts(RerankOptions):
     """A query and texts to put in order (RerankRequest of text-embeddings-inference)."""
 
-    model_config = IGNORE | whole_example({"query": QUERY, "texts": [*PASSAGES]})
+    model_config = whole_example({"query": QUERY, "texts": [*PASSAGES]})
+    refused = TEI_RANKING
 
     query: QueryText = Field(description="What is looked for.", examples=[QUERY])
     texts: Listed[str] = Field(description="What may answer it.", examples=[PASSAGES])
-    raw_scores: bool | None = Field(
+    raw_scores: Flag | None = Field(
         False,
         description="Return unmapped scores: the cosine, raised by a re-ranker if there is one; with "
         "CROSSLET_RERANK_WEIGHT=alone its logit.",
         examples=[False],
     )
-    return_text: bool | None = Field(False, description="Whether each result has its text.", examples=[False])
+    return_text: Flag | None = Field(False, description="Whether each result has its text.", examples=[False])
 
 
 class RerankDocuments(RerankOptions):
     """A query and documents to put in order (Cohere's and Jina's request)."""
 
-    model_config = IGNORE | whole_example({"query": QUERY, "documents": [*PASSAGES], "top_n": 1})
+    model_config = whole_example({"query": QUERY, "documents": [*PASSAGES], "top_n": 1})
+    refused = RANKING
 
     query: QueryText = Field(description="What is looked for.", examples=[QUERY])
     documents: Listed[DocumentText] = Field(
         description='What may answer it: texts, or objects with a "text".', examples=[PASSAGES]
     )
     top_n: Whole | None = Field(None, ge=1, description="How many of the best to return; null: all.", examples=[1])
-    return_documents: bool | None = Field(False, description="Whether each result has its document.", examples=[False])
+    return_documents: Flag | None = Field(False, description="Whether each result has its document.", examples=[False])
+    max_tokens_per_doc: Whole | None = Field(
+        None,
+        ge=0,
+        description="Only as many as the model reads, or more: it cuts a long document itself. 0 and null: the same.",
+        examples=[4096],
+    )
     rank_fields: Listed[str] | None = Field(
         None, description="Only text (or null): of an object nothing else is scored.", examples=[["text"]]
     )

@@ -8,6 +8,7 @@ from service.documents.mode import Mode
 from service.schemas.documents import FILTER_EXAMPLES
 from service.schemas.embed import (
     GUITAR,
+    Flag,
     InputType,
     Listed,
     Number,
@@ -77,7 +78,7 @@ class SearchRequest(Strict):
         examples=[["text"]],
     )
     facets: FacetFields
-    rerank: bool = Field(
+    rerank: Flag = Field(
         False,
         description="Score the `rerank_k` best by the re-ranker, too, and order them again; refused where none is "
         "loaded.",

@@ -75,6 +75,15 @@ def test_what_was_cut_is_among_the_warnings(connect: Connect, service: httpx.Cli
     assert response.meta.warnings == ["documents[1] was cut"]
 
 
+def test_a_length_that_the_model_does_not_reach_changes_nothing(service: httpx.Client) -> None:
+    with httpx.Client(trust_env=False, timeout=60) as http_client:
+        client = cohere.ClientV2("unused", base_url=str(service.base_url).rstrip("/"), httpx_client=http_client)
+        response = client.rerank(model="any", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=4096)
+        assert [(one.index, one.relevance_score) for one in response.results] == expected(service)
+        with pytest.raises(cohere.UnprocessableEntityError, match="max_tokens_per_doc is 10; a passage is cut where"):
+            client.rerank(model="any", query=QUERY, documents=DOCUMENTS, max_tokens_per_doc=10)
+
+
 def test_objects_come_back_with_their_texts(service: httpx.Client) -> None:
     with httpx.Client(trust_env=False, timeout=60) as http_client:
         client = cohere.Client("unused", base_url=str(service.base_url).rstrip("/"), httpx_client=http_client)

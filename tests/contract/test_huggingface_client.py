@@ -46,12 +46,19 @@ def test_the_options_of_embedding_are_kept_or_refused(bundled: httpx.Client) -> 
         {"truncate": False},
         {"truncation_direction": "Left"},
         {"prompt_name": "query"},
-        {"normalize": False},
     ):
         with pytest.raises(HfHubHTTPError) as caught:
             client.feature_extraction(LONG, **refused)  # type: ignore[arg-type]
         assert caught.value.response.status_code == 422
         assert next(iter(refused)) in caught.value.response.json()["error"]
+
+
+def test_vectors_that_need_no_norm_have_it_all_the_same(bundled: httpx.Client) -> None:
+    """Haystack's Hugging Face embedders send normalize=False by default."""
+    client = connect(bundled)
+    given = client.feature_extraction(TEXTS, normalize=False, truncate=True)  # type: ignore[arg-type]
+    assert np.array_equal(given, client.feature_extraction(TEXTS))  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.linalg.norm(given, axis=1), 1, atol=1e-6)
 
 
 def test_the_clients_token_is_the_services_key(guarded: httpx.Client) -> None:

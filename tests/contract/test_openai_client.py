@@ -8,6 +8,7 @@ import select
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import openai
 import pytest
+from pydantic import SecretStr
 
 from tests.contract.conftest import KEY, MAX_BODY_BYTES, UNSPEAKABLE
 
@@ -60,6 +62,64 @@ def test_texts_get_the_vectors_of_embed(connect: Connect, bundled: httpx.Client,
     assert np.array_equal(vectors(response), embedded(bundled, TEXTS[:count]))
     assert response.model == bundled.get("/info").json()["model"]
     assert response.object == "list"
+
+
+@pytest.mark.parametrize("encoding_format", [{}, {"encoding_format": "float"}])
+def test_2048_texts_are_one_request(connect: Connect, tiny: httpx.Client, encoding_format: dict[str, Any]) -> None:
+    texts = [f"{TEXTS[number % len(TEXTS)]} {number}" for number in range(2048)]
+    response = connect(tiny).embeddings.create(model="any", input=texts, **encoding_format)
+    parts = [embedded(tiny, texts[start : start + 512]) for start in range(0, 2048, 512)]
+    assert np.array_equal(vectors(response), np.concatenate(parts))
+    with pytest.raises(openai.UnprocessableEntityError, match=r"input has 2049 texts; the limit is 2048"):
+        connect(tiny).embeddings.create(model="any", input=[*texts, "a"])
+
+
+def test_small_requests_are_answered_beside_large_ones(connect: Connect, tiny: httpx.Client) -> None:
+    """No 429, whatever others send: a large request never fills the queue."""
+    client = connect(tiny)
+
+    def ask(texts: list[str]) -> tuple[float, npt.NDArray[np.float32]]:
+        response = client.embeddings.create(model="any", input=texts)
+        return time.monotonic(), vectors(response)
+
+    with ThreadPoolExecutor() as threads:
+        large = [
+            threads.submit(ask, [f"{name} {number} guitar" for number in range(2048)]) for name in ("first", "second")
+        ]
+        small = []
+        while not all(one.done() for one in large):
+            small.append(ask([f"small {len(small)}"]))
+        assert [one.result()[1].shape for one in large] == [(2048, 16)] * 2
+    before = sum(at_s < min(one.result()[0] for one in large) for at_s, _ in small)
+    assert before >= 1
+    assert np.array_equal(small[0][1], embedded(tiny, ["small 0"]))
+
+
+def test_texts_may_be_cut_or_not(connect: Connect, bundled: httpx.Client) -> None:
+    client, long = connect(bundled), "guitar " * 500
+    cut = client.embeddings.create(model="any", input=long, extra_body={"truncate": "END"})
+    assert np.array_equal(vectors(cut), embedded(bundled, [long]))
+    for refused in (False, "NONE"):
+        with pytest.raises(openai.UnprocessableEntityError, match=r"input\[1\] has \d+ tokens; the model reads 128"):
+            client.embeddings.create(model="any", input=["a", long], extra_body={"truncate": refused})
+
+
+def test_what_langchain_sends_at_once_is_taken(tiny: httpx.Client) -> None:
+    """Its OpenAIEmbeddings sends 1,000 texts a request, as in examples/langchain_search.py."""
+    from langchain_openai import OpenAIEmbeddings  # here: it takes seconds
+
+    texts = [f"guitar {number}" for number in range(1100)]
+    with httpx2.Client(trust_env=False, timeout=60) as http_client:
+        embeddings = OpenAIEmbeddings(
+            base_url=f"{tiny.base_url}/v1",
+            api_key=SecretStr("unused"),
+            model="crosslet",
+            check_embedding_ctx_length=False,
+            http_client=http_client,
+        )
+        given = np.asarray(embeddings.embed_documents(texts), np.float32)
+    parts = [embedded(tiny, texts[start : start + 512]) for start in range(0, 1100, 512)]
+    assert np.array_equal(given, np.concatenate(parts))
 
 
 def test_the_usage_is_what_the_model_read(connect: Connect, bundled: httpx.Client) -> None:
@@ -170,7 +230,7 @@ def test_the_clients_key_is_the_services(connect: Connect, guarded: httpx.Client
         ({"input": "a", "extra_headers": {"content-encoding": "gzip"}}, openai.BadRequestError, 400, "gzip"),
         ({"input": "x" * MAX_BODY_BYTES}, openai.APIStatusError, 413, "CROSSLET_MAX_BODY_BYTES"),
         ({"input": ["a", ""]}, openai.UnprocessableEntityError, 422, r"input\[1\] is empty"),
-        ({"input": ["a"] * 5}, openai.UnprocessableEntityError, 422, "CROSSLET_MAX_TEXTS"),
+        ({"input": ["a"] * 5}, openai.UnprocessableEntityError, 422, "CROSSLET_MAX_OPENAI_TEXTS"),
         ({"input": "a", "dimensions": 10_000}, openai.UnprocessableEntityError, 422, "10000; the model has 16"),
         ({"input": [1, 10**6]}, openai.UnprocessableEntityError, 422, "outside the vocabulary"),
         ({"input": UNSPEAKABLE}, openai.InternalServerError, 500, "the model gave no finite vector"),

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from service.http.dependencies import EmbedderDependency, cost_headers, cut_dimensions, one_or_listed
+from service.http.dependencies import EmbedderDependency, cost_headers, one_or_listed, shown_vectors
 from service.http.json_route import JsonRoute
 from service.http.policy import Access, access
 from service.http.responses import array_response
@@ -30,4 +30,4 @@ async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
         dimensions=body.dimensions,
         space=embedder.spaces.chosen(body.space),
     )
-    return array_response(cut_dimensions(batch.embeddings, body.dimensions), cost_headers(batch))
+    return array_response(shown_vectors(batch.embeddings, body), cost_headers(batch))

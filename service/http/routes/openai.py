@@ -1,5 +1,6 @@
 """POST /v1/embeddings and /embeddings: embeds texts in OpenAI's shape."""
 
+import asyncio
 import base64
 from collections.abc import Sequence
 
@@ -13,12 +14,12 @@ from service.http.dependencies import (
     Place,
     RuntimeDependency,
     cost_headers,
-    cut_dimensions,
     one_or_listed,
+    shown_vectors,
 )
 from service.http.json_route import JsonRoute
 from service.http.policy import Access, access
-from service.http.responses import json_response
+from service.http.responses import dump_json, dumped_response
 from service.http.routes.openapi import inference
 from service.model.encoder import TextInput
 from service.schemas.openai import (
@@ -32,6 +33,8 @@ IDS_REFUSED = (
     "input has token ids, and another tokenizer's ids give wrong vectors: make the client send text (LangChain's "
     "OpenAIEmbeddings: check_embedding_ctx_length=False), or allow this model's own ids (CROSSLET_TOKEN_IDS=true)"
 )
+
+WRITTEN_AT_ONCE = 128  # vectors, some milliseconds: other requests are answered between
 
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 
@@ -59,14 +62,20 @@ async def create_embeddings(
     prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
     space = embedder.spaces.chosen(body.space)
     batch = await embedder.embed(
-        inputs, name="input", prompt=prompt, place=place, dimensions=body.dimensions, space=space
+        inputs,
+        name="input",
+        prompt=prompt,
+        place=place,
+        truncate=body.may_cut,
+        dimensions=body.dimensions,
+        space=space,
+        limit="max_openai_texts",
     )
-    vectors = cut_dimensions(batch.embeddings, body.dimensions)
-    encoded = _base64(vectors) if body.encoding_format == "base64" else np.ascontiguousarray(vectors)
-    data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(encoded)]
+    vectors = shown_vectors(batch.embeddings, body)
     usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
-    content = {"object": "list", "data": data, "model": runtime.manifest.name, "usage": usage}
-    return json_response(content, headers=cost_headers(batch))
+    rest = dump_json({"model": runtime.manifest.name, "usage": usage})
+    data = await _data(vectors, is_base64=body.encoding_format == "base64")
+    return dumped_response(b'{"object":"list","data":[%b],%b' % (data, rest[1:]), headers=cost_headers(batch))
 
 
 def _inputs(given: str | list[str] | TokenIds | list[TokenIds]) -> Sequence[TextInput]:
@@ -75,6 +84,19 @@ def _inputs(given: str | list[str] | TokenIds | list[TokenIds]) -> Sequence[Text
 
 def _place(given: str | list[str] | TokenIds | list[TokenIds]) -> Place:
     return one_or_listed("input", given if isinstance(given, list) else "")
+
+
+async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> bytes:
+    """Write the entries of the answer, separated by commas."""
+    parts: list[bytes] = []
+    for start in range(0, len(vectors_BD), WRITTEN_AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        part = vectors_BD[start : start + WRITTEN_AT_ONCE]
+        encoded = enumerate(_base64(part) if is_base64 else np.ascontiguousarray(part), start=start)
+        entries = [{"object": "embedding", "index": index, "embedding": one} for index, one in encoded]
+        parts.append(dump_json(entries)[1:-1])
+    return b",".join(parts)
 
 
 def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:

@@ -36,6 +36,8 @@ async def rerank(body: RerankRequest, request: Request, ranker: RankerDependency
 @access(Access.READ)
 async def rerank_documents(body: RerankDocuments, request: Request, ranker: RankerDependency) -> Response:
     """Drop-in for clients of Cohere and Jina: change the base URL."""
+    if body.max_tokens_per_doc:
+        ranker.check_cut(body.max_tokens_per_doc, windows=bool(body.windows))
     ranking = await ranker.rank(body.query, body.documents, name="documents", **body.reading)
     content = {
         "id": request.state.facts.request_id,

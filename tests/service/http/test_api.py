@@ -152,7 +152,6 @@ def test_a_forbidden_cut_names_the_input_and_both_lengths(client: TestClient) ->
         ({}, ["inputs"]),
         ({"inputs": "a", "dimensions": DIM + 1}, [str(DIM), str(DIM + 1)]),
         ({"inputs": "a", "dimensions": 0}, ["dimensions"]),
-        ({"inputs": "a", "normalize": False}, ["normalize is false; this model only gives vectors of norm 1"]),
         ({"inputs": ["a"] * 513}, ["513", "512", "CROSSLET_MAX_TEXTS"]),
         ([], []),
         ("text", []),
@@ -228,7 +227,7 @@ def test_the_root_compares_where_the_inputs_are_an_object(client: TestClient) ->
         ({"inputs": ["a", ""]}, "inputs[1] is empty"),
         ({"inputs": ["a", 3]}, "inputs[1]: "),
         ({"inputs": {"pairs": [["a", "b"], ["c", 3]]}}, "inputs.pairs[1][1]: "),
-        ({"inputs": "a", "normalize": False}, "normalize is false"),
+        ({"inputs": "a", "encoding_format": "base64"}, "encoding_format has no effect here"),
         (
             {"inputs": {"left": ["a"], "right": ["b"]}, "parameters": {"prompt_name": "query"}},
             "parameters: prompt_name",

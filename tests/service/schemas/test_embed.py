@@ -1,0 +1,114 @@
+"""One rule for JSON's types on every route, and one for texts that are too long."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.artifacts import TEXTS
+
+LONG = "guitar " * 50
+COMPARED = {"source_sentence": "a", "sentences": [LONG]}
+LONG_TEXTS: list[tuple[str, dict[str, Any]]] = [
+    ("/embed", {"inputs": ["a", LONG]}),
+    ("/v1/embeddings", {"input": ["a", LONG]}),
+    ("/rerank", {"query": "a", "texts": ["a", LONG]}),
+    ("/v2/rerank", {"query": "a", "documents": ["a", LONG]}),
+]
+
+
+def error_of(client: TestClient, path: str, body: dict[str, Any], *, method: str = "POST") -> str:
+    response = client.request(method, path, json=body)
+    assert response.status_code == 422, response.text
+    error = response.json()["error"]
+    return str(error if isinstance(error, str) else error["message"])
+
+
+@pytest.mark.parametrize("given", ["true", "yes", 1, 0, 1.0, []])
+@pytest.mark.parametrize(
+    ("route", "body", "flag"),
+    [
+        ("POST /embed", {"inputs": "a"}, "truncate"),
+        ("POST /embed", {"inputs": "a"}, "normalize"),
+        ("POST /v1/embeddings", {"input": "a"}, "truncate"),
+        ("POST /rerank", {"query": "a", "texts": ["b"]}, "raw_scores"),
+        ("POST /rerank", {"query": "a", "texts": ["b"]}, "return_text"),
+        ("POST /v1/rerank", {"query": "a", "documents": ["b"]}, "return_documents"),
+        ("POST /v1/rerank", {"query": "a", "documents": ["b"]}, "windows"),
+        ("POST /search", {"query": "a"}, "rerank"),
+        ("PUT /documents", {"documents": [{"id": "a", "text": "b"}]}, "chunk"),
+    ],
+)
+def test_only_true_and_false_are_booleans(
+    client: TestClient, route: str, body: dict[str, Any], flag: str, given: object
+) -> None:
+    method, path = route.split()
+    assert error_of(client, path, body | {flag: given}, method=method).startswith(f"{flag}: ")
+
+
+def test_the_booleans_of_parameters_are_as_strict(client: TestClient) -> None:
+    error = error_of(client, "/similarity", {"inputs": COMPARED, "parameters": {"truncate": "false"}})
+    assert error.startswith("parameters.truncate: send true or")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "number"),
+    [
+        ("/embed", {"inputs": "a"}, "dimensions"),
+        ("/v1/embeddings", {"input": "a"}, "dimensions"),
+        ("/v1/rerank", {"query": "a", "documents": ["b"]}, "top_n"),
+        ("/search", {"query": "a"}, "top_k"),
+        ("/search", {"query": "a"}, "offset"),
+    ],
+)
+def test_a_number_is_taken_by_its_value_and_a_string_never(
+    client: TestClient, path: str, body: dict[str, Any], number: str
+) -> None:
+    for written in (b"5", b"5.0", b"0.5e1"):
+        content = json.dumps(body)[:-1].encode() + b', "%b": %b}' % (number.encode(), written)
+        response = client.post(path, content=content, headers={"content-type": "application/json"})
+        assert response.status_code == 200, response.text
+    for given in ("5", True, 5.5, [5]):
+        assert error_of(client, path, body | {number: given}).startswith(f"{number}: ")
+
+
+@pytest.mark.parametrize(("path", "body"), LONG_TEXTS)
+def test_a_text_that_is_too_long_is_cut_or_refused_as_asked(
+    client: TestClient, path: str, body: dict[str, Any]
+) -> None:
+    cut = [client.post(path, json=body | more) for more in ({}, {"truncate": True}, {"truncate": "END"})]
+    assert [response.status_code for response in cut] == [200] * 3
+    assert {response.headers["x-truncated"] for response in cut} == {"1; indices=1"}
+    for refused in (False, "NONE"):
+        assert "[1] has " in error_of(client, path, body | {"truncate": refused})
+
+
+@pytest.mark.parametrize(("path", "body"), [*LONG_TEXTS, ("/similarity", {"inputs": COMPARED})])
+def test_a_texts_end_is_never_kept(client: TestClient, path: str, body: dict[str, Any]) -> None:
+    for options in ({"truncate": "START"}, {"truncation_direction": "Left"}):
+        given = body | options if path != "/similarity" else body | {"parameters": options}
+        assert "reads" in error_of(client, path, given)
+        assert "beginning" in error_of(client, path, given)
+
+
+def test_the_end_may_be_asked_for_where_nothing_is_cut(client: TestClient) -> None:
+    options = {"truncate": False, "truncation_direction": "Left"}
+    assert (
+        client.post("/embed", json={"inputs": "a"} | options).json()
+        == client.post("/embed", json={"inputs": "a"}).json()
+    )
+
+
+@pytest.mark.parametrize(("path", "key"), [("/embed", "inputs"), ("/v1/embeddings", "input")])
+def test_vectors_that_need_no_norm_are_the_same_or_their_first_part(client: TestClient, path: str, key: str) -> None:
+    def vectors(**options: object) -> np.ndarray:
+        answer = client.post(path, json={key: list(TEXTS[:3])} | options).json()
+        return np.asarray(answer if isinstance(answer, list) else [one["embedding"] for one in answer["data"]])
+
+    whole_BD = vectors()
+    np.testing.assert_allclose(np.linalg.norm(whole_BD, axis=1), 1, atol=1e-6)
+    assert np.array_equal(vectors(normalize=False), whole_BD)
+    assert np.array_equal(vectors(normalize=False, dimensions=5), whole_BD[:, :5])
+    np.testing.assert_allclose(np.linalg.norm(vectors(dimensions=5), axis=1), 1, atol=1e-6)
