@@ -75,7 +75,8 @@ async def create_embeddings(
     usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
     rest = dump_json({"model": runtime.manifest.name, "usage": usage})
     data = await _data(vectors, is_base64=body.encoding_format == "base64")
-    return dumped_response(b'{"object":"list","data":[%b],%b' % (data, rest[1:]), headers=cost_headers(batch))
+    content = b"".join([b'{"object":"list","data":[', *data, b"],", rest[1:]])
+    return dumped_response(content, headers=cost_headers(batch))
 
 
 def _inputs(given: str | list[str] | TokenIds | list[TokenIds]) -> Sequence[TextInput]:
@@ -86,17 +87,18 @@ def _place(given: str | list[str] | TokenIds | list[TokenIds]) -> Place:
     return one_or_listed("input", given if isinstance(given, list) else "")
 
 
-async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> bytes:
-    """Write the entries of the answer, separated by commas."""
-    parts: list[bytes] = []
+async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list[bytes | memoryview]:
+    """Write the entries of the answer, separated by commas; together the parts are megabytes."""
+    parts: list[bytes | memoryview] = []
     for start in range(0, len(vectors_BD), WRITTEN_AT_ONCE):
         if start:
+            parts.append(b",")
             await asyncio.sleep(0)
         part = vectors_BD[start : start + WRITTEN_AT_ONCE]
         encoded = enumerate(_base64(part) if is_base64 else np.ascontiguousarray(part), start=start)
         entries = [{"object": "embedding", "index": index, "embedding": one} for index, one in encoded]
-        parts.append(dump_json(entries)[1:-1])
-    return b",".join(parts)
+        parts.append(memoryview(dump_json(entries))[1:-1])
+    return parts
 
 
 def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
