@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from service.bulk.output import is_replaceable
 from service.bulk.store_file import OWN_FILES, StoreFile, check_there, open_store_file
 from service.bulk.upkeep import verify
 from service.documents.store.backup import back_up
@@ -68,11 +69,13 @@ def _write(store: Path, target: Path, advance: Callable[[int, int], object]) -> 
 
 def _checked(target: Path, store: Path) -> Path:
     """Return the resolved target. Raises: StartError: no backup can be written there."""
+    if target.exists() and not target.is_file():  # before a pipe's name is resolved to none
+        raise StartError(f"{target} is not a file; SQLite cannot write a backup to it. POST /backup streams one")
     target = target.resolve()
     if target.parent == store.resolve().parent and any(fnmatch(target.name, pattern) for pattern in OWN_FILES):
         raise StartError(f"{target} is a file of the document store itself; write the backup to another place")
-    if target.exists() and not target.is_file():
-        raise StartError(f"{target} is not a file; SQLite cannot write a backup to it")
+    if target.exists() and not is_replaceable(target):
+        raise StartError(f"{target} cannot be replaced, as a mount point; name a file in a folder that can be written")
     if not target.parent.is_dir():
         raise StartError(f"there is no folder {target.parent}; make it first")
     return target

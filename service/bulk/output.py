@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from typing import Any, BinaryIO
 from service.errors import StartError, StorageFull
 from service.process.files import PRIVATE, SHARED, create_beside
 
+DESCRIPTOR = re.compile(r"/dev/std(?P<name>out|err)|/(?:dev|proc/self)/fd/(?P<number>[0-9]{1,9})")
+ESCAPED = re.compile(r"\\([0-7]{3})")  # a space and the like in /proc/self/mountinfo
+
 
 @contextmanager
 def writing(path: Path | None, *, is_private: bool = False) -> Iterator[BinaryIO]:
@@ -18,7 +22,8 @@ def writing(path: Path | None, *, is_private: bool = False) -> Iterator[BinaryIO
 
     is_private: it holds stored documents, which only their owner may read.
 
-    Links are followed. Pipes and devices are written directly: they cannot be replaced at the end.
+    Links are followed. Pipes and devices are written directly: they cannot be replaced at the end. Neither can a mount
+    point, nor a file in a folder that cannot be written.
 
     Raises: StartError: the file cannot be created.  StorageFull: it cannot be written completely; it is removed.
     """
@@ -26,10 +31,12 @@ def writing(path: Path | None, *, is_private: bool = False) -> Iterator[BinaryIO
         yield sys.stdout.buffer
         return
     try:
-        target = path.resolve()
-        is_replaced = target.is_file() or not target.exists()
+        descriptor, target = _descriptor(path), path.resolve()
+        if descriptor is None and not target.parent.is_dir():
+            raise StartError(f"{path} cannot be written (there is no folder {path.parent}; make it first)")
+        is_replaced = descriptor is None and (not target.exists() or (target.is_file() and is_replaceable(target)))
         partial = create_beside(target, mode=PRIVATE if is_private else SHARED) if is_replaced else target
-        file = io.BufferedWriter(_Destination(partial, named=path))
+        file = io.BufferedWriter(_Destination(partial if descriptor is None else os.dup(descriptor), named=path))
     except (OSError, RuntimeError) as exc:  # RuntimeError: a loop of links
         raise StartError(f"{path} cannot be written ({getattr(exc, 'strerror', exc)})") from exc
     try:
@@ -45,11 +52,26 @@ def writing(path: Path | None, *, is_private: bool = False) -> Iterator[BinaryIO
             partial.unlink(missing_ok=True)
 
 
+def _descriptor(path: Path) -> int | None:
+    """Return the descriptor of this process that a path names: what others have written to it must stay."""
+    found = DESCRIPTOR.fullmatch(str(path))
+    if found is None:
+        return None
+    return int(found["number"]) if found["number"] else {"out": 1, "err": 2}[found["name"]]
+
+
+def is_replaceable(file: Path) -> bool:
+    """Return whether another file can take the place of one: it is no mount point, and its folder can be written."""
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    points = {ESCAPED.sub(lambda code: chr(int(code[1], 8)), mount.split(" ")[4]) for mount in mounts}
+    return str(file) not in points and os.access(file.parent, os.W_OK)
+
+
 class _Destination(io.FileIO):
     """A file whose own write errors become StorageFull; errors of the input read meanwhile stay as they are."""
 
-    def __init__(self, path: Path, *, named: Path) -> None:
-        super().__init__(path, "wb")
+    def __init__(self, file: Path | int, *, named: Path) -> None:
+        super().__init__(file, "wb")
         self._named = named
 
     def write(self, data: Any) -> int:  # any buffer; collections.abc.Buffer needs Python 3.12

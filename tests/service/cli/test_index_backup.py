@@ -58,7 +58,7 @@ def test_a_backup_beside_a_writing_service_is_what_the_next_service_starts_from(
             writer.join()
         last = answered[0]
         refused = crosslet(capsys, "index", "restore", tmp_path / "a.backup", "--force", status=2)
-        assert "is in use by another process" in refused
+        assert f"is in use by the service at {client.base_url}" in refused
     assert "documents, revision" in said
     refused = crosslet(capsys, "index", "restore", tmp_path / "a.backup", status=2)
     assert "already; replace it with --force" in refused

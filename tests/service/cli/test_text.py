@@ -15,6 +15,7 @@ from service.errors import InvalidInput, StorageFull
 from service.settings import BUNDLED_MODEL
 from tests.artifacts import TEXTS
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
+from tests.service.cli.terminal import COMMAND
 
 Capture = pytest.CaptureFixture[str]
 TRANSLATIONS = Path(__file__).parents[2] / "e2e" / "translations.tsv"
@@ -243,6 +244,66 @@ def test_a_link_is_followed_and_a_pipe_is_not_replaced(capsys: Capture, tmp_path
     assert json.loads(os.read(reader, 1000))["lines"] == [1, 2]
     os.close(reader)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("out", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_an_output_that_is_open_keeps_what_others_wrote(tmp_path: Path, out: str) -> None:
+    """Into a pipe, and into a file, in which a shell goes on to write."""
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    command = [*COMMAND, "dedup", str(path), "--out", out]
+    piped = subprocess.run(command, capture_output=True, check=False)
+    assert (piped.returncode, json.loads(piped.stdout)["lines"]) == (0, [1, 2]), piped.stderr
+    with (tmp_path / "log").open("wb", buffering=0) as log:
+        log.write(b"first\n")
+        subprocess.run(command, stdout=log, check=True)
+        log.write(b"last\n")
+    first, middle, last = (tmp_path / "log").read_text().splitlines()
+    assert (first, json.loads(middle)["lines"], last) == ("first", [1, 2], "last")
+
+
+def test_a_descriptor_that_is_not_open_is_one_sentence(capsys: Capture, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    error = crosslet(capsys, "dedup", path, "--out", "/dev/fd/987654", status=2)[1]
+    assert error.splitlines()[-1] == "crosslet: /dev/fd/987654 cannot be written (Bad file descriptor)"
+
+
+def test_a_missing_folder_of_the_output_is_named(capsys: Capture, tmp_path: Path) -> None:
+    path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "no" / "x"
+    error = crosslet(capsys, "dedup", path, "--out", out, status=2)[1]
+    assert error.endswith(f"{out} cannot be written (there is no folder {out.parent}; make it first)\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_mount_point_is_written_in_place(capsys: Capture, tmp_path: Path) -> None:
+    """As a file that a container has from its host."""
+    path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "out put"
+    out.write_text("longer than what is written to it\n" * 9)
+    if subprocess.run(["mount", "--bind", out, out], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        crosslet(capsys, "dedup", path, "--out", out)
+    finally:
+        subprocess.run(["umount", out], check=True)
+    assert json.loads(out.read_text())["lines"] == [1, 2]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write any folder")
+def test_a_file_in_a_folder_that_is_only_read_is_written_in_place(capsys: Capture, tmp_path: Path) -> None:
+    path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "folder" / "out"
+    out.parent.mkdir()
+    out.touch()
+    out.parent.chmod(0o500)
+    crosslet(capsys, "dedup", path, "--out", out)
+    assert json.loads(out.read_text())["lines"] == [1, 2]
+
+
+@pytest.mark.parametrize("command", ["mine", "dedup"])
+def test_no_temporary_folder_is_needed(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "no"))
+    path = write(tmp_path / "a.txt", ["ok", "ok"])
+    crosslet(capsys, command, *[path] * (2 if command == "mine" else 1), "--out", tmp_path / "out")
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text(capsys: Capture, tmp_path: Path) -> None:
