@@ -161,7 +161,7 @@ def test_of_csv_a_column_metadata_gives_its_fields(tmp_path: Path, types: str | 
     assert found == [{"lang": "de", "n": numbers[0]}, {"metadata": "words", "n": numbers[1]}, {"n": numbers[2]}]
 
 
-def test_a_semicolon_within_a_header_that_has_the_columns_is_a_letter(tmp_path: Path) -> None:
+def test_a_semicolon_in_a_header_of_documents_is_a_letter(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text,a;b;c;d\n1,x,y\n")
     assert documents_of(tmp_path / "a.csv") == [Document("1", "x", {"a;b;c;d": "y"})]
 

@@ -288,7 +288,7 @@ def test_a_mount_point_is_written_in_place(capsys: Capture, tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write any folder")
-def test_a_file_in_a_folder_that_is_only_read_is_written_in_place(capsys: Capture, tmp_path: Path) -> None:
+def test_a_file_in_a_read_only_folder_is_written_in_place(capsys: Capture, tmp_path: Path) -> None:
     path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "folder" / "out"
     out.parent.mkdir()
     out.touch()

@@ -498,7 +498,7 @@ def test_a_store_without_documents_can_become_another_models(tmp_path: Path) -> 
     collection.close()
     with pytest.raises(
         StoreError,
-        match=r"holds vectors of model aa.*loaded model bb: .* `crosslet index re-embed` \(`docker compose run --rm re-embed`\)$",
+        match=r"model aa.*loaded model bb: .* `crosslet index re-embed` \(`docker compose run --rm re-embed`\)$",
     ):
         open_collection(tmp_path, fingerprint="bb")
     collection = open_collection(tmp_path, fingerprint="aa")
