@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from safetensors import SafetensorError
 from transformers.utils import logging as transformers_logging
 
 from export.errors import ExportError
@@ -31,8 +34,12 @@ def status_of(work: Callable[[], object]) -> int:
     """Do the work of a command of this package: 0, 2 with the reason on stderr, or 130 on Ctrl-C."""
     try:
         work()
-    except (ExportError, ArtifactError, OSError) as exc:
+    except (ExportError, ArtifactError, SafetensorError) as exc:  # the last: a full disk
         say(str(exc))
+        return FAILED
+    except OSError as exc:
+        is_full = exc.errno == errno.ENOSPC
+        say(f"{exc} (--out, or {tempfile.gettempdir()}: TMPDIR names another)" if is_full else str(exc))
         return FAILED
     except KeyboardInterrupt:
         say("stopped")

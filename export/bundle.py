@@ -47,12 +47,15 @@ class Bundle:
 def check_target(out: Path, *, force: bool) -> None:
     """Refuse to overwrite, or a place that cannot be written, before any work is done.
 
-    Raises: BadRequest: `out` exists and `force` is not given, it is no artifact, or nothing can be made beside it.
+    Raises: BadRequest: `out` exists, is not empty and `force` is not given, it is no artifact, or nothing can be made
+            beside it.
     """
+    if out.is_mount():
+        raise BadRequest(f"{out} is a mount point, which cannot be replaced; name a folder in it")
     parent = next((folder for folder in out.absolute().parents if folder.exists()), Path(out.anchor))
     if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
         raise BadRequest(f"{parent} is no folder that can be written to; choose another --out")
-    if not (out.exists() or out.is_symlink()):
+    if not (out.exists() or out.is_symlink()) or (out.is_dir() and not any(out.iterdir())):
         return
     if not force:
         raise BadRequest(f"{out} exists; --force replaces it")

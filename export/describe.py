@@ -19,6 +19,7 @@ from export.bundle import rewrite_card
 from export.card import model_card
 from export.errors import BadRequest
 from service.model.artifact import MODEL_FILE, load_manifest, verify_files
+from training.system.files import refuse_pointers
 
 DETAILS = ("_forward", "_backward", "_p5")  # suffixes of details, left out of the card
 
@@ -56,6 +57,7 @@ def describe(artifact: Path, *, served: Path | None, notes: Path | None) -> None
 
 
 def _text(path: Path) -> str:
+    refuse_pointers([path])
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as exc:

@@ -7,6 +7,9 @@ not depend on the CPU.
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any, ClassVar
@@ -71,7 +74,12 @@ def _optimise(source: Path, target: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(target)
-    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    try:
+        onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    except Exception as exc:  # its errors have no common base, and say nothing of the disk
+        if shutil.disk_usage(target.parent).free < source.stat().st_size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from exc
+        raise
     model = onnx.load(target)
     used = {node.domain for node in model.graph.node}
     kept = [opset for opset in model.opset_import if opset.domain in used]

@@ -9,6 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from training.config.parsing import read_yaml
 from training.config.run import RunConfig, load_config
 from training.corpora.sources.fetch import ensure_sources
@@ -71,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"stopped; {again} to go on", file=sys.stderr)
         return 130
-    except OSError as exc:
+    except (OSError, SafetensorError) as exc:  # the last: a full disk
         print(f"error: {exc} (finished steps are kept; {again} to go on)", file=sys.stderr)
         return 2
     return 0

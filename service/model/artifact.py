@@ -23,8 +23,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from service.errors import ArtifactError as ArtifactError  # part of the contract: readers catch it
 from service.model.external_data import external_files
+from service.process.files import LFS_POINTER, is_lfs_pointer
 
 SCHEMA_VERSION = 1
+LFS_WAY_OUT = "is a Git LFS pointer, not the file itself: run `git lfs pull` in its repository"
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
 MANIFEST_FILE = "manifest.json"
@@ -234,6 +236,8 @@ def verify_files(folder: Path, manifest: Manifest) -> None:
         if not path.is_file():
             raise ArtifactError(f"{folder}: {name} is missing")
         size_bytes = path.stat().st_size
+        if is_lfs_pointer(path):
+            raise ArtifactError(f"{folder}: {name} {LFS_WAY_OUT}")
         if size_bytes != entry.size_bytes:
             raise ArtifactError(f"{folder}: {name} has {size_bytes} bytes; the manifest says {entry.size_bytes}")
         sha256 = sha256_of(path)
@@ -277,6 +281,8 @@ def read_part(folder: Path, name: str, kind: type[T]) -> T:
         content = (folder / name).read_bytes()
     except OSError as exc:
         raise ArtifactError(f"{folder}: {name} cannot be read ({exc.strerror})") from exc
+    if content.startswith(LFS_POINTER):
+        raise ArtifactError(f"{folder}: {name} {LFS_WAY_OUT}")
     try:
         value = TypeAdapter(kind).validate_json(content)
     except ValidationError as exc:

@@ -2,11 +2,32 @@
 
 import os
 import secrets
+import sys
+import tempfile
 from pathlib import Path
 
 PRIVATE = 0o600  # of what holds documents: keys guard them over HTTP, the mode on the disk
 SHARED = 0o666  # less what the umask takes
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1"
+
+
+def require_temporary_folder() -> None:
+    """End the process with one sentence where no temporary folder can be written: libraries then fail on import."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError as exc:
+        sys.stderr.write(f"error: no temporary folder can be written ({exc.strerror}); TMPDIR names another\n")
+        raise SystemExit(2) from None
+
+
+def is_lfs_pointer(path: Path) -> bool:
+    """Whether Git LFS has left a pointer where a file was not downloaded.
+
+    Raises: OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(LFS_POINTER)) == LFS_POINTER
 
 
 def flush(path: Path) -> None:

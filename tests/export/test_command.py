@@ -161,6 +161,7 @@ def test_a_refused_int8_leaves_nothing_behind(
 def test_an_existing_folder_is_refused_before_any_work(
     student: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "mine.txt").touch()
     assert main(["--checkpoint", str(student), "--out", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"export: {tmp_path} exists; --force replaces it\n"
 
@@ -199,3 +200,12 @@ def test_ctrl_c_is_one_word_and_exit_code_130(
     monkeypatch.setattr("export.__main__.export_artifact", Mock(side_effect=KeyboardInterrupt))
     assert main(["--checkpoint", str(tmp_path), "--out", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "export: stopped\n"
+
+
+@pytest.mark.parametrize("package", ["export", "training"])
+def test_without_a_temporary_folder_there_is_one_sentence(package: str) -> None:
+    code = f"import tempfile; tempfile._candidate_tempdir_list = lambda: ['/proc/none']; import {package}.__main__"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith("error: no temporary folder can be written (No usable temporary directory")

@@ -20,6 +20,7 @@ from training.alignment.probe import MAX_LOSS
 from training.alignment.split import split_file
 from training.errors import AlignmentError
 from training.evaluation.encoders import load_model
+from training.system.files import check_folder
 
 MODEL = "model"  # in --out
 REFUSED = 1
@@ -34,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Read, train, export, measure, report; keep the model where it gains and harms nothing."""
+    check_folder(options.out, error=AlignmentError)
     out: Path = options.out / MODEL
     if out.exists() and not options.overwrite:
         raise AlignmentError(f"{out} exists; --overwrite replaces it")

@@ -24,6 +24,7 @@ from training.alignment.study import run_study
 from training.alignment.trainer import Epoch, Progress, Settings
 from training.errors import AlignmentError
 from training.evaluation.encoders import load_model
+from training.system.files import check_folder
 
 MODEL = "model"  # in --out
 REFUSED = 1
@@ -46,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.model is None or options.pairs is None:
         raise AlignmentError("give MODEL and --pairs, or --study")
+    check_folder(options.out, error=AlignmentError)
     out: Path = options.out / MODEL
     if out.exists() and not options.overwrite:
         raise AlignmentError(f"{out} exists; --overwrite replaces it")

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from training.alignment.pairs import PairFile, read_pairs
 from training.alignment.probe import MAX_LOSS
 from training.corpora.cleaning.leakage import EvaluationSentences
@@ -51,7 +53,7 @@ def exit_status(run: Callable[[argparse.Namespace], int], options: argparse.Name
     """What `run` returns; 2 with one sentence after an error, 130 on Ctrl-C."""
     try:
         return run(options)
-    except (TrainingError, OSError) as exc:
+    except (TrainingError, OSError, SafetensorError) as exc:  # the last: a full disk
         print(f"error: {exc}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

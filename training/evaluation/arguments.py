@@ -19,9 +19,11 @@ DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "rerank")  # rerank take
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raises: EvaluationError: a folder that is named does not exist."""
+    """Raises: EvaluationError: a folder that is named does not exist, or --out is one."""
     if options.out and not options.out.parent.is_dir():
         raise EvaluationError(f"the folder of --out does not exist: {options.out.parent}")
+    if options.out and options.out.is_dir():
+        raise EvaluationError(f"--out {options.out} is a folder; name a file")
     if options.rerank_k is not None and options.baseline is None:
         raise EvaluationError("--rerank-k re-ranks what an encoder found; name it with --baseline")
     if options.rerank_k is not None and options.rerank_k < 1:

@@ -8,7 +8,7 @@ import numpy as np
 
 from training.config.run import STSB_DEV
 from training.errors import EvaluationError
-from training.evaluation.sts import find_sts, spearman_of_cosines, spread
+from training.evaluation.sts import find_sts, is_rankable, spearman_of_cosines, spread
 from training.evaluation.vectors import Encode
 
 
@@ -18,7 +18,7 @@ class DevScore:
     Args:
         dev: folder in `data`/eval, in a layout of `training.evaluation.sts`.
         rows: at most this many rows a pair, evenly spaced over the file's parts (captions, forums, news).
-    Raises: EvaluationError: the folder has no dev file of English against any of the languages.
+    Raises: EvaluationError: the folder has no dev file of English against any of the languages with two scores.
     """
 
     def __init__(self, data: Path, languages: list[str], *, dev: str = STSB_DEV, rows: int = 150) -> None:
@@ -35,7 +35,10 @@ class DevScore:
                 f"{folder} has no en-<language>.tsv for {', '.join(languages)}: nothing to validate on; add a file, "
                 "or remove validate_pairs from the stages"
             )
-        self.pairs = {pair: spread(read(), rows) for pair, read in readers.items()}
+        chosen = {pair: spread(read(), rows) for pair, read in readers.items()}
+        self.pairs = {pair: one for pair, one in chosen.items() if is_rankable(one[0], where=f"{folder}: {pair}")}
+        if not self.pairs:
+            raise EvaluationError(f"{folder} has no file with two different scores: nothing to validate on")
 
     def __call__(self, encode: Encode) -> float:
         """Score an encoder: Spearman x 100, mean over pairs."""

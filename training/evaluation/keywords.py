@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from service.documents.store.store import Document, DocumentStore
+from service.errors import CrossletError
+from training.errors import EvaluationError
 
 K1, B = 1.2, 0.75  # BM25's, as Lucene has them
 UNSPACED = r"\u3040-\u30ff\u4e00-\u9fff"  # kana and Han: words run together
@@ -36,20 +38,29 @@ def bm25_scores(queries: list[str], documents: list[str]) -> NDArray[np.float32]
 
 
 def service_scores(queries: list[str], documents: list[str]) -> NDArray[np.float64]:
-    """The service's keyword scores, in [0, 1): (Q, N). Keywords are kept in a store of their own while this runs."""
+    """The service's keyword scores, in [0, 1): (Q, N). Keywords are kept in a store of their own while this runs.
+
+    Raises: EvaluationError: the temporary folder has no room for them.
+    """
+    try:
+        with TemporaryDirectory() as folder:
+            return _scores_in(Path(folder), queries, documents)
+    except CrossletError as exc:
+        raise EvaluationError(f"{gettempdir()} has no room for the keywords; TMPDIR names another folder") from exc
+
+
+def _scores_in(folder: Path, queries: list[str], documents: list[str]) -> NDArray[np.float64]:
     score_QN = np.zeros((len(queries), len(documents)))
-    with TemporaryDirectory() as folder:
-        store = DocumentStore(Path(folder) / "documents.sqlite3", fingerprint="none", dim=1)
-        with closing(store):
-            with store.transaction() as transaction:
-                named = [Document(str(number), text, {}) for number, text in enumerate(documents)]
-                transaction.upsert(named, np.ones((len(named), 1), np.float32))
-                rows = transaction.rows_of([document.id for document in named])
-                transaction.commit()
-            place = {row: number for number, row in enumerate(rows)}
-            for score_N, query in zip(score_QN, queries, strict=True):
-                hits = store.with_keywords(query)
-                score_N[[place[row] for row in hits.rows.tolist()]] = hits.scores
+    with closing(DocumentStore(folder / "documents.sqlite3", fingerprint="none", dim=1)) as store:
+        with store.transaction() as transaction:
+            named = [Document(str(number), text, {}) for number, text in enumerate(documents)]
+            transaction.upsert(named, np.ones((len(named), 1), np.float32))
+            rows = transaction.rows_of([document.id for document in named])
+            transaction.commit()
+        place = {row: number for number, row in enumerate(rows)}
+        for score_N, query in zip(score_QN, queries, strict=True):
+            hits = store.with_keywords(query)
+            score_N[[place[row] for row in hits.rows.tolist()]] = hits.scores
     return score_QN
 
 

@@ -9,6 +9,7 @@ Four layouts, each plain or .gz:
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -21,6 +22,8 @@ from scipy.stats import spearmanr
 from training.errors import EvaluationError
 from training.evaluation.lines import PAIR, find_file, parse_lines, parse_score, read_lines, read_rows, split_columns
 from training.evaluation.vectors import Encode, unit_rows
+
+logger = logging.getLogger(__name__)
 
 StsRows = tuple[list[float], list[str], list[str]]  # gold scores, left sentences, right sentences
 
@@ -93,22 +96,35 @@ def languages_of(pair: str) -> tuple[str, str]:
 
 
 def spearman_of_cosines(left_ND: NDArray[np.float32], right_ND: NDArray[np.float32], gold_N: list[float]) -> float:
-    """Spearman's rho x 100 between row-wise cosine and gold; 0 if either is constant."""
+    """Spearman's rho x 100 between row-wise cosine and gold, which `is_rankable`; 0 if every cosine is the same."""
     cosine_N = (unit_rows(left_ND) * unit_rows(right_ND)).sum(axis=1)
-    if np.ptp(cosine_N) == 0 or np.ptp(gold_N) == 0:
+    if np.ptp(cosine_N) == 0:
         return 0.0
     return float(spearmanr(cosine_N, gold_N).statistic) * 100
 
 
 def evaluate_sts(encode: Encode, folder: Path, pairs: Iterable[str], *, rows: int | None = None) -> dict[str, float]:
-    """Score each of `pairs` that has a file in `folder`, on at most `rows` evenly spaced rows; None: all."""
+    """Score each of `pairs` that has a file in `folder`, on at most `rows` evenly spaced rows; None: all.
+
+    A file without two different scores is left out with a warning.
+    """
     readers = find_sts(folder)
     scores = {}
     for pair in pairs:
         if pair in readers:
             gold, left, right = spread(readers[pair](), rows)
+            if not is_rankable(gold, where=f"{folder}: {pair}"):
+                continue
             scores[pair] = round(spearman_of_cosines(encode(left), encode(right), gold), 2)
     return scores
+
+
+def is_rankable(gold: list[float], *, where: str) -> bool:
+    """Whether there are two different scores, without which there is no rank correlation; warns if there are not."""
+    if len(set(gold)) > 1:
+        return True
+    logger.warning("%s is left out: it has %d rows and no two different scores", where, len(gold))
+    return False
 
 
 def spread(rows: StsRows, count: int | None) -> StsRows:

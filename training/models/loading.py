@@ -18,6 +18,7 @@ from sentence_transformers.util import ORIGINAL_TRANSFORMER_MODELS
 
 from training.errors import LoadError
 from training.models.foreign_code import check_code
+from training.system.files import LfsPointer, files_under, refuse_pointers
 
 # These options override what a folder's files say.
 STRICT = {
@@ -57,7 +58,7 @@ def load_sentence_transformer(name: str, *, trust_remote_code: bool = False, **o
     except LoadError:
         raise
     except Exception as exc:  # transformers, safetensors and json raise errors without a common base
-        raise LoadError(_reason(exc)) from exc
+        raise LoadError(_reason(exc, Path(name))) from exc
     return model
 
 
@@ -142,7 +143,12 @@ def _check_vocabulary(module: Transformer) -> None:
         )
 
 
-def _reason(exc: Exception) -> str:
+def _reason(exc: Exception, folder: Path) -> str:
     """The line of an error that says what is wrong; torch puts a heading before it."""
+    try:
+        refuse_pointers(files_under(folder))  # only now: a folder may have pointers that nothing reads
+    except OSError as found:
+        if isinstance(found, LfsPointer):
+            return str(found)
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()] or [type(exc).__name__]
     return f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]

@@ -34,7 +34,7 @@ from training.errors import (
 )
 from training.optimisation.checkpoints import has_states, remove_states
 from training.optimisation.processes import from_main_process, is_main_process, on_main_process
-from training.system.files import write_atomically, write_json_atomically
+from training.system.files import check_folder, write_atomically, write_json_atomically
 from training.system.hardware import describe_hardware
 from training.system.locks import wait_for
 
@@ -79,11 +79,12 @@ class Mark:
 def run_alone(out: Path) -> Iterator[None]:
     """Lock an output folder; the system releases the lock however the run ends.
 
-    Raises: TrainingError: another run holds the lock.
+    Raises: TrainingError: another run holds the lock, or there can be no folder.
     """
     if not is_main_process():  # the main process locks for all of them
         yield
         return
+    check_folder(out, error=TrainingError)
     out.mkdir(parents=True, exist_ok=True)
     with (out / ".lock").open("a") as lock:
         try:

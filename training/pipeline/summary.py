@@ -127,7 +127,7 @@ def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
     for pair in ["en-en", *(f"en-{language}" for language in languages)]:
         if pair in readers:
             rows += zip(*spread(readers[pair](), GATE_ROWS), strict=True)
-    return rows
+    return rows if len({score for score, _, _ in rows}) > 1 else []  # else the export would refuse them
 
 
 def _averages(scores: dict[str, Scores]) -> dict[str, dict[str, float]]:

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from training.errors import ConfigError, EvaluationError
 from training.models.cross_encoder import CrossEncoder, load_base
-from training.system.files import share, write_json_atomically
+from training.system.files import refuse_pointers, share, write_json_atomically
 
 KIND = "cross-encoder"
 HEAD, MANIFEST = "head.safetensors", "reranker.json"
@@ -70,6 +70,7 @@ def load_cross_encoder(
     Raises: EvaluationError: the folder is none, or not whole.
     """
     try:
+        refuse_pointers([folder / MANIFEST, folder / HEAD])
         facts = RerankerFacts(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
         model, tokenizer = load_base(str(folder), attention=attention)
         model.head.load_state_dict(load_file(folder / HEAD))

@@ -1,13 +1,15 @@
-"""Writes files atomically: a kill leaves the old one or the new one."""
+"""Writes files atomically: a kill leaves the old one or the new one. Finds what cannot be read or written."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+POINTER = b"version https://git-lfs.github.com/spec/v1"
 
 
 def partial(path: Path) -> Path:
@@ -22,8 +24,38 @@ def fresh(path: Path) -> Path:
     return path
 
 
+class LfsPointer(OSError):  # noqa: N818 - what it is
+    """A file is the pointer that Git LFS leaves where the file itself was not downloaded."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is a Git LFS pointer, not the file itself: run `git lfs pull` in its repository")
+
+
+def refuse_pointers(paths: Iterable[Path]) -> None:
+    """Raises: LfsPointer: a file is one."""
+    for path in paths:
+        with path.open("rb") as file:
+            if file.read(len(POINTER)) == POINTER:
+                raise LfsPointer(path)
+
+
+def check_folder(out: Path, *, error: type[Exception]) -> None:
+    """Check, before any work, that there is a folder at `out`, or can be.
+
+    Raises: error: something else is there, or it cannot be written to.
+    """
+    there = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise error(f"{there} is no folder that can be written to; choose another --out")
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it to `path`."""
+    """Let `write` fill a temporary file beside `path`, then rename it to `path`. A pipe or a device is written to."""
+    if path.exists() and not path.is_file():
+        write(path)
+        return
+    if path.is_symlink():  # such as /dev/fd/1: the file behind it is replaced
+        path = path.resolve()
     temporary = fresh(partial(path))
     write(temporary)
     complete(temporary, path)

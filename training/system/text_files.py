@@ -12,6 +12,8 @@ from encodings import utf_8_sig
 from pathlib import Path
 from typing import IO
 
+from training.system.files import LfsPointer, refuse_pointers
+
 Line = tuple[int, str | None]  # its number, from 1; its text without the line feed, or None if it is not UTF-8
 
 NOT_UTF8 = "is not valid UTF-8"
@@ -23,11 +25,13 @@ _MARKED = "crosslet_marked"  # its error handler
 def numbered_lines(path: Path, *, error: type[Exception]) -> Iterator[Line]:
     """The lines of a file. Only a line feed ends one: U+2028 and the like are text.
 
-    Raises: error: the file is UTF-16, missing, or a damaged gzip.
+    Raises: error: the file is UTF-16, missing, a damaged gzip or a pointer of Git LFS.
     """
     try:
         with open_bytes(path) as file:
             yield from decoded_lines(file, str(path), error=error)
+    except LfsPointer as exc:
+        raise error(str(exc)) from exc
     except (zlib.error, EOFError, OSError) as exc:
         raise error(f"{path} cannot be read to its end: {exc}") from exc
 
@@ -65,7 +69,12 @@ def is_utf16(start: bytes) -> bool:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file's bytes, decompressed if it is named `.gz`."""
+    """Open a file's bytes, decompressed if it is named `.gz`.
+
+    Raises: OSError: it cannot be opened, or is a pointer of Git LFS.
+    """
+    if path.is_file():  # a pipe is read once
+        refuse_pointers([path])
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         yield io.BufferedReader(file) if isinstance(file, gzip.GzipFile) else file  # GzipFile splits lines slowly
 

@@ -172,3 +172,11 @@ def test_the_recommended_thresholds_are_those_of_the_search_set(
     write_folder(tmp_path)
     edit_manifest(tmp_path, evaluation=evaluation)
     assert load_manifest(tmp_path).min_scores == expected
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model.onnx", "tokenizer.json", "parity.json"])
+def test_a_pointer_of_git_lfs_is_named(tmp_path: Path, name: str) -> None:
+    write_folder(tmp_path)
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n")
+    with pytest.raises(ArtifactError, match=f"{name} is a Git LFS pointer, not the file itself: run `git lfs pull`"):
+        verify_files(tmp_path, load_manifest(tmp_path))

@@ -69,6 +69,25 @@ def test_pairs_are_scored_and_missing_ones_left_out(tmp_path: Path) -> None:
     assert evaluate_sts(encode_by_length, tmp_path / "none", ["en-de"]) == {}
 
 
+@pytest.mark.parametrize("rows", [["3\ta\tb"], ["3\ta\tb", "3\tc\tdef"], []])
+def test_a_set_without_two_scores_is_left_out_with_a_word(
+    tmp_path: Path, rows: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    write_lines(tmp_path / "en-de.tsv", [f"{score}\t{left}\t{right}" for score, left, right in ROWS])
+    write_lines(tmp_path / "en-fr.tsv", rows or ["5\ta\tb", "1\tc\td", "5\te\tf"])  # of the last, two rows are read
+    scores = evaluate_sts(encode_by_length, tmp_path, ["en-de", "en-fr"], rows=None if rows else 2)
+    assert scores.keys() == {"en-de"}
+    assert f"{tmp_path}: en-fr is left out: it has {len(rows) or 2} rows and no two different scores" in caplog.text
+
+
+def test_a_dev_set_without_two_scores_counts_for_nothing(tmp_path: Path) -> None:
+    write_lines(tmp_path / "eval/stsb/dev/en-de.tsv", [f"{score}\t{left}\t{right}" for score, left, right in ROWS])
+    write_lines(tmp_path / "eval/stsb/dev/en-fr.tsv", ["3\ta\tb", "3\tc\tdef"])
+    assert DevScore(tmp_path, ["de", "fr"]).by_pair(encode_by_length) == {"en-de": 100.0}
+    with pytest.raises(EvaluationError, match="has no file with two different scores: nothing to validate on"):
+        DevScore(tmp_path, ["fr"])
+
+
 def test_limited_rows_are_evenly_spaced(tmp_path: Path) -> None:
     rows = ["5\ta\ta", "0\ta\ta", "4\ta\tabc", "5\ta\tabcdefgh", "1\ta\tabcdefgh"]
     write_lines(tmp_path / "en-de.tsv", rows)

@@ -1,19 +1,93 @@
-"""Temporary files that others may have put there, and who may read what training writes."""
+"""Files that training reads and writes: pointers, pipes, links that others put there, modes."""
 
+import gzip
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.training.files import write
 from tests.training.models.bases import save_family
 from tests.training.reranking.small import TEXTS, student_base
+from training.corpora.sources.readers import read_pairs
+from training.errors import CorpusError, EvaluationError, TrainingError
+from training.evaluation.lines import read_lines
 from training.models.cross_encoder import load_base
 from training.optimisation.checkpoints import save_state
 from training.reranking.checkpoint import save_cross_encoder
-from training.system.files import partial, write_atomically
+from training.system.files import (
+    LfsPointer,
+    check_folder,
+    partial,
+    refuse_pointers,
+    write_atomically,
+    write_json_atomically,
+)
 from training.system.locks import wait_for
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+def test_a_pointer_of_git_lfs_is_named_where_lines_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(POINTER)
+    with pytest.raises(EvaluationError, match=rf"{name} is a Git LFS pointer, not the file itself: run `git lfs pull`"):
+        read_lines(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "name", ["en-de.tsv", "en-de.tsv.gz", "en-de.tmx", "en-de.tmx.gz", "en-de.txt.zip", "en-de/a.csv"]
+)
+def test_a_pointer_of_git_lfs_is_named_in_every_format_of_pairs(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(POINTER)
+    path = tmp_path / name.partition("/")[0]
+    with pytest.raises(CorpusError, match=f"{name} is a Git LFS pointer"):
+        list(read_pairs(path, "de"))
+
+
+def test_text_about_git_lfs_is_no_pointer(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", "A pointer begins with: version https://git-lfs.github.com/spec/v1")
+    refuse_pointers([tmp_path / "a.tsv"])
+    (tmp_path / "a.gz").write_bytes(gzip.compress(POINTER))
+    refuse_pointers([tmp_path / "a.gz"])
+    (tmp_path / "b").write_bytes(POINTER)
+    with pytest.raises(LfsPointer):
+        refuse_pointers([tmp_path / "a.tsv", tmp_path / "b"])
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe, found = tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    write_json_atomically(pipe, {"a": 1})
+    reader.join(timeout=10)
+    assert found == ['{\n "a": 1\n}']
+    assert pipe.is_fifo()
+
+
+def test_the_file_behind_a_link_is_replaced(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old", encoding="utf-8")
+    link.symlink_to(target)
+    write_json_atomically(link, 1)
+    assert link.is_symlink()
+    assert target.read_text(encoding="utf-8") == "1"
+
+
+def test_a_folder_may_be_there_or_not_but_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    for out in (tmp_path, tmp_path / "a" / "b"):
+        check_folder(out, error=TrainingError)
+    for out in (tmp_path / "file", tmp_path / "file" / "a", tmp_path / "pipe", Path("/dev/null")):
+        with pytest.raises(TrainingError, match="is no folder that can be written to; choose another --out"):
+            check_folder(out, error=TrainingError)
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from training.corpora.sources.moses import read_moses_pairs
 from training.corpora.sources.tmx import read_tmx_pairs
 from training.corpora.sources.tsv import Pair, read_tsv_pairs
 from training.errors import CorpusError
-from training.system.files import files_under
+from training.system.files import LfsPointer, files_under, refuse_pointers
 
 SUFFIXES = (".tsv.gz", ".tsv", ".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip", "")  # "": a folder of `datasets`
 EITHER_ORDER = (".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip")  # sides are named, so de-en means en-de
@@ -46,6 +46,10 @@ def read_pairs(
         dropped: counts skipped lines by reason.
     Raises: CorpusError: the message names the file, the line and what is wrong.
     """
+    try:
+        refuse_pointers(files_of(path))
+    except LfsPointer as exc:
+        raise CorpusError(str(exc)) from exc
     bad = BadLines(on_bad_line, Counter() if dropped is None else dropped)
     if path.is_dir():
         return read_dataset_pairs(path, language, bad)
