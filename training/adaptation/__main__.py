@@ -53,12 +53,12 @@ def run(options: argparse.Namespace) -> int:
         round_words=round_words,
     )
     task = Task(served, start, pairs, split, options.data, settings, options.new_pieces)
-    before = served_scores(served, task)
+    before = served_scores(served, task, name="scores before")
     training = adapt(task)
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".adapt.", dir=options.out) as scratch:
         written = write_model(replace(task, start=training.start), Path(scratch), licence=options.licence)
-        after = served_scores(load_model(str(written)), task)
+        after = served_scores(load_model(str(written)), task, name="scores after")
         write_report(task, training, before, after, options.out, model=Path(options.model).name)
         print(summary(task, training, before, after))
         print(f"report: {options.out / 'report.md'}")

@@ -106,7 +106,8 @@ def adapt(task: Task) -> Training:
         return TextEncoder(model, start.tokenizer, max_length=start.max_length, bf16=True)
 
     def elsewhere(encode: Encode) -> tuple[Scores, Scores]:
-        return probe_scores(embed_probe(encode, languages)), sts_scores(Known(encode), task.data, languages)
+        known = Known(encode, "similarity")
+        return probe_scores(embed_probe(encode, languages)), sts_scores(known, task.data, languages)
 
     encode = encoder_of(task.start)  # the vocabulary before reads the same rows
     before_p1, (probe, sts) = p1_of(task.split.dev, encode), elsewhere(encode)
@@ -162,9 +163,9 @@ def anchor_of(languages: tuple[str, str], known: Sequence[str] | None) -> int | 
     return None if knows[0] == knows[1] else knows.index(True)
 
 
-def served_scores(model: Model, task: Task) -> Served:
-    """Measure a served model on the test pairs, the probe and STS."""
-    known = Known(model.encode)
+def served_scores(model: Model, task: Task, *, name: str) -> Served:
+    """Measure a served model on the test pairs, the probe and STS.  name: of the bars."""
+    known = Known(model.encode, name)
     known.learn([text for pair in task.split.test for text in pair])
     left, right = (unit_rows(known([pair[side] for pair in task.split.test])) for side in (0, 1))
     probe = probe_scores(embed_probe(known, task.model.languages))
@@ -184,4 +185,4 @@ def p1_of(pairs: Sequence[Pair], encode: Encode) -> float:
 
 def in_steps(encode: Encode, texts: Sequence[str]) -> np.ndarray:
     """The vectors, (N, D), with progress."""
-    return Known(encode)(texts)
+    return Known(encode, "labels")(texts)

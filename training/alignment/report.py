@@ -1,4 +1,4 @@
-"""Writes what an alignment did: Markdown, a page, and the plot of both languages. Knows figures; measures nothing."""
+"""Writes what an alignment did: Markdown, and the plot of both languages. Knows figures; measures nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCORES = ("p1_forward", "p5_forward", "p1_backward", "p5_backward")
 
 
 def write_report(task: Task, outcome: Outcome, folder: Path, *, model: str) -> None:
-    """Write report.md, report.html and figures/ into a folder."""
+    """Write report.md and figures/ into a folder."""
     write_document(f"Alignment of {task.pairs.label}", list(blocks(task, outcome, model=model)), folder)
 
 

@@ -74,7 +74,7 @@ class Data:
 
 
 def run_study(path: Path, data: Path, out: Path) -> None:
-    """Measure every table and write report.md and report.html.
+    """Measure every table and write report.md.
 
     Raises: ConfigError: the specification is wrong.  AlignmentError: a file of pairs cannot be used.
     """

@@ -17,8 +17,10 @@ CHUNK = 512  # texts between two steps of the bar
 class Known:
     """Remembers vectors of texts; (N, D) float32 as the model gives them."""
 
-    def __init__(self, encode: Encode) -> None:
+    def __init__(self, encode: Encode, name: str = "vectors") -> None:
+        """name: of its bars."""
         self._encode = encode
+        self._name = name
         self._vectors: dict[str, Vectors] = {}
 
     def learn(self, texts: Sequence[str]) -> None:
@@ -27,7 +29,7 @@ class Known:
         Raises: AlignmentError: a vector is not finite.
         """
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        with tqdm(total=len(new), desc="vectors", unit="text", disable=not new) as bar:
+        with tqdm(total=len(new), desc=self._name, unit="text", disable=not new) as bar:
             for start in range(0, len(new), CHUNK):
                 chunk = new[start : start + CHUNK]
                 vectors_ND = self._encode(chunk)

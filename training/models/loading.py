@@ -5,6 +5,7 @@ transformers initialises missing weights at random and mentions it only in its l
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ STRICT = {
     "ignore_mismatched_sizes": True,  # else transformers raises, naming the tensor without its layer
 }
 POOLER = "pooler."
+MISTRAL = "fix_mistral_regex"  # an option of tokenizers
 BUFFERS = ("position_ids", "token_type_ids")  # written by older versions
 
 Body = TypeVar("Body", bound=Transformer)
@@ -50,6 +52,7 @@ def load_sentence_transformer(name: str, *, trust_remote_code: bool = False, **o
         if not trust_remote_code:
             name, revision = checked_source(name)
             options["revision"] = revision
+        options["processor_kwargs"] = tokenizer_options(Path(name)) | options.get("processor_kwargs", {})
         with _reports() as reports:
             model = SentenceTransformer(name, trust_remote_code=trust_remote_code, **options)
         for loaded in reports:
@@ -68,10 +71,25 @@ def load_body(folder: Path, kind: type[Body], *, max_length: int) -> Body:
     Raises: LoadError: its weights do not match its configuration.
     """
     with _reports() as reports:
-        body: Body = kind(str(folder), max_seq_length=max_length)
+        body: Body = kind(str(folder), max_seq_length=max_length, processor_kwargs=tokenizer_options(folder))
     for loaded in reports:
         _check_weights(loaded)
     return body
+
+
+def tokenizer_options(folder: Path) -> dict[str, Any]:
+    """What a tokenizer is loaded with; nothing where the model is of the hub, or one of Mistral's.
+
+    transformers 4.57.3 to 4.57.6 take any large vocabulary in a folder that they have saved for one of Mistral's, and
+    warn of "an incorrect regex pattern" in it.
+    """
+    kinds = [_model_type(file) for file in (folder / "config.json", *folder.glob("*/config.json")) if file.is_file()]
+    return {MISTRAL: False} if kinds and not any("tral" in kind for kind in kinds) else {}
+
+
+def _model_type(file: Path) -> str:
+    config = json.loads(file.read_text(encoding="utf-8"))
+    return str(config.get("model_type")) if isinstance(config, dict) else ""
 
 
 def checked_source(name: str) -> tuple[str, str | None]:
@@ -103,6 +121,8 @@ def _reports() -> Iterator[list[Loaded]]:
 
     with set_temporary_class_attrs(Transformer, _load_model=load_and_report):
         yield reports
+    for loaded in reports:
+        getattr(loaded.module.tokenizer, "init_kwargs", {}).pop(MISTRAL, None)  # else it is saved with the tokenizer
 
 
 def _check_weights(loaded: Loaded) -> None:

@@ -32,6 +32,7 @@ from tokenizers import (  # type: ignore[import-untyped]
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from training.errors import LoadError
+from training.models.loading import load_body
 
 MAGIC = b"E5S1"
 BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])  # 32 weights
@@ -114,8 +115,7 @@ def _unpack(reader: _Reader, folder: Path) -> None:
             type_vocab_size=types,
             layer_norm_eps=epsilon,
             pad_token_id=pad,
-        ),
-        add_pooling_layer=False,
+        )
     )
     body.load_state_dict(_state(reader, body))
     tokenizer = PreTrainedTokenizerFast(
@@ -126,7 +126,7 @@ def _unpack(reader: _Reader, folder: Path) -> None:
     )
     body.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    modules = [Transformer(str(folder)), Pooling(hidden, pooling_mode="mean")]
+    modules = [load_body(folder, Transformer, max_length=positions), Pooling(hidden, pooling_mode="mean")]
     SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
 
 
@@ -140,15 +140,16 @@ def _pieces(reader: _Reader) -> tuple[list[str], list[float], tuple[int, int, in
 
 
 def _state(reader: _Reader, body: BertModel) -> dict[str, torch.Tensor]:
-    """The body's parameters under transformers' names."""
+    """The body's parameters under transformers' names; the unused pooler of pre-training is zero."""
     names = {f"emb.{short}": f"embeddings.{name}.weight" for short, name in EMBEDDINGS.items()}
     parts = {"emb.ln": "embeddings.LayerNorm"}
     for layer in range(body.config.num_hidden_layers):
         parts |= {f"l{layer}.{short}": f"encoder.layer.{layer}.{name}" for short, name in (MATRICES | NORMS).items()}
     for short, name in parts.items():
         names |= {f"{short}.w": f"{name}.weight", f"{short}.b": f"{name}.bias"}
-    shapes = {name: tensor.shape for name, tensor in body.state_dict().items()}
-    return {name: reader.tensor(short, *shapes[name]) for short, name in names.items()}
+    state = body.state_dict()
+    pooler = {name: torch.zeros_like(tensor) for name, tensor in state.items() if name.startswith("pooler.")}
+    return pooler | {name: reader.tensor(short, *state[name].shape) for short, name in names.items()}
 
 
 def _tokenizer(pieces: list[str], scores: list[float], *, bos: int, eos: int, unknown: int) -> Tokenizer:

