@@ -1,4 +1,4 @@
-"""The bundled model: a vector depends neither on the other texts of its pass nor on the processor."""
+"""The bundled model: a vector depends on no other text of its pass, and hardly on the processor."""
 
 import asyncio
 
@@ -50,16 +50,19 @@ def test_the_bundled_models_vectors_are_the_same_to_the_bit_alone_in_any_batch_o
     assert np.concatenate(single).tobytes() == alone.tobytes()
 
 
-def test_the_bundled_models_vectors_are_those_that_were_recorded_where_it_was_exported(encoder: Encoder) -> None:
-    assert lowest_parity(encoder) > 0.9999
+def test_vectors_are_those_recorded_at_the_export(encoder: Encoder) -> None:
+    check_parity(encoder)
 
 
-def test_they_are_without_vnni_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_without_vnni_are_those_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exactness, "has_vnni", lambda: False)
-    assert lowest_parity(load_encoder(BUNDLED_MODEL)) > 0.9999
+    check_parity(load_encoder(BUNDLED_MODEL))
 
 
-def lowest_parity(encoder: Encoder) -> float:
+def check_parity(encoder: Encoder) -> None:
+    """Other processors add in another order, so an activation may round to its neighbour: in 1 text of 39 on AVX2."""
     parity = load_parity(BUNDLED_MODEL, load_manifest(BUNDLED_MODEL))
     pairs = zip(encoder.encode_all(parity.texts), parity.embeddings, strict=True)
-    return min(float(encoded.vector @ np.asarray(expected)) for encoded, expected in pairs)
+    cosines = [float(encoded.vector @ np.asarray(expected)) for encoded, expected in pairs]
+    assert np.quantile(cosines, 0.1) > 0.999999
+    assert min(cosines) > 0.999
