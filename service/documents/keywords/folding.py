@@ -38,6 +38,14 @@ _NON_JOINER = "\u200c"
 _CURSIVE = r"\u0600-\u077f\u07c0-\u07ff\u0860-\u08ff\u1800-\u18af\ufb50-\ufdff\ufe70-\ufefc"
 _DIVIDING = re.compile(rf"(?<=[{_CURSIVE}]){_NON_JOINER}++(?=[{_CURSIVE}])")
 
+# Of what NFKD writes out: signs that are no part of the word or number beside them, and numbers raised behind a number.
+_RAISED = r"\xb2\xb3\xb9\u2070-\u209c"
+_TRADE_MARKS = "\u2120\u2122"
+_APART = re.compile(
+    rf"[{_RAISED}\xbc-\xbe\u2116{_TRADE_MARKS}\u2121\u213b\u2150-\u215f\u2189\u2460-\u249b\u24ea]"
+    rf"(?:(?<![{_RAISED}])|(?<=\d.))"
+)
+
 # Signs and symbols, among them every combining mark.
 _SIGN = r"[^\w\s\x00-\x7f]"
 _MARKS = re.compile(rf"({_SIGN}{_SIGN}{{29}}){_SIGN}+")  # a pattern that begins with a set is found faster
@@ -64,7 +72,7 @@ _LETTERS = {
     # Dashes and minuses, quotes: UTR 30. As ASCII, most texts in Latin script take the short way.
     **dict.fromkeys("\u02d7\u058a\u05be\u1400\u1806\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212\u2e17\u2e1a", "-"),
     **dict.fromkeys("\u2e3a\u2e3b\u2e40\u2e5d\u301c\u3030\u30a0\U00010d6e\U00010ead", "-"),
-    **dict.fromkeys("\u2018\u2019\u02bc", "'"),
+    **dict.fromkeys("\u2018\u2019\u02b9\u02bb\u02bc\u02bd\u02be\u02bf", "'"),
     **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb", '"'),
     # Latin letters that NFKD leaves whole: UTR 30
     **{"\u00e6": "ae", "\u00f0": "d", "\u00f8": "o", "\u00fe": "th", "\u0111": "d", "\u0127": "h", "\u0131": "i"},
@@ -93,6 +101,7 @@ def fold(text: str) -> str:
     visible = _REMOVED.sub("", text)
     if _NON_JOINER in visible:
         visible = _DIVIDING.sub(" ", visible).replace(_NON_JOINER, "")
+    visible = _APART.sub(_apart, visible)
     folded = unicodedata.normalize("NFKD", cut_marks(visible)).casefold()
     for parts, letter in _OWN_LETTERS.items():
         folded = folded.replace(parts, letter)
@@ -113,6 +122,13 @@ def cut_marks(text: str) -> str:
     """
     text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")  # the two marks that `re` takes for letters
     return _MARKS.sub(r"\1", text)
+
+
+def _apart(found: re.Match[str]) -> str:
+    char = found[0]
+    if char in _TRADE_MARKS:
+        return " "
+    return f" {char} " if _APART.fullmatch(char) else f" {char}"  # alone, what is raised is behind no number
 
 
 def _plain(found: re.Match[str]) -> str:

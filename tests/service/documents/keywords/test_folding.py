@@ -89,6 +89,31 @@ def test_different_words_stay_apart(words: list[str]) -> None:
     assert len({fold(word) for word in words}) == len(words)
 
 
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("5½", "5 1 2"),
+        ("2½-Zimmer", "2 1 2 zimmer"),
+        ("10²", "10 2"),
+        ("10⁻¹⁶", "10 16"),
+        ("2024¹", "2024 1"),  # a footnote
+        ("m² H₂O x¹⁰", "m2 h2o x10"),
+        ("№5", "no 5"),
+        ("℡5", "tel 5"),
+        ("Foo™ Bar℠", "foo bar"),
+        ("①② ①abc", "1 2 1 abc"),
+    ],
+)
+def test_what_is_written_out_joins_no_number_or_name(text: str, folded: str) -> None:
+    assert document_terms(text) == folded.split()
+
+
+@pytest.mark.parametrize("mark", "'\u02b9\u02bb\u02bc\u02bd\u02be\u02bf\u2019")
+def test_letters_that_stand_for_apostrophes_divide(mark: str) -> None:
+    """Uzbek, Hawaiian, Ukrainian, and Arabic in Latin letters."""
+    assert document_terms(f"o{mark}zbek Hawai{mark}i") == ["o", "zbek", "hawai", "i"]
+
+
 def test_the_vocabulary_removes_the_same_invisible_characters() -> None:
     written = [char for char in ALL if unicodedata.category(char) not in ("Cn", "Co", "Lo")]
     for first, chars, last in (("a", ALL, "b"), ("م", written, "م"), ("क", written, "क")):
