@@ -9,6 +9,7 @@ Of csv and parquet, a column `metadata` of objects gives their fields, and `vect
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from service.json_parsing import loads, not_unicode
 
 FORMATS = ("jsonl", "csv", "parquet")
 SEPARATORS = ";\t|"  # of tables that are often called CSV
+LINE_END = re.compile(r"[\r\n]")
 SHOWN_COLUMNS, SHOWN_CHARS = 20, 100  # of a header, in a message
 OPEN_QUOTE = (
     "unexpected end of data",
@@ -124,7 +126,7 @@ def _csv(file: BinaryIO, types: ColumnTypes | None = None) -> Iterator[Record]:
     header = next(_rows(reader), [])
     check_not_utf16("".join(header[:1]).encode(errors="surrogateescape"))
     if not set(REQUIRED) <= set(header):
-        _check_separator(start.partition("\n")[0], 1 if isinstance(header, str) else len(header))
+        _check_separator(LINE_END.split(start, 1)[0], 1 if isinstance(header, str) else len(header))
     if isinstance(header, str):
         raise InvalidInput(f"line 1 {header}")
     if not all(map(_is_readable, header)):

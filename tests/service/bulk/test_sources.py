@@ -139,6 +139,7 @@ def test_a_line_over_the_limit_is_passed_over_and_the_next_one_is_read(
         ("id;text;lang", "the columns 'id', 'text', 'lang' are separated by ';'; save them with commas$"),
         ('"id";"text, or body"', "the columns 'id', 'text, or body' are separated by ';'; save them with commas$"),
         ("nr\ttitle\ttext", r"the columns 'nr', 'title', 'text' are separated by '\\t'; save them with commas$"),
+        ("id;name\r1;a", "the columns 'id', 'name' are separated by ';'; save them with commas$"),
         ("id|text", r"the columns 'id', 'text' are separated by '\|'; save them with commas$"),
         ("id,text,a,a", "the header has the column 'a' 2 times"),
     ],
