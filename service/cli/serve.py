@@ -5,7 +5,7 @@ import gc
 import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from service.documents.milvus.address import EMBEDDED, milvus_address
@@ -73,5 +73,7 @@ def tell_terminal(settings: Settings, model: str, url: str) -> None:
         return
     documents = settings.documents_path if settings.index == EMBEDDED else settings.index
     page = f"page {url}{settings.root_path}/" if settings.page else f"routes {url}{settings.root_path}/docs"
-    terminal.write(f"\ncrosslet serves {model} at {url}: {page}, documents in {documents}; Ctrl-C ends it\n")
-    terminal.flush()
+    line = f"\ncrosslet serves {model} at {url}: {page}, documents in {documents}; Ctrl-C ends it\n"
+    with suppress(OSError):  # the terminal was closed meanwhile: the service goes on
+        terminal.write(line.encode(errors="replace").decode())  # a folder's name may be no UTF-8
+        terminal.flush()

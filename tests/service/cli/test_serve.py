@@ -57,3 +57,10 @@ def test_a_terminal_ends_with_what_is_served_where(
         line = last_line_on_a_terminal(tiny_model, tmp_path, port, settings)
     expected = f"crosslet serves tiny at {url}: {page}, documents in {tmp_path}/documents.sqlite3; Ctrl-C ends it"
     assert line == expected.format(port=port)
+
+
+def test_a_folder_whose_name_is_no_utf8_is_served(tiny_model: Path, tmp_path: Path) -> None:
+    data = tmp_path / os.fsdecode(b"no-\xff")
+    with reserved_port() as port:
+        line = last_line_on_a_terminal(tiny_model, data, port, {})
+    assert f"documents in {tmp_path}/no-?/documents.sqlite3; Ctrl-C ends it" in line
