@@ -63,24 +63,25 @@ class DocumentStore:
 
     def _open(self, fingerprint: str, *, read_only: bool, chunks: bool) -> None:
         self._writer = self._connections.writer
-        if not is_blank(self._writer):
-            check_schema(self._path, self._writer)  # before a migration runs what is there
+        looked_at = self._reader() if read_only else self._writer
+        if read_only:
+            looked_at.execute("BEGIN")  # the first read fixes the snapshot: a service may make collections meanwhile
+        if not is_blank(looked_at):
+            check_schema(self._path, looked_at)  # before a migration runs what is there
         if not read_only:
             bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
         version = usable_version(
             self._path,
-            facts(self._writer),
+            facts(looked_at),
             fingerprint=fingerprint,
             dim=self._dim,
             answered=self._connections.acknowledged,
             migrated=not read_only,
         )
-        self._has_keywords = facts(self._writer).get("keywords") == RULES
+        self._has_keywords = facts(looked_at).get("keywords") == RULES
         if read_only:
-            self._reader().execute("BEGIN")
-            facts(self._reader())  # the first read fixes the snapshot
-            view_as_todays(self._reader(), version, with_paths=True)
-        check_numbers(self._path, self._reader() if read_only else self._writer)
+            view_as_todays(looked_at, version, with_paths=True)
+        check_numbers(self._path, looked_at)
         if not read_only:
             self._connections.watch()
         self.catalog = Catalog(self._connections)

@@ -11,6 +11,7 @@ import pytest
 
 from service.bulk.backup import restore, write_backup
 from service.documents.collection import Collection
+from service.documents.store.locking import connect
 from service.documents.store.schema_check import LARGEST_NUMBER, LARGEST_RESTORED
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
@@ -184,3 +185,24 @@ def test_a_trigger_in_an_older_store_never_runs(tmp_path: Path, version: int) ->
     collection = opened(execute_in)
     assert len(collection) == 2
     collection.close()
+
+
+def test_a_reader_is_not_misled_by_a_collection_made_meanwhile(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = DocumentStore(source / STORE, fingerprint="aa", dim=DIM)
+    made = []
+
+    def make_one(statement: str) -> None:
+        if "FROM collections" in statement and not made:
+            made.append("books")
+            store.catalog.create("books", most=9)
+
+    def watched(path: Path, mode: str) -> sqlite3.Connection:
+        connection = connect(path, mode)
+        connection.set_trace_callback(make_one)
+        return connection
+
+    store.catalog.listed()  # its own connections are open
+    monkeypatch.setattr("service.documents.store.connections.connect", watched)
+    DocumentStore(source / STORE, fingerprint="aa", dim=DIM, read_only=True).close()
+    assert made
+    store.close()
