@@ -14,6 +14,7 @@ from service.documents.store.store import DocumentStore
 from service.errors import Damaged, StartError, StoreError
 from service.model.artifact import Manifest
 from service.model.spaces import stored_as
+from service.process.files import resolved
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ def _index_options(
     settings: Settings, manifest: Manifest, *, check_memory: Callable[[int], None] = lambda growth_bytes: None
 ) -> IndexOptions:
     return IndexOptions(
-        folder=settings.data,
+        folder=resolved(settings.data),  # a link to it may be changed meanwhile
         fingerprint=manifest.fingerprint,
         dim=manifest.dim,
         exact_documents=settings.exact_documents,

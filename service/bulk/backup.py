@@ -16,7 +16,7 @@ from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
 from service.documents.store.schema import KEYWORDS_SINCE, SCHEMA_VERSION, facts, is_readable
 from service.documents.store.schema_check import LARGEST_RESTORED
 from service.errors import StartError, StoreError
-from service.process.files import create_beside, flush
+from service.process.files import create_beside, flush, resolved
 
 COPY = "documents.restored.sqlite3"  # in the data folder, until it takes the store's place
 READER_WAIT_S = 1.0  # for another process that reads the replaced store
@@ -71,8 +71,8 @@ def _checked(target: Path, store: Path) -> Path:
     """Return the resolved target. Raises: StartError: no backup can be written there."""
     if target.exists() and not target.is_file():  # before a pipe's name is resolved to none
         raise StartError(f"{target} is not a file; SQLite cannot write a backup to it. POST /backup streams one")
-    target = target.resolve()
-    if target.parent == store.resolve().parent and any(fnmatch(target.name, pattern) for pattern in OWN_FILES):
+    target = resolved(target)
+    if target.parent == resolved(store).parent and any(fnmatch(target.name, pattern) for pattern in OWN_FILES):
         raise StartError(f"{target} is a file of the document store itself; write the backup to another place")
     if target.exists() and not is_replaceable(target):
         raise StartError(f"{target} cannot be replaced, as a mount point; name a file in a folder that can be written")
@@ -96,7 +96,7 @@ def restore(
             StorageFull: the copy does not fit in the data folder.
     """
     _check_backup(backup, store)
-    store = store.resolve()  # the file of a link is replaced, not the link
+    store = resolved(store)  # the file of a link is replaced, not the link
     lock = lock_for_this_process(store)
     copy = store.with_name(COPY)
     try:

@@ -27,7 +27,7 @@ from service.documents.store.store import DocumentStore, StoredDocument
 from service.errors import InferenceFailed, StartError, StoreError
 from service.model.encoder import Encoder
 from service.model.spaces import stored_as
-from service.process.files import flush
+from service.process.files import flush, resolved
 from service.settings import Settings
 
 NEXT = "documents.next.sqlite3"
@@ -52,7 +52,7 @@ class Reembedding:
         """Args: split: gives the passages of a text, by the new model's tokens. Documents in passages, and where the
         store says so all, are split anew.  on_failed: called for each document that the new model fails on.
         """
-        self._path = path.resolve()  # the file of a link is replaced, not the link
+        self._path = resolved(path)  # the file of a link is replaced, not the link
         self._next = self._path.with_name(NEXT)
         self._fingerprint = fingerprint
         self._dim = dim

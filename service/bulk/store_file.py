@@ -39,6 +39,7 @@ from service.documents.store.schema import (
 from service.documents.store.schema import facts as facts_of
 from service.documents.store.schema_check import LARGEST_NUMBER, orphans_faults, rows_faults
 from service.errors import StartError, StoreError
+from service.process.files import resolved
 
 NORM_TOLERANCE = 1e-3
 BATCH_ROWS = 1024
@@ -309,7 +310,7 @@ def open_store_file(path: Path, *, named: Path | None = None) -> Iterator[StoreF
     Raises: StartError: there is none.  StoreError: it is not a store, or a page that is read is damaged.
     """
     check_there(path)
-    path = path.resolve()
+    path = resolved(path)
     try:
         with closing(connect(path, read_mode(path))) as connection:
             connection.execute("BEGIN")  # one snapshot until the end

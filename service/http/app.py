@@ -39,6 +39,7 @@ from service.http.routes import (
     search,
     similarity,
 )
+from service.process.files import resolved
 from service.runtime import Runtime
 from service.version import VERSION
 
@@ -70,7 +71,7 @@ def create_app(runtime: Runtime) -> FastAPI:
         description=DESCRIPTION,
         lifespan=lifespan,
     )
-    app.state.backups = Backups(runtime.settings.documents_path, runtime.collections.check_files)
+    app.state.backups = Backups(resolved(runtime.settings.documents_path), runtime.collections.check_files)
     for router in ROUTERS:
         app.include_router(router, dependencies=[BEARER])
     others = [health.router, docs.router, page.router if runtime.settings.page else docs.root_router]

@@ -30,6 +30,11 @@ def is_lfs_pointer(path: Path) -> bool:
         return file.read(len(LFS_POINTER)) == LFS_POINTER
 
 
+def resolved(path: Path) -> Path:
+    """Follow links. `Path.resolve` raises RuntimeError on a loop of them; here opening the path raises OSError."""
+    return Path(os.path.realpath(path))
+
+
 def flush(path: Path) -> None:
     """Have the disk keep a file, or the names in a folder.
 

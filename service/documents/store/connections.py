@@ -19,7 +19,7 @@ from service.documents.store.locking import (
 )
 from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
 from service.errors import NotReady
-from service.process.files import create
+from service.process.files import create, resolved
 
 FOLD_AFTER_CHANGES = 2000  # of rows; the log then has some 10 MB
 MOST_LOG_BYTES = 80_000_000  # at so many SQLite folds it within a commit
@@ -39,7 +39,7 @@ class StoreConnections:
         Raises: StoreError: another process has it, or it has a second name.
                 sqlite3.Error, OSError: it cannot be used.
         """
-        self.path = path = path.resolve()  # its log and lock are where the file is, not a link to it
+        self.path = path = resolved(path)  # its log and lock are where the file is, not a link to it
         self.read_only = read_only
         self._mode = read_mode(path) if read_only else "rw"  # never `rwc`: what is gone is not made anew
         self._known: dict[str, FileId] = {}

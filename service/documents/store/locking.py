@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from service.errors import StoreError, StoreInUse
-from service.process.files import PRIVATE
+from service.process.files import PRIVATE, resolved
 
 STEPS_A_LOOK = 100_000  # of SQLite's machine, some milliseconds, until a look-up looks at the clock
 SERVICE_URL = re.compile(rb"http://([0-9.]+|\[[0-9a-fA-F:.]+\]):[0-9]+")  # what the file of a lock may hold
@@ -83,7 +83,7 @@ def check_lone(path: Path) -> None:
 
 def lock_path(path: Path) -> Path:
     """The file whose lock is the store's. Links are followed: one store has one lock."""
-    return path.resolve().with_suffix(".lock")
+    return resolved(path).with_suffix(".lock")
 
 
 def lock_for_this_process(path: Path) -> IO[bytes]:

@@ -229,11 +229,19 @@ def test_a_store_with_two_names_is_refused(tmp_path: Path) -> None:
     open_collection(tmp_path / "data").close()
 
 
-@pytest.mark.parametrize("kind", ["folder", "pipe"])
-def test_a_store_that_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
-    (tmp_path / STORE).mkdir() if kind == "folder" else os.mkfifo(tmp_path / STORE)
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path)])
+def test_a_store_that_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / STORE)
     with pytest.raises(StoreError, match=r"cannot be used|is no file"):
         open_collection(tmp_path)
+
+
+def test_a_backup_takes_the_place_of_links_in_a_loop(tmp_path: Path) -> None:
+    another(tmp_path / "data")
+    (tmp_path / "a.backup").symlink_to("a.backup")
+    (tmp_path / STORE).symlink_to(STORE)
+    written = write_backup(tmp_path / "data" / STORE, tmp_path / "a.backup")
+    assert restore(tmp_path / "a.backup", tmp_path / STORE).documents == written.documents == 1
 
 
 def test_a_search_beside_another_writer_ends(
@@ -341,6 +349,19 @@ def test_a_service_whose_store_is_gone_says_so(serve: Serve, tmp_path: Path) -> 
     (tmp_path / "renamed").rename(data)
     assert client.get("/ready").status_code == 200
     assert client.put("/documents", json=document).status_code == 200
+
+
+def test_a_backup_is_of_the_open_store_wherever_a_link_leads(serve: Serve, tmp_path: Path) -> None:
+    another(tmp_path / "other")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("data")
+    client = serve(data=tmp_path / "link")
+    assert client.put("/documents", json={"documents": [{"id": "ours", "text": "one"}]}).status_code == 200
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("other")
+    (tmp_path / "a.backup").write_bytes(client.post("/backup").content)
+    with open_store_file(tmp_path / "a.backup") as file:
+        assert [document.id for document in file.documents(with_vectors=False)] == ["ours"]
 
 
 def flip_field(folder: Path, statement: str) -> None:
