@@ -100,9 +100,8 @@ def lock_for_this_process(path: Path) -> IO[bytes]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
-        found = SERVICE_URL.fullmatch(os.pread(lock.fileno(), 100, 0))
+        url = _read_url(lock)
         lock.close()
-        url = found and found[0].decode()
         holder = f"the service at {url}" if url else "another process"
         raise StoreInUse(
             f"document store {path} is in use by {holder} (CROSSLET_DATA): stop the service first", url=url
@@ -115,4 +114,18 @@ def write_url(lock: IO[bytes], url: str) -> None:
     """Tell other processes where the one with the lock answers. On a full disk they are not told."""
     with suppress(OSError):
         os.ftruncate(lock.fileno(), 0)
-        os.pwrite(lock.fileno(), url.encode(), 0)
+        os.pwrite(lock.fileno(), f"{url} {_network()}".encode() if url else b"", 0)
+
+
+def _read_url(lock: IO[bytes]) -> str | None:
+    """Return where the process with the lock answers; None: it is no service, or one in another container."""
+    url, _, network = os.pread(lock.fileno(), 200, 0).partition(b" ")
+    is_here = SERVICE_URL.fullmatch(url) and network == _network().encode()
+    return url.decode() if is_here else None
+
+
+def _network() -> str:
+    """Name this process' network: in a container's, another service may have the same address."""
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/net")  # noqa: PTH115 - the name is no path
+    return ""

@@ -24,10 +24,20 @@ def test_the_lock_tells_where_its_service_answers(tmp_path: Path, url: str) -> N
 
 
 @pytest.mark.parametrize(
-    "content", [b"http://example.org:80", b"http://10.0.0.7:80/x", b"file:///etc", b"\xff", b"x" * 999]
+    "url", [b"http://example.org:80", b"http://10.0.0.7:80/x", b"file:///etc", b"\xff", b"x" * 999]
 )
-def test_a_lock_that_names_no_address_names_no_service(tmp_path: Path, content: bytes) -> None:
+def test_a_lock_that_names_no_address_names_no_service(tmp_path: Path, url: bytes) -> None:
     path = tmp_path / "documents.sqlite3"
-    with lock_for_this_process(path):
-        path.with_suffix(".lock").write_bytes(content)
+    with lock_for_this_process(path) as lock:
+        write_url(lock, "http://10.0.0.7:80")
+        written = path.with_suffix(".lock").read_bytes()
+        path.with_suffix(".lock").write_bytes(written.replace(b"http://10.0.0.7:80", url))
+        assert url_of_holder(path) is None
+
+
+def test_an_address_in_another_network_is_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "documents.sqlite3"
+    with lock_for_this_process(path) as lock:
+        write_url(lock, "http://127.0.0.1:8080")
+        path.with_suffix(".lock").write_bytes(b"http://127.0.0.1:8080 net:[1]")  # a container's
         assert url_of_holder(path) is None
