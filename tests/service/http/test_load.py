@@ -263,9 +263,9 @@ def test_a_small_request_overtakes_the_rest_of_a_large_one(tiny_model: Path, tmp
             large = asyncio.create_task(
                 client.post("/embed", json={"inputs": [f"hallo {number} " * 20 for number in range(500)]})
             )
-            await until_queued(runtime, 127)
+            await until(lambda: runtime.pool.depth == 127)  # one of its fourth of the queue is being encoded
             small = asyncio.create_task(client.post("/embed", json={"inputs": "hallo"}))
-            await until_queued(runtime, 128)
+            await until(lambda: runtime.pool.depth == 128)
             encoder.let(10)
             assert (await small).status_code == 200
             assert not large.done()
