@@ -4,6 +4,7 @@ import logging
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from service.documents.backend import DocumentIndex
 from service.documents.collections import Collections, IndexOptions, StoredCollections
@@ -14,7 +15,7 @@ from service.documents.store.store import DocumentStore
 from service.errors import Damaged, StartError, StoreError
 from service.model.artifact import Manifest
 from service.model.spaces import stored_as
-from service.process.files import resolved
+from service.process.files import PRIVATE, resolved
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -34,12 +35,20 @@ def load_collections(
         return Collections(_milvus_index(settings, manifest, read_only=False))
     options = _index_options(settings, manifest, check_memory=check_memory)
     with _opened_store(settings, manifest) as store:
-        if any(settings.keys()) and settings.documents_path.stat().st_mode & stat.S_IRWXO:
-            logger.warning(
-                "other users of this machine can read the documents without a key: chmod 600",
-                extra={"path": str(settings.documents_path)},
-            )
+        if any(settings.keys()):
+            _make_private(resolved(settings.documents_path))
         return StoredCollections(store, options, max_collections=settings.max_collections)
+
+
+def _make_private(store: Path) -> None:
+    """Take a store of an earlier release, and its log, from other users of the machine: over HTTP they need a key."""
+    for path in (store, *(store.with_name(f"{store.name}{suffix}") for suffix in ("-wal", "-shm"))):
+        if path.stat().st_mode & stat.S_IRWXO:
+            try:
+                path.chmod(PRIVATE)
+            except OSError as exc:  # another user owns it
+                facts = {"path": str(path), "reason": exc.strerror}
+                logger.warning("others can read the documents without a key", extra=facts)
 
 
 def load_collection(

@@ -61,14 +61,15 @@ class AccessCheck:
 
     def _refusal(self, scope: Scope) -> ServiceError | None:
         found: RouteMatch = scope["route_match"]
+        access = found.policy.access
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
             return MalformedHead(f"the request has {len(hosts)} Host headers; HTTP/1.1 needs exactly one")
         if self._has_keys:
-            refusal = None if found.access in self._keyless else self._key_refusal(scope, found.access)
+            refusal = None if access in self._keyless else self._key_refusal(scope, access)
         else:
-            refusal = None if found.access is Access.PROBE else self._host_refusal(hosts)
-        if refusal is None and found.access is Access.WRITE and is_of_another_origin(scope, self._origins):
+            refusal = None if access is Access.PROBE else self._host_refusal(hosts)
+        if refusal is None and access is Access.WRITE and is_of_another_origin(scope, self._origins):
             return Forbidden(
                 "a page of another origin may neither change nor back up documents; allow its origin "
                 "(CROSSLET_CORS_ORIGINS), or have the proxy pass Host on"

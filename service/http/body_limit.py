@@ -16,6 +16,7 @@ from service.http.body_stream import BodyStream, is_ndjson
 from service.http.decompression import Decoder, decoder_of
 from service.http.headers import header
 from service.http.json_size import LONG_BYTES, MAX_VALUES, parsed_bytes, values_of
+from service.http.policy import Body
 from service.http.responses import error_response
 from service.process.memory import return_free_memory
 
@@ -61,7 +62,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if is_ndjson(scope):
+        if scope["route_match"].policy.body is Body.LINES and is_ndjson(scope):
             await self._stream(scope, receive, send)
             return
         held = _Held()

@@ -15,7 +15,7 @@ PIECE_BYTES = 16 * 1024  # compressed bytes at a time: they may become a thousan
 
 def is_ndjson(scope: Scope) -> bool:
     """Whether a request's body has a line of JSON a document."""
-    return scope.get("method") == "PUT" and header(scope, b"content-type").partition(";")[0].strip().lower() in NDJSON
+    return header(scope, b"content-type").partition(";")[0].strip().lower() in NDJSON
 
 
 class BodyStream:

@@ -9,7 +9,7 @@ from starlette.types import Message, Scope
 from service.http.body_stream import is_ndjson
 from service.http.dependencies import Embedder, RuntimeDependency
 from service.http.json_route import JsonRoute
-from service.http.policy import Access, access
+from service.http.policy import Access, Body, access
 from service.http.responses import json_response
 from service.http.uploads import Upload
 
@@ -22,7 +22,7 @@ class LinesRoute(JsonRoute):
         return super().matches(scope) if is_ndjson(scope) else (Match.NONE, {})
 
 
-@access(Access.WRITE)
+@access(Access.WRITE, body=Body.LINES)
 async def put_lines(request: Request, runtime: RuntimeDependency) -> Response:
     """Store documents while they arrive, a line each; the answer comes after the last."""
     embedder = Embedder(Request(request.scope, _nothing))

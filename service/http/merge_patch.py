@@ -5,16 +5,22 @@ from typing import Any
 
 import orjson
 
+from service.documents.store.fields import comparable
 from service.errors import InvalidInput
 from service.schemas.documents import checked_metadata
 
 
 def merged(before: object, patch: object) -> Any:
-    """Return `before` with what the patch sets; null removes a key, an object changes the keys in it."""
+    """Return `before` with what the patch sets; null removes a key, an object changes the keys in it.
+
+    A key is found in another spelling, as filters find it: é as one character, or as e with an accent.
+    """
     if not isinstance(patch, Mapping):
         return patch
     after = dict(before) if isinstance(before, Mapping) else {}
-    for key, value in patch.items():
+    spellings = {comparable(key): key for key in after}
+    for given, value in patch.items():
+        key = given if given in after else spellings.setdefault(comparable(given), given)
         if value is None:
             after.pop(key, None)
         else:

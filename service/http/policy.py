@@ -1,12 +1,16 @@
-"""What a route needs of a request: declared on each endpoint, enforced in auth.py."""
+"""What a route needs of a request and takes as its body: declared on each endpoint.
+
+auth.py enforces the access, body_limit.py the body.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeVar
 
 from starlette.routing import Mount, Route
 
-ATTRIBUTE = "access"  # of an endpoint
+ATTRIBUTE = "policy"  # of an endpoint
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -21,22 +25,37 @@ class Access(Enum):
     WRITE = auto()  # a known Host, a full key and no page of another origin: the route changes or copies documents
 
 
-def access(declared: Access) -> Callable[[Endpoint], Endpoint]:
-    """Declare an endpoint's access. Stands below the router's decorator."""
+class Body(Enum):
+    """How a route takes its body."""
+
+    WHOLE = auto()  # within CROSSLET_MAX_BODY_BYTES, read before the route begins
+    LINES = auto()  # of any length, a line of JSON a document, read by the route while it arrives
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What an endpoint declares."""
+
+    access: Access
+    body: Body = Body.WHOLE
+
+
+def access(needed: Access, *, body: Body = Body.WHOLE) -> Callable[[Endpoint], Endpoint]:
+    """Declare an endpoint's policy. Stands below the router's decorator."""
 
     def declare(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, ATTRIBUTE, declared)
+        setattr(endpoint, ATTRIBUTE, Policy(needed, body))
         return endpoint
 
     return declare
 
 
-def access_of(route: Route | Mount) -> Access:
-    """Return a route's access.
+def policy_of(route: Route | Mount) -> Policy:
+    """Return a route's policy.
 
     Raises: AttributeError: its endpoint declares none; the service does not start.
     """
     if isinstance(route, Mount):
-        return Access.PUBLIC  # static files
-    declared: Access = getattr(route.endpoint, ATTRIBUTE)
+        return Policy(Access.PUBLIC)  # static files
+    declared: Policy = getattr(route.endpoint, ATTRIBUTE)
     return declared

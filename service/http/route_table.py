@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import InvalidInput, MalformedHead, MethodNotAllowed, NotFound, ServiceError
-from service.http.policy import Access, access_of
+from service.http.policy import Access, Policy, policy_of
 from service.http.responses import error_response
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # no new document's id has one
@@ -31,7 +31,7 @@ class RouteMatch:
     route: Route | Mount | None  # None: no route has the path. If none takes the method, the path's first route
     path: str  # as the route spells it
     methods: frozenset[str]  # of all routes of the path
-    access: Access
+    policy: Policy
 
 
 class RouteTable:
@@ -58,9 +58,9 @@ class RouteTable:
             method = "GET"
         for route, spelling in found:
             if method in _methods(route):
-                return RouteMatch(route, spelling, methods, access_of(route))
+                return RouteMatch(route, spelling, methods, policy_of(route))
         first, spelling = found[0] if found else (None, path)
-        return RouteMatch(first, spelling, methods, Access.READ)
+        return RouteMatch(first, spelling, methods, Policy(Access.READ))
 
     def _of_path(self, path: str) -> Iterator[tuple[Route | Mount, str]]:
         """Yield the routes of a path, whatever their methods, each with the path as the route spells it."""

@@ -7,16 +7,12 @@ from typing import Annotated, ClassVar, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.config import JsonDict
 
+from service.invisible import INVISIBLE
 from service.schemas.foreign_options import COSINES, SIMILARITY, TEI_VECTORS, ForeignRequest
 from service.spelling import did_you_mean
 
 LONGEST_NAME = 40  # characters of an unknown field that are named, and compared with known ones
-# White space, control characters, and what Unicode says is not drawn (Default_Ignorable_Code_Point), with the blank
-# of Braille.
-NOTHING_VISIBLE = re.compile(
-    r"[\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
-)
+NOTHING_VISIBLE = re.compile(rf"[\s\u200c\u2800{INVISIBLE}]+")  # with the non-joiner and the blank of Braille
 GUITAR = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
 
 T = TypeVar("T")

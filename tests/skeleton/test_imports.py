@@ -21,8 +21,10 @@ ARROWS = {
     "service.process": set(),
     "service.model": {"service.process"},
     "service.engine": {"service.model", "service.blending"},
-    "service.schemas": {"service.documents.mode", "service.documents.store.fields", "service.spelling"},
-    "service.documents.keywords": DOCUMENT_TYPES | {"service.blending"},
+    "service.schemas": {
+        *("service.documents.mode", "service.documents.store.fields", "service.invisible", "service.spelling"),
+    },
+    "service.documents.keywords": DOCUMENT_TYPES | {"service.blending", "service.invisible"},
     "service.documents.store": DOCUMENT_TYPES | {"service.documents.keywords", "service.process.files"},
     "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},
     "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.backend", "service.documents.store"},

@@ -9,6 +9,7 @@ import unicodedata
 from functools import cache
 
 from service.documents.keywords.simplified import SIMPLIFIED, TRADITIONAL
+from service.invisible import INVISIBLE
 
 # Scripts without spaces between words, or (Hangul) with endings: letters and marks, no punctuation and no symbols.
 UNSPACED = (
@@ -22,12 +23,6 @@ UNSPACED = (
     r"\u3005-\u3007\u3021-\u3029\u3031-\u3035\u303b\u303c\u3400-\u4dbf\u4e00-\u9fff\ufa0e-\ufa29\U00020000-\U000323af"
 )
 
-# Default-ignorable characters but the non-joiner, control characters but white space, and U+FFFD, as in the vocabulary.
-INVISIBLE = (
-    r"\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200d-\u200f"
-    r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffd\U0001bca0-\U0001bca3"
-    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)
 # Arabic lengthener, alone and below vowel marks (ArabicNormalizer); enclosing marks. They part runs of other marks.
 ENCLOSING = r"\u0640\ufcf2-\ufcf4\ufe71\ufe77\ufe79\ufe7b\ufe7d\ufe7f\u0488\u0489\u1abe\u20dd-\u20e0\u20e2-\u20e4"
 _REMOVED = re.compile(f"[{INVISIBLE}{ENCLOSING}]")
@@ -89,10 +84,6 @@ _NASAL = re.compile(
     "[\u0919\u091e\u0923\u0928\u092e]\u094d(?=[\u0915-\u0918\u091a-\u091d\u091f-\u0922\u0924-\u0927\u092a-\u092d])"
 )
 
-# C++, C# and their like, which would be a letter; .NET, which would be a net.
-_NAMED = re.compile(rf"(?<![^\W{UNSPACED}])([a-z])(?:(\+\+)(?!\+)|[#\u266f](?![^\W\d_{UNSPACED}]))")
-_DOTNET = re.compile(rf"(?<![^\W{UNSPACED}])\.net(?![^\W{UNSPACED}])")
-
 
 def fold(text: str) -> str:
     """Return a text with one spelling of each word: NFKC, lower case, without accents and invisible characters."""
@@ -149,5 +140,17 @@ def _simplified() -> str:
 
 def _with_names(text: str) -> str:
     if "+" in text or "#" in text or "\u266f" in text:
-        text = _NAMED.sub(lambda found: f"{found[1]}{'plusplus' if found[2] else 'sharp'} ", text)
-    return _DOTNET.sub("dotnet ", text) if ".net" in text else text
+        text = _named().sub(lambda found: f"{found[1]}{'plusplus' if found[2] else 'sharp'} ", text)
+    return _dotnet().sub("dotnet ", text) if ".net" in text else text
+
+
+@cache
+def _named() -> re.Pattern[str]:
+    """C++, C# and their like, which would be a letter."""
+    return re.compile(rf"(?<![^\W{UNSPACED}])([a-z])(?:(\+\+)(?!\+)|[#\u266f](?![^\W\d_{UNSPACED}]))")
+
+
+@cache
+def _dotnet() -> re.Pattern[str]:
+    """.NET, which would be a net."""
+    return re.compile(rf"(?<![^\W{UNSPACED}])\.net(?![^\W{UNSPACED}])")

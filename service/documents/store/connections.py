@@ -68,10 +68,12 @@ class StoreConnections:
             raise
 
     def watch(self) -> None:
-        """Have `check_files` look at the log and the lock, too. Something was read, so that there is a log."""
+        """Have `check_files` look at the other files, too. Something was read, so that there is a log."""
         assert self._lock is not None  # noqa: S101 - only who writes asks
+        assert self._revision_file is not None  # noqa: S101
         self._known |= {f"{self.path}{suffix}": _id_of(f"{self.path}{suffix}") for suffix in ("-wal", "-shm")}
         self._known[str(lock_path(self.path))] = _id_of(self._lock.fileno())
+        self._known[str(self.path.with_suffix(REVISION_SUFFIX))] = _id_of(self._revision_file.fileno())
 
     def check_files(self) -> None:
         """Compare the files that are open with those that have their names. Takes microseconds.

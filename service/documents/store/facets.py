@@ -36,7 +36,7 @@ sum(documents) AS documents FROM ({counts}) GROUP BY 2
 class Facet:
     """How many documents have each value of a field.
 
-    counts: by value, the most frequent first, ties by value; numbers and booleans are spelled as in JSON.
+    counts: by value, the most frequent first, ties by type and value; numbers and booleans are spelled as in JSON.
     is_cut: there are further values.
     """
 
@@ -62,8 +62,7 @@ def facet(
     values = (collection, field, MAX_VALUE_BYTES, *tested, most_values + 1)  # one more: shows if there are others
     found = reader.execute(query, values).fetchall()
     counted = {_spelled(kind, value): count for kind, value, count in found[:most_values]}
-    ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return Facet(dict(ordered), is_cut=len(found) > most_values)
+    return Facet(counted, is_cut=len(found) > most_values)
 
 
 def _spelled(kind: str, value: SqlValue) -> str:

@@ -25,6 +25,10 @@ class RevisionFile:
             with suppress(OSError):  # a full disk must not prevent reading the store
                 os.pwrite(self._file, b" " * LENGTH, 0)  # reserves the space for all later writes
 
+    def fileno(self) -> int:
+        """Return its descriptor."""
+        return self._file
+
     def revision(self) -> int:
         """Return the last acknowledged revision; 0 if there is none or the file is damaged."""
         digits, _, checksum = os.pread(self._file, LENGTH, 0).decode(errors="replace").strip().partition(" ")

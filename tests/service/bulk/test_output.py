@@ -1,7 +1,6 @@
 """Files that commands write: who may read them, and what lies in their way."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,6 @@ from service.documents.store.store import DocumentStore
 from service.process.files import create, create_beside
 
 SUMMARY = Summary("aa", 1, "2026-01-01", 1, 1, 1.0, 1.0, {}, 0.0, 0.0, 0)
-
-
-@pytest.fixture
-def victim(tmp_path: Path) -> Iterator[Path]:
-    """A file that must stay as it is."""
-    path = tmp_path / "victim"
-    path.write_text("precious")
-    yield path
-    assert path.read_text() == "precious"
 
 
 def test_a_link_beside_an_output_is_not_followed(tmp_path: Path, victim: Path) -> None:

@@ -1,6 +1,5 @@
 """A store whose files are moved, deleted, replaced or linked while a service has them open, and who may read them."""
 
-import logging
 import os
 import shutil
 import sqlite3
@@ -94,7 +93,7 @@ CHANGES = [
     rename_folder,
     replace_folder,
     delete_everything,
-    *map(delete_part, (f"{STORE}-wal", f"{STORE}-shm", "documents.lock")),
+    *map(delete_part, (f"{STORE}-wal", f"{STORE}-shm", "documents.lock", "documents.revision")),
 ]
 
 
@@ -287,17 +286,22 @@ def test_only_their_owner_may_read_the_documents(tmp_path: Path) -> None:
     assert set(found.values()) == {0o600}, found
 
 
-def test_a_service_with_keys_says_who_else_may_read(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize(("keys", "mode"), [("", 0o644), ("full", 0o600)])
+def test_keys_make_a_store_of_before_private(serve: Serve, tmp_path: Path, keys: str, mode: int) -> None:
     data = tmp_path / "data"
-    serve(data=data, api_keys="full").__exit__(None, None, None)
-    assert "other users" not in caplog.text
+    serve(data=data).__exit__(None, None, None)
     (data / STORE).chmod(0o644)
-    with caplog.at_level(logging.WARNING):
-        serve(data=data, api_keys="full")
-    assert "other users of this machine can read the documents without a key: chmod 600" in caplog.text
-    assert modes(data)[STORE] == 0o644  # the operator's to decide
+    serve(data=data, api_keys=keys)
+    assert modes(data)[STORE] == mode
+
+
+def test_keys_make_a_store_behind_a_link_private(serve: Serve, tmp_path: Path) -> None:
+    serve(data=tmp_path / "data").__exit__(None, None, None)
+    (tmp_path / "data" / STORE).chmod(0o644)
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / STORE).symlink_to(tmp_path / "data" / STORE)
+    serve(data=tmp_path / "link", api_keys="full")
+    assert modes(tmp_path / "data")[STORE] == 0o600
 
 
 def test_a_link_beside_the_store_is_never_written_through(tmp_path: Path) -> None:

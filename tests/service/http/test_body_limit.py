@@ -14,7 +14,9 @@ from starlette.types import Message, Receive, Scope, Send
 from service.errors import Overloaded
 from service.http.body_limit import BodyLimit
 from service.http.json_size import values_of
+from service.http.policy import Access, Policy
 from service.http.responses import error_response
+from service.http.route_table import RouteMatch
 from tests.service.conftest import Serve
 
 
@@ -143,7 +145,12 @@ def part(size: int, *, more: bool) -> Message:
     return {"type": "http.request", "body": b"x" * size, "more_body": more}
 
 
-SCOPE: Scope = {"type": "http", "path": "/embed", "headers": []}
+SCOPE: Scope = {
+    "type": "http",
+    "path": "/embed",
+    "headers": [],
+    "route_match": RouteMatch(None, "/embed", frozenset(), Policy(Access.READ)),
+}
 
 
 def test_an_endless_body_is_not_read_to_its_end() -> None:

@@ -20,6 +20,12 @@ from tests.service.conftest import Serve
         ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
         ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
         ({"a": "foo"}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+        # A key typed as e and an accent is the é that is there, as in filters.
+        ({"\xe9": 1}, {"e\u0301": 2}, {"\xe9": 2}),
+        ({"\xe9": 1}, {"e\u0301": None}, {}),
+        ({"a": {"e\u0301": 1}}, {"a": {"\xe9": 2}}, {"a": {"e\u0301": 2}}),
+        ({"\xe9": 1, "e\u0301": 2}, {"e\u0301": 3}, {"\xe9": 1, "e\u0301": 3}),
+        ({}, {"e\u0301": 1, "\xe9": 2}, {"e\u0301": 2}),
     ],
 )
 def test_a_patch_merges_as_the_rfc_says(before: object, patch: object, after: object) -> None:

@@ -12,7 +12,7 @@ from starlette.routing import Match, Route
 
 from service.documents.store.store import Document, DocumentStore
 from service.http.app import ROUTERS, create_app
-from service.http.policy import Access, access_of
+from service.http.policy import Access, Body, policy_of
 from service.http.route_table import RouteTable
 from service.model.artifact import load_manifest
 from service.runtime import load_runtime
@@ -26,7 +26,7 @@ WRITES = {
     (method, route.path.replace("{collection}", "shop").replace("{document_id:path}", "de/1"))
     for route in ROUTES
     for method in route.methods or ()
-    if access_of(route) is Access.WRITE
+    if policy_of(route).access is Access.WRITE
 }
 CONTROL_CHARACTERS = ["%0A", "%0a", "%0D", "%0D%0A", "%00", "%09", "%1F", "%7F", "%C2%85", "%C2%9F"]
 BODIES = {
@@ -108,7 +108,10 @@ def test_the_description_has_403_where_a_full_key_is_needed(locked: TestClient) 
     shown = [route for route in ROUTES if getattr(route, "include_in_schema", False)]
     plain = {route.path: route.path.replace(":path}", "}") for route in shown}
     writes = {
-        (method, plain[one.path]) for one in shown if access_of(one) is Access.WRITE for method in one.methods or ()
+        (method, plain[one.path])
+        for one in shown
+        if policy_of(one).access is Access.WRITE
+        for method in one.methods or ()
     }
     assert refused == writes
 
@@ -174,17 +177,18 @@ def test_the_table_finds_the_route_that_the_framework_calls() -> None:
             called = next(one for one in ROUTES if one.matches(scope)[0] is Match.FULL)
             found = table.match(method, path).route
             assert found is not None
-            assert (found.path, access_of(found)) == (called.path, access_of(called)) == (route.path, access_of(route))
+            facts = {(one.path, policy_of(one).access) for one in (found, called, route)}
+            assert facts == {(route.path, policy_of(route).access)}
 
 
-def test_a_route_that_declares_no_access_stops_the_start() -> None:
+def test_a_route_that_declares_no_policy_stops_the_start() -> None:
     router = APIRouter()
 
     @router.get("/new")
     async def new() -> None:
         """Nothing."""
 
-    with pytest.raises(AttributeError, match="access"):
+    with pytest.raises(AttributeError, match="policy"):
         RouteTable([route for route in router.routes if isinstance(route, Route)])
 
 
@@ -205,3 +209,14 @@ def test_an_old_id_with_a_control_character_can_be_removed(tiny_model: Path, ser
             assert answer.status_code == 400
             assert "listed by GET /documents and removed by POST /documents/delete" in answer.json()["error"]
     assert client.post("/documents/delete", json={"ids": ids}).json() == {"deleted": 3}
+
+
+def test_only_a_put_of_documents_takes_lines() -> None:
+    lines = {(method, one.path) for one in ROUTES if policy_of(one).body is Body.LINES for method in one.methods or ()}
+    assert lines == {("PUT", "/documents"), ("PUT", "/collections/{collection}/documents")}
+
+
+def test_lines_elsewhere_are_a_body_like_any(locked: TestClient) -> None:
+    headers = {"content-type": "application/x-ndjson", **bearer("full")}
+    response = locked.post("/search", content=b" " * 4_000_001, headers=headers)
+    assert response.status_code == 413

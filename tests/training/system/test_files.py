@@ -90,15 +90,6 @@ def test_a_folder_may_be_there_or_not_but_nothing_else(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-@pytest.fixture
-def victim(tmp_path: Path) -> Iterator[Path]:
-    """A file that must stay as it is."""
-    path = tmp_path / "victim"
-    path.write_text("precious")
-    yield path
-    assert path.read_text() == "precious"
-
-
 def test_a_link_of_a_temporary_name_is_replaced(tmp_path: Path, victim: Path) -> None:
     path = tmp_path / "report.md"
     partial(path).symlink_to(victim)
