@@ -38,7 +38,7 @@ def main() -> None:
     print(f"{'python':32} {memory.resident_bytes() / MIB:+7.1f} MiB")
     for name in ("numpy", "onnxruntime", "tokenizers", "pydantic_settings", "fastapi", "uvicorn", "prometheus_client"):
         added_by(name, lambda name=name: __import__(name))  # type: ignore[misc]
-    added_by("the service's own modules", lambda: __import__("service.http.server"))
+    added_by("the service's own modules", lambda: __import__("service.api.server"))
 
     from service.model.encoder import Encoder, load_encoder
     from service.settings import BUNDLED_MODEL

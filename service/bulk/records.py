@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
+from service.api.schemas.documents import document_in
 from service.documents.store.document import Document, Span
 from service.errors import InvalidInput
 from service.json_parsing import loads
-from service.schemas.documents import document_in
 
 REQUIRED = ("id", "text")
 EXPORTED = {"vector", "passages"}  # written by `export --vectors`, ignored here: the current model computes the vectors

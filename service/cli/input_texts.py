@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Iterator, Sequence
 
+from service.api.schemas.embed import visible
 from service.errors import InvalidInput
-from service.schemas.embed import visible
 from service.settings import Settings
 
 UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # byte-order marks, as Python decodes bytes that are not UTF-8

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 
+from service.api.lazy_import import import_server
+from service.api.listener import METRICS_PORT, bound_socket
 from service.documents.milvus.address import EMBEDDED, milvus_address
-from service.http.lazy_import import import_server
-from service.http.listener import METRICS_PORT, bound_socket
 from service.process.cpus import usable_cpus
 from service.process.descriptors import raise_limit
 from service.process.logs import configure_logging
@@ -59,7 +59,7 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
             from service.bulk.reembed import take_over_ready
 
             take_over_ready(choice.encoder, settings)
-        from service.http.server import serve as serve_runtime
+        from service.api.server import serve as serve_runtime
         from service.runtime import load_runtime
 
         tell = partial(tell_terminal, settings, choice.encoder.manifest.name)

@@ -28,8 +28,8 @@ def try_start(settings: Settings, use: Use) -> None:
     Raises: StartError: the model is refused.
     """
     if use is Use.SERVE:
+        from service.api.lazy_import import import_server
         from service.cli.serve import MALLOC_ARENAS
-        from service.http.lazy_import import import_server
         from service.process.memory import limit_arenas
 
         limit_arenas(MALLOC_ARENAS)

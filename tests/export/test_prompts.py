@@ -16,7 +16,7 @@ from export.errors import BadCheckpoint
 from export.parity import cosines
 from export.prompts import Prompts
 from export.restore.__main__ import main as restore
-from service.http.app import create_app
+from service.api.app import create_app
 from service.model.artifact import load_manifest, load_parity
 from service.model.encoder import load_encoder
 from service.runtime import load_runtime

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.http.app import create_app
+from service.api.app import create_app
 from service.runtime import load_runtime
 from service.settings import Settings
 

@@ -21,7 +21,7 @@ ARROWS = {
     "service.process": set(),
     "service.model": {"service.process"},
     "service.engine": {"service.model", "service.blending"},
-    "service.schemas": {
+    "service.api.schemas": {
         *("service.documents.mode", "service.documents.store.fields", "service.invisible", "service.spelling"),
     },
     "service.documents.keywords": DOCUMENT_TYPES | {"service.blending", "service.invisible"},
@@ -29,14 +29,14 @@ ARROWS = {
     "service.documents.vectors": DOCUMENT_TYPES | {"service.documents.store", "service.process.files"},
     "service.documents.milvus": DOCUMENT_TYPES | {"service.documents.backend", "service.documents.store"},
     "service.documents": {"service.process.files"},
-    "service.http": {
+    "service.api": {
         *("service.documents", "service.engine", "service.json_parsing", "service.metrics", "service.model"),
-        *("service.blending", "service.preparation", "service.process", "service.runtime", "service.schemas"),
+        *("service.blending", "service.preparation", "service.process", "service.runtime", "service.api.schemas"),
         "service.version",
     },
     "service.bulk": {
         *("service.documents", "service.engine", "service.json_parsing", "service.model", "service.process"),
-        *("service.runtime", "service.schemas", "service.settings", "service.spelling"),
+        *("service.runtime", "service.api.schemas", "service.settings", "service.spelling"),
     },
     "training.system": set(),
     "training.config": set(),
@@ -154,7 +154,7 @@ def test_every_imported_package_is_a_declared_dependency(package: str, extras: l
 
 
 def test_importing_the_application_loads_no_torch() -> None:
-    code = f"import sys, service.http.app; print(sorted({HEAVY!r} & sys.modules.keys()))"
+    code = f"import sys, service.api.app; print(sorted({HEAVY!r} & sys.modules.keys()))"
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
 

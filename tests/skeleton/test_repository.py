@@ -32,7 +32,7 @@ def test_no_tracked_text_names_a_path_of_somebodys_machine() -> None:
 def test_the_project_can_be_read_where_git_cannot_say_what_it_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     names = {str(path.relative_to(ROOT)) for path in tracked_files()}
-    assert {"Makefile", "service/http/app.py"} <= names
+    assert {"Makefile", "service/api/app.py"} <= names
     assert not [name for name in names if name.startswith((".venv", ".git/", "runs/"))]
 
 

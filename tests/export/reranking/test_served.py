@@ -7,7 +7,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from export.__main__ import main
-from service.http.app import create_app
+from service.api.app import create_app
 from service.model.reranker import Reranker
 from service.runtime import load_runtime
 from service.settings import Settings

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from service.api.app import create_app
 from service.cli import main as cli
-from service.http.app import create_app
 from service.runtime import load_runtime
 from service.settings import BUNDLED_MODEL, Settings
 from tests.artifacts import TEXTS

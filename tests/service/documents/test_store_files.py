@@ -19,9 +19,9 @@ from service.documents import collection as module
 from service.documents.collection import Collection
 from service.documents.store.store import Document, DocumentStore
 from service.errors import Damaged, NotReady, StoreError, StoreInUse
+from tests.service.api.test_auth import bearer
 from tests.service.conftest import Serve
 from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, open_collection, put, vectors, wait_for
-from tests.service.http.test_auth import bearer
 
 STORE = "documents.sqlite3"
 ROOT = Path(__file__).parents[3]

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 import uvloop
 
+from service.api.app import create_app
 from service.engine import inline
 from service.engine.cache import VectorCache
 from service.engine.fair_queue import EncodedBatch, InputError
 from service.engine.inline import SHORT_CHARS
 from service.engine.pool import EncoderPool
 from service.errors import InferenceFailed, NotReady, Overloaded
-from service.http.app import create_app
 from service.model.encoder import Encoded, TextInput, load_encoder
 from service.runtime import load_runtime
 from service.settings import Settings
+from tests.service.api.connections import serving
 from tests.service.engine.one_by_one import pool_over
-from tests.service.http.connections import serving
 
 LONG = "x" * (SHORT_CHARS + 1)
 

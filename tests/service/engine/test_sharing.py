@@ -19,7 +19,7 @@ from service.model.artifact import load_parity
 from service.model.encoder import PASS_PLACES, Encoded, Encoder, load_encoder
 from service.model.tokenizer import TokenisedText
 from service.settings import BUNDLED_MODEL
-from tests.service.http.test_load import until
+from tests.service.api.test_load import until
 
 SLIGHTLY = np.float32(1e-7)
 TIMES = ("dusk", "dawn", "noon", "night")

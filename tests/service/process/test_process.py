@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.http.listener import bound_socket
+from service.api.listener import bound_socket
 from service.version import VERSION
 from tests.artifacts import TEXTS
 from tests.ports import reserved_port
@@ -412,7 +412,7 @@ import service
 for module in pkgutil.walk_packages(service.__path__, "service."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
-from service.http.app import create_app
+from service.api.app import create_app
 from service.runtime import load_runtime
 from service.settings import Settings
 from fastapi.testclient import TestClient

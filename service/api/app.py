@@ -1,0 +1,165 @@
+"""Assembles the application: routes, middleware, error handlers, lifespan."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from service.api.auth import BEARER, AccessCheck
+from service.api.backups import Backups
+from service.api.body_limit import BodyLimit
+from service.api.cors import Cors
+from service.api.fast_path import FastPath
+from service.api.path_prefix import PathPrefix
+from service.api.request_log import RequestLog
+from service.api.response_limit import ResponseLimit
+from service.api.responses import NO_SUCH_ROUTE, on_http_error, on_service_error, on_validation_error
+from service.api.route_table import Resources, RouteTable
+from service.api.routes import (
+    backup,
+    collections,
+    docs,
+    documents,
+    embed,
+    health,
+    models,
+    openai,
+    page,
+    rerank,
+    root,
+    search,
+    similarity,
+)
+from service.errors import ServiceError, StartError
+from service.process.files import resolved
+from service.runtime import Runtime
+from service.version import VERSION
+
+ROUTERS = [
+    module.router
+    for module in (embed, similarity, rerank, search, documents, collections, backup, openai, models, root)
+]
+# The others ignore unknown parameters, as TEI and OpenAI do.
+STRICT_ROUTERS = [search.router, documents.router, collections.router, backup.router]
+DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
+
+A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
+
+
+def create_app(runtime: Runtime) -> FastAPI:
+    """Return the ASGI application of a loaded runtime. Its lifespan starts the workers and closes the runtime."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        runtime.start()
+        yield
+        await asyncio.to_thread(runtime.close)
+
+    app = _framework(
+        runtime,
+        servers=_servers(runtime.settings.root_path),
+        title="crosslet",
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+    )
+    app.state.backups = Backups(resolved(runtime.settings.documents_path), runtime.collections.check_files)
+    for router in ROUTERS:
+        app.include_router(router, dependencies=[BEARER])
+    others = [health.router, docs.router, page.router if runtime.settings.page else docs.root_router]
+    if not runtime.settings.metrics_port:
+        others.append(health.metrics_router)
+    for router in others:
+        app.include_router(router)
+    app.mount(docs.STATIC_PATH, StaticFiles(directory=docs.STATIC_FILES))
+    _add_layers(app, runtime, _routes_of(*ROUTERS, *others))
+    return app
+
+
+def create_metrics_app(runtime: Runtime) -> FastAPI:
+    """Return the application that serves /metrics on a port of its own, without a key, under any host name."""
+    app = _framework(runtime)
+    app.include_router(health.metrics_router)
+    app.add_middleware(Resources, unknown="this port serves only GET /metrics (CROSSLET_METRICS_PORT)")
+    app.add_middleware(AccessCheck, hosts=None)
+    app.add_middleware(RequestLog, metrics=runtime.metrics, table=RouteTable(_routes_of(health.metrics_router)))
+    return app
+
+
+def _framework(runtime: Runtime, **options: Any) -> FastAPI:
+    app = FastAPI(
+        openapi_url=None,  # served by routes/docs.py
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # else FastAPI looks it up on every request
+        **options,
+    )
+    app.state.runtime = runtime
+    app.add_exception_handler(ServiceError, on_service_error)
+    app.add_exception_handler(RequestValidationError, on_validation_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    return app
+
+
+def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
+    settings = runtime.settings
+    full, read = settings.keys()
+    # Added last, called first: prefix -> log -> CORS -> response limit -> gzip -> access -> body -> routes.
+    # Host, key and origin are checked before the body is read.
+    mounts = [route for route in app.routes if isinstance(route, Mount)]
+    app.add_middleware(Resources, unknown=NO_SUCH_ROUTE, strict=_routes_of(*STRICT_ROUTERS))
+    app.add_middleware(FastPath, routes=routes)
+    app.add_middleware(
+        BodyLimit,
+        max_body_bytes=settings.max_body_bytes,
+        max_inflight_bytes=settings.max_inflight_bytes,
+        body_timeout_s=settings.body_timeout_s,
+        check_memory=runtime.memory.check_body,
+    )
+    app.add_middleware(
+        AccessCheck,
+        full=full,
+        read=read,
+        metrics_open=settings.metrics_open,
+        hosts=settings.hosts(),
+        origins=settings.origins(),
+    )
+    if settings.gzip_min_bytes:
+        # Level 1: vectors are random decimals; higher levels take much longer and save little.
+        app.add_middleware(GZipMiddleware, minimum_size=settings.gzip_min_bytes, compresslevel=1)
+    app.add_middleware(ResponseLimit, max_unread_bytes=settings.max_unread_bytes)
+    log = partial(RequestLog, metrics=runtime.metrics, table=RouteTable([*routes, *mounts]))
+    if origins := settings.origins():
+        methods = sorted({"HEAD", "OPTIONS"}.union(*(route.methods or () for route in routes)))
+        cors = partial(Cors, origins=origins, methods=methods)
+        app.add_middleware(cors)
+        app.add_middleware(log, answer_through=cors)
+    else:
+        app.add_middleware(log)
+    if settings.root_path:
+        _check_prefix(settings.root_path, routes)
+        app.add_middleware(PathPrefix, prefix=settings.root_path)
+
+
+def _servers(root_path: str) -> list[dict[str, str]]:
+    """Return OpenAPI's `servers`: the prefix of all paths."""
+    return [{"url": root_path}] if root_path else []
+
+
+def _check_prefix(prefix: str, routes: list[Route]) -> None:
+    taken = sorted({f"/{route.path.split('/')[1]}" for route in routes} - {"/"})
+    if f"/{prefix.split('/')[1]}" in taken:  # a path would be ambiguous: the proxy may or may not cut the prefix off
+        raise StartError(
+            f"CROSSLET_ROOT_PATH is {prefix}, which begins like a route; it must not begin with {', '.join(taken)}"
+        )
+
+
+def _routes_of(*routers: APIRouter) -> list[Route]:
+    return [route for router in routers for route in router.routes if isinstance(route, Route)]

@@ -1,0 +1,106 @@
+"""Refuses what a route's policy does not allow, before the body is read."""
+
+import hashlib
+import hmac
+from collections.abc import Collection
+from functools import lru_cache
+
+from fastapi import Security
+from fastapi.security import HTTPBearer
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.api.headers import header
+from service.api.origins import is_known_host, is_of_another_origin
+from service.api.policy import Access
+from service.api.responses import error_response
+from service.api.route_table import RouteMatch
+from service.errors import Forbidden, MalformedHead, Misdirected, ServiceError, Unauthorized
+
+# For OpenAPI alone, so that /docs can send a key: `AccessCheck` checks, before a body is read.
+BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
+REMEMBERED_HOSTS = 256
+
+
+class AccessCheck:
+    """Requires of each request what its route's `Access` says: a key, or a known Host where there are no keys.
+
+    Read-only keys, and pages of other origins, may neither change nor back up documents.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        full: Collection[str] = (),
+        read: Collection[str] = (),
+        metrics_open: bool = True,
+        hosts: Collection[str] | None,
+        origins: Collection[str] = (),
+    ) -> None:
+        """hosts: names that Host may hold without keys; None: any.  origins: of CORS."""
+        self._app = app
+        self._full = [_digest(key.encode("utf-8", "surrogateescape")) for key in full]
+        self._read = [_digest(key.encode("utf-8", "surrogateescape")) for key in read]
+        self._has_keys = bool(self._full or self._read)
+        self._keyless = {Access.PROBE, Access.PUBLIC} | ({Access.METRICS} if metrics_open else set())
+        self._origins = origins
+
+        @lru_cache(REMEMBERED_HOSTS)
+        def is_known(host: str) -> bool:
+            return hosts is None or is_known_host(host, hosts)
+
+        self._is_known = is_known
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer 400, 401, 403 or 421."""
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await error_response(scope["path"], refusal)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> ServiceError | None:
+        found: RouteMatch = scope["route_match"]
+        access = found.policy.access
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
+            return MalformedHead(f"the request has {len(hosts)} Host headers; HTTP/1.1 needs exactly one")
+        if self._has_keys:
+            refusal = None if access in self._keyless else self._key_refusal(scope, access)
+        else:
+            refusal = None if access is Access.PROBE else self._host_refusal(hosts)
+        if refusal is None and access is Access.WRITE and is_of_another_origin(scope, self._origins):
+            return Forbidden(
+                "a page of another origin may neither change nor back up documents; allow its origin "
+                "(CROSSLET_CORS_ORIGINS), or have the proxy pass Host on"
+            )
+        return refusal
+
+    def _host_refusal(self, hosts: list[bytes]) -> ServiceError | None:
+        if not hosts or self._is_known(hosts[0].decode("latin-1")):
+            return None
+        return Misdirected(
+            "without keys, Host must be an IP address, localhost or a name of CROSSLET_ALLOWED_HOSTS; add the URL's "
+            "host name there, or set keys (CROSSLET_API_KEYS)"
+        )
+
+    def _key_refusal(self, scope: Scope, access: Access) -> ServiceError | None:
+        scheme, _, key = header(scope, b"authorization").partition(" ")
+        digest = _digest(key.strip(" \t").encode("latin-1"))  # the bytes as sent
+        if scheme.lower() != "bearer" or not (_is_among(digest, self._full) | _is_among(digest, self._read)):
+            return Unauthorized("send a known key: 'Authorization: Bearer <key>' (CROSSLET_API_KEYS)")
+        if access is Access.WRITE and not _is_among(digest, self._full):
+            return Forbidden(
+                "this key may read and search, but neither change nor back up documents (CROSSLET_READ_API_KEYS)"
+            )
+        return None
+
+
+def _digest(key: bytes) -> bytes:
+    # Digests have equal length, so comparing them does not reveal a key's length.
+    return hashlib.sha256(key).digest()
+
+
+def _is_among(digest: bytes, known: list[bytes]) -> bool:
+    """Compare with every known key, so that the time taken does not tell which one matches."""
+    return bool(sum(hmac.compare_digest(digest, other) for other in known))

@@ -1,0 +1,177 @@
+"""Scores the passages of one request against its query. Knows requests and the engine; shapes no answer.
+
+N passages
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import quote
+
+import numpy as np
+from fastapi import Depends, Request
+
+from service.api.dependencies import Embedder, cost_headers, one_or_listed, runtime_of
+from service.engine.fair_queue import EncodedBatch
+from service.engine.pairs import Input
+from service.engine.scorers import Scorer, Scores
+from service.errors import InvalidInput
+from service.preparation import Steps
+
+RANKED_BY = "x-reranker"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What the passages of a request came to, in its order.
+
+    scores_N: in [0, 1].  raw_N: what they were mapped from.
+    batch: what it cost; `truncated` are positions of passages.  is_query_cut: whether a model read less than the query.
+    ranked_by: the model's name.
+    """
+
+    scores_N: Scores
+    raw_N: Scores
+    batch: EncodedBatch
+    is_query_cut: bool
+    ranked_by: str
+
+    @property
+    def order(self) -> list[int]:
+        """Positions, best first; equal scores keep their order."""
+        best_first: list[int] = np.argsort(-self.scores_N, kind="stable").tolist()
+        return best_first
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of an embedding's answer, and what has scored."""
+        headers = cost_headers(self.batch)
+        if self.is_query_cut:
+            headers["x-truncated"] += "; query"
+        return headers | ranked_by_header(self.ranked_by)
+
+
+def ranked_by_header(name: str) -> dict[str, str]:
+    """What has scored, for answers without such a field. Headers have no other alphabets: others are quoted."""
+    return {RANKED_BY: quote(name, safe=" ()/@:.,+")}
+
+
+@dataclass(frozen=True)
+class ScorerInputs:
+    """What a scorer reads of a request.  owners: of each input the position of its passage; None: it is the query."""
+
+    scorer: Scorer
+    inputs: list[Input]
+    owners: list[int | None]
+
+    def best(self, batch: EncodedBatch, count: int) -> Scores:
+        """The highest score of each passage's inputs."""
+        owners = [owner for owner in self.owners if owner is not None]
+        best_N = np.full(count, -np.inf)
+        np.maximum.at(best_N, owners, self.scorer.raw(self.scorer.vectors(batch)))
+        return best_N
+
+
+class Ranker:
+    """Scores passages with the models that are there, by the queue, the limits and the accounts of texts."""
+
+    def __init__(self, request: Request) -> None:
+        self._runtime = runtime_of(request)
+        self._embedder = Embedder(request)
+
+    def check_cut(self, tokens: int, *, windows: bool) -> None:
+        """Refuse a request to cut passages after so many tokens, unless no model reads more of one.
+
+        Raises: InvalidInput: passages are cut where a model stops reading, or not at all.
+        """
+        reranker = self._runtime.reranker
+        lengths = [self._runtime.manifest.max_length] + ([reranker.manifest.max_length] if reranker else [])
+        if windows:
+            raise InvalidInput("max_tokens_per_doc has no effect with windows, which read all of a passage: send one")
+        if tokens < max(lengths):
+            raise InvalidInput(
+                f"max_tokens_per_doc is {tokens}; a passage is cut where a model stops reading, here after "
+                f"{max(lengths)} tokens: leave it out, or send shorter passages"
+            )
+
+    async def rank(
+        self, query: str, passages: Sequence[str], *, name: str, truncate: bool = True, windows: bool = False
+    ) -> Ranking:
+        """Score passages; a score never depends on the other passages.
+
+        Args:   name: what messages call the passages.  windows: a long one has the score of its best window.
+        Raises: InvalidInput, TextTooLong, TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
+        """
+        place = one_or_listed(name, passages)
+        self._embedder.check([query], name="query", place=one_or_listed("query", query))
+        self._embedder.check(passages, name=name, place=place)
+        read = await self._inputs(query, passages, name=name, windows=windows)
+        owners = [owner for part in read for owner in part.owners]
+
+        def place_of(position: int) -> str:
+            owner = owners[position]
+            return "query" if owner is None else place(owner)
+
+        # One job: both models share its turns in the queue, its time limit and its cost.
+        batch = await self._embedder.compute(
+            [one for part in read for one in part.inputs], place=place_of, truncate=truncate
+        )
+        cut = {owners[position] for position in batch.truncated}
+        scoring = self._runtime.scoring
+        scores_N, raw_N = scoring.scores([part.best(batch, len(passages)) for part in read])
+        return Ranking(
+            scores_N=scores_N,
+            raw_N=raw_N,
+            batch=dataclasses.replace(batch, truncated=tuple(sorted(owner for owner in cut if owner is not None))),
+            is_query_cut=None in cut or batch.is_query_cut,
+            ranked_by=scoring.name,
+        )
+
+    async def _inputs(self, query: str, passages: Sequence[str], *, name: str, windows: bool) -> list[ScorerInputs]:
+        """One for each scorer. Windows need the whole passage's tokens."""
+        scorers, limit = self._runtime.scoring.scorers, self._runtime.settings.max_texts
+        if not windows:
+            return [_whole(scorer, query, passages) for scorer in scorers]
+
+        cutting = _windows(scorers, query, passages, name=name, limit=limit)
+        with self._embedder.room_for([query, *passages]):
+            return await self._embedder.prepare(
+                cutting, what="cutting windows", way_out="send fewer texts, or shorter ones, or leave windows out"
+            )
+
+
+def _whole(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
+    before = scorer.before(query)
+    inputs = [*before, *(scorer.whole(query, passage) for passage in passages)]
+    return ScorerInputs(scorer, inputs, [*(None for _ in before), *range(len(passages))])
+
+
+def _windows(
+    scorers: Sequence[Scorer], query: str, passages: Sequence[str], *, name: str, limit: int
+) -> Steps[list[ScorerInputs]]:
+    found: list[ScorerInputs] = []
+    for scorer in scorers:
+        inputs = scorer.before(query)
+        owners: list[int | None] = [None for _ in inputs]
+        queries = len(inputs)
+        for position, passage in enumerate(passages):
+            parts = scorer.windows(query, passage)
+            inputs += parts
+            owners += [position] * len(parts)
+            count = len(inputs) - queries
+            if count > limit:
+                raise InvalidInput(
+                    f"{name} has {count} windows up to position {position}; the limit is {limit} "
+                    "(CROSSLET_MAX_TEXTS): send fewer texts, or shorter ones, or leave windows out"
+                )
+            yield
+        found.append(ScorerInputs(scorer, inputs, owners))
+    return found
+
+
+async def _ranker(request: Request) -> Ranker:
+    return Ranker(request)
+
+
+RankerDependency = Annotated[Ranker, Depends(_ranker)]

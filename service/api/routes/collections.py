@@ -1,0 +1,105 @@
+"""/collections: lists and drops named collections, and has each one's documents and searches below its name."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Response
+from fastapi.routing import APIRoute
+
+from service.api.dependencies import RuntimeDependency
+from service.api.json_route import JsonRoute
+from service.api.policy import Access, access
+from service.api.responses import json_response
+from service.api.routes import documents, search
+from service.api.routes.openapi import answers
+from service.api.schemas.collections import CollectionsOut, DropCollectionResponse
+from service.api.schemas.info import CollectionInfo
+from service.documents.backend import DocumentIndex
+from service.documents.store.collection_name import LONGEST_NAME
+from service.runtime import Runtime
+
+CollectionInPath = Annotated[
+    str,
+    Path(
+        description=f"The collection's name: up to {LONGEST_NAME} English letters, digits and . _ -", examples=["shop"]
+    ),
+]
+
+
+async def _documented(collection: CollectionInPath) -> None:
+    """For OpenAPI alone: `RuntimeDependency` reads it."""
+
+
+router = APIRouter(prefix="/collections", tags=["collections"], route_class=JsonRoute)
+NAMED = [Depends(_documented)]
+
+
+@router.get("", response_model=CollectionsOut, responses=answers(401, 422, 429, 503), summary="List collections")
+@access(Access.READ)
+async def list_collections(runtime: RuntimeDependency) -> Response:
+    """Every collection with its documents and the memory of its index; the default one first."""
+    return json_response({"collections": await runtime.read(described, runtime)})
+
+
+@router.get(
+    "/{collection}",
+    dependencies=NAMED,
+    response_model=CollectionInfo,
+    responses=answers(401, 404, 422, 429, 503),
+    summary="Read a collection",
+)
+@access(Access.READ)
+async def get_collection(runtime: RuntimeDependency) -> Response:
+    """One collection."""
+    return json_response(await runtime.read(_described, runtime.collection_name, runtime.collection))
+
+
+@router.delete(
+    "/{collection}",
+    dependencies=NAMED,
+    response_model=DropCollectionResponse,
+    responses=answers(401, 403, 404, 422, 503, 507),
+    summary="Drop a collection",
+)
+@access(Access.WRITE)
+async def drop_collection(runtime: RuntimeDependency) -> Response:
+    """Remove a collection with all its documents. The default one stays."""
+    name = runtime.collection_name
+    return json_response({"dropped": name, "documents": await runtime.write(runtime.collections.drop, name)})
+
+
+def described(runtime: Runtime) -> list[dict[str, object]]:
+    """Every collection, as /collections and /info show it. Blocks."""
+    return [_described(name, index) for name, index in runtime.collections.named().items()]
+
+
+def _described(name: str, index: DocumentIndex) -> dict[str, object]:
+    return {
+        "name": name,
+        "backend": index.backend,
+        "documents": len(index),
+        "size_bytes": index.size_bytes,
+        "recall": index.recall,
+    }
+
+
+def _add_named(route: APIRoute) -> None:
+    """Have a route of the default collection for each named one, too."""
+    router.add_api_route(
+        f"/{{collection}}{route.path}",
+        route.endpoint,
+        methods=list(route.methods or ()),
+        response_model=route.response_model,
+        response_class=route.response_class,
+        responses=answers(404) | route.responses,
+        summary=route.summary,
+        description=route.description,
+        dependencies=NAMED,
+        include_in_schema=route.include_in_schema,
+        openapi_extra=route.openapi_extra,
+        route_class_override=type(route),
+    )
+
+
+for route in (*search.router.routes, *documents.router.routes):
+    if isinstance(route, APIRoute):
+        _add_named(route)

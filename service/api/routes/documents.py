@@ -1,0 +1,270 @@
+"""PUT, GET and DELETE /documents; listing, counting and deleting by filter."""
+
+import re
+from functools import partial
+from typing import Annotated
+from urllib.parse import unquote_to_bytes
+
+import orjson
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from service.api.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
+from service.api.document_embedding import in_passages
+from service.api.document_writing import write_documents
+from service.api.facets import check_facets, counted
+from service.api.json_route import JsonRoute
+from service.api.lines_route import LinesRoute, put_lines
+from service.api.merge_patch import patched
+from service.api.policy import Access, access
+from service.api.responses import dump_json, dumped_response, json_response
+from service.api.routes.openapi import BODY_ERRORS, answers, inference
+from service.api.schemas.documents import (
+    CountDocumentsRequest,
+    CountDocumentsResponse,
+    DeleteDocumentsRequest,
+    DeleteDocumentsResponse,
+    DocumentIn,
+    DocumentOut,
+    DocumentsPage,
+    PatchDocumentRequest,
+    PatchDocumentResponse,
+    PutDocumentsRequest,
+    PutDocumentsResponse,
+)
+from service.documents.backend import DocumentIndex
+from service.documents.store.document import Document
+from service.documents.store.store import StoredDocument
+from service.errors import InvalidInput, NotFound
+from service.json_parsing import loads, not_unicode
+
+router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
+# First: the route of lists takes any content-type.
+router.add_api_route("", put_lines, methods=["PUT"], include_in_schema=False, route_class_override=LinesRoute)
+
+DocumentIdInPath = Annotated[str, Path(description="The document's id; it may hold slashes.", examples=["de/1"])]
+DOCUMENTS_PATH = re.compile(rb"(?:/collections/[^/]+)?/documents/")  # before an id; an id may look like it
+LARGEST_ROW = 2**63 - 1
+LINE = '{"id": "de/1", "text": "Ein Mann spielt Gitarre.", "metadata": {"lang": "de"}}\n'
+LINES_CONTENT = {"application/x-ndjson": {"schema": {"type": "string"}, "example": LINE}}
+MAX_PAGE_CHARS = 4_000_000  # of texts and metadata; as much as the default limit on a body
+
+
+@router.put(
+    "",
+    response_model=PutDocumentsResponse,
+    responses=inference(403, 507),
+    summary="Insert or replace documents",
+    openapi_extra={"requestBody": {"content": LINES_CONTENT}},
+)
+@access(Access.WRITE)
+async def put_documents(
+    body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
+) -> Response:
+    """Embed and store documents. Idempotent. The answer comes once they are on disk.
+
+    A document that is longer than the model reads is split into passages with a vector each, unless `chunk` is false.
+
+    The first documents of a named collection make it.
+
+    As application/x-ndjson the body may be of any length, with a document a line: they are stored while it arrives,
+    and those that are there already are not embedded again.
+
+    If the model fails on some texts, the other documents are stored and `failed` names these; their earlier versions
+    stay. If it fails on all, the request fails.
+    """
+    embedder.check_count(len(body.documents), name="documents")
+    _check_ids_differ(body.documents)
+    documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
+    documents = await in_passages(documents, embedder, runtime, wanted=body.chunk)
+    written = await write_documents(documents, embedder=embedder, runtime=runtime)
+    answer: dict[str, object] = {"upserted": written.stored, "revision": written.revision}
+    if written.truncated:
+        answer["truncated"] = written.truncated
+    if written.failed:
+        failed = written.failed.items()
+        answer["failed"] = [{"id": documents[position].id, "error": error} for position, error in failed]
+    return json_response(answer, headers=cost_headers(written.batch))
+
+
+@router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")
+@access(Access.READ)
+async def list_documents(
+    runtime: RuntimeDependency,
+    cursor: Annotated[
+        str, Query(description="`next_cursor` of the previous page; empty for the first.", examples=["12"])
+    ] = "",
+    limit: Annotated[int, Query(ge=1, description="Maximum number of documents to return.", examples=[100])] = 100,
+    filter_: Annotated[
+        str | None,
+        Query(alias="filter", description="Conditions on the metadata, as JSON.", examples=['{"lang": "de"}']),
+    ] = None,
+    truncated: Annotated[
+        bool, Query(description="Whether to list only documents whose text was cut.", examples=[False])
+    ] = False,
+) -> Response:
+    """Documents in the order they were first inserted, page by page; with a filter, only those that match.
+
+    `truncated=true` lists the documents of which the model read only the beginning, as the answer to their PUT said.
+    """
+    _check_limit(limit, runtime.settings.max_top_k, "limit")
+    given, limit_s = _filter_in(filter_), runtime.settings.request_timeout_s
+    after_row = _row_of(cursor)
+    page = partial(_page, runtime.collection, given, after_row=after_row, limit=limit, truncated=truncated)
+    return dumped_response(await runtime.read(page, filter_s=limit_s))
+
+
+@router.post(
+    "/count",
+    response_model=CountDocumentsResponse,
+    responses=answers(*BODY_ERRORS, 503),
+    summary="Count documents",
+)
+@access(Access.READ)
+async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
+    """The number of documents, or of those that match a filter; with `facets`, by the values of fields as well."""
+    check_facets(body.facets, runtime)
+    return json_response(await runtime.read(counted, runtime, body.facets, body.filter))
+
+
+@router.post(
+    "/delete",
+    response_model=DeleteDocumentsResponse,
+    responses=answers(*BODY_ERRORS, 403, 503, 507),
+    summary="Remove several documents",
+)
+@access(Access.WRITE)
+async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
+    """Remove documents by id, or all that match a filter."""
+    if body.ids is not None:
+        deleted = await runtime.write(runtime.collection.delete, body.ids)
+    else:
+        delete, limit_s = runtime.collection.delete_matching, runtime.settings.request_timeout_s
+        deleted = await runtime.write(delete, body.filter or {}, filter_s=limit_s)
+    return json_response({"deleted": deleted})
+
+
+# `path`: an id may hold slashes.
+@router.get(
+    "/{document_id:path}",
+    response_model=DocumentOut,
+    responses=answers(401, 404, 429, 503),
+    summary="Read a document",
+)
+@access(Access.READ)
+async def get_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
+    """One document by its id."""
+    document = await runtime.read(runtime.collection.get, _id_in(request))
+    if document is None:
+        raise NotFound("no document has this id")
+    return json_response(_shown(document))
+
+
+@router.patch(
+    "/{document_id:path}",
+    response_model=PatchDocumentResponse,
+    responses=answers(*BODY_ERRORS, 403, 404, 503, 507),
+    summary="Change a document's metadata",
+)
+@access(Access.WRITE)
+async def patch_document(
+    request: Request, document_id: DocumentIdInPath, body: PatchDocumentRequest, runtime: RuntimeDependency
+) -> Response:
+    """Change some of a document's metadata. Its text stays, and nothing is embedded."""
+    change = partial(patched, patch=body.metadata, max_bytes=runtime.settings.max_body_bytes)
+    revision = await runtime.write(runtime.collection.update_metadata, _id_in(request), change)
+    if revision is None:
+        raise NotFound("no document has this id")
+    return json_response({"revision": revision})
+
+
+@router.delete(
+    "/{document_id:path}",
+    response_model=DeleteDocumentsResponse,
+    responses=answers(401, 403, 404, 503, 507),
+    summary="Remove a document",
+)
+@access(Access.WRITE)
+async def delete_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
+    """Remove one document by its id."""
+    deleted = await runtime.write(runtime.collection.delete, [_id_in(request)])
+    if not deleted:
+        raise NotFound("no document has this id")
+    return json_response({"deleted": deleted})
+
+
+def _page(
+    collection: DocumentIndex,
+    filter_: dict[str, object] | None,
+    *,
+    after_row: int,
+    limit: int,
+    truncated: bool,
+    filter_s: float,
+) -> bytes:
+    page = collection.page(
+        after_row=after_row,
+        limit=limit,
+        max_chars=MAX_PAGE_CHARS,
+        filter_=filter_,
+        filter_s=filter_s,
+        truncated=truncated,
+    )
+    next_cursor = None if page.next_row is None else str(page.next_row)
+    documents = [_shown(one) for one in page.documents]
+    total = len(collection) if page.total is None else page.total
+    return dump_json({"documents": documents, "next_cursor": next_cursor, "total": total})
+
+
+def _shown(document: StoredDocument) -> dict[str, object]:
+    return {
+        "id": document.id,
+        "text": document.text,
+        "metadata": document.metadata,
+        "revision": document.revision,
+    }
+
+
+def _check_ids_differ(documents: list[DocumentIn]) -> None:
+    first: dict[str, int] = {}
+    for position, document in enumerate(documents):
+        if first.setdefault(document.id, position) != position:
+            raise InvalidInput(
+                f"documents[{position}].id repeats documents[{first[document.id]}].id; send each id once"
+            )
+
+
+def _check_limit(value: int, limit: int, name: str) -> None:
+    if value > limit:
+        raise InvalidInput(f"{name} is {value}; the limit is {limit} (CROSSLET_MAX_TOP_K)")
+
+
+def _row_of(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 20 and int(cursor) <= LARGEST_ROW):
+        raise InvalidInput("cursor is not the next_cursor of a page")
+    return int(cursor)
+
+
+def _filter_in(text: str | None) -> dict[str, object] | None:
+    if text is None:
+        return None
+    try:
+        filter_ = loads(text.encode())
+    except orjson.JSONDecodeError as exc:
+        raise InvalidInput(not_unicode(text.encode(), root="filter") or "filter is not valid JSON") from exc
+    if not isinstance(filter_, dict):
+        raise InvalidInput('filter is not a JSON object; send one like {"lang": "de"}')
+    return filter_
+
+
+def _id_in(request: Request) -> str:
+    """Return the id in a URL, from the raw bytes: in the path the server replaces what is not UTF-8.
+
+    Raises: NotFound: the id is not UTF-8, so no document has it.
+    """
+    path: bytes = unquote_to_bytes(request.scope["raw_path"])
+    try:
+        return DOCUMENTS_PATH.split(path, maxsplit=1)[-1].decode()
+    except UnicodeDecodeError as exc:
+        raise NotFound("no document has this id") from exc

@@ -1,0 +1,129 @@
+"""GET /health, /ready, /metrics and /info; none of them enters the queue."""
+
+import asyncio
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from service.api.auth import BEARER
+from service.api.dependencies import RuntimeDependency
+from service.api.json_route import JsonRoute
+from service.api.policy import Access, access
+from service.api.responses import json_response
+from service.api.routes.collections import described
+from service.api.routes.openapi import answers
+from service.api.schemas.info import (
+    InfoResponse,
+    Limits,
+    ReportInfo,
+    RerankerInfo,
+    SpaceInfo,
+    StatusResponse,
+)
+from service.documents.milvus.address import EMBEDDED
+from service.documents.report_file import read_summary
+from service.errors import NotReady
+from service.model.spaces import stored_as
+from service.runtime import Runtime
+from service.version import VERSION
+
+router = APIRouter(tags=["operation"], route_class=JsonRoute)
+metrics_router = APIRouter(tags=["operation"], route_class=JsonRoute)  # optionally on a port of its own
+
+METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example": "crosslet_index_documents 200.0\n"}}
+
+
+@router.get("/health", response_model=StatusResponse, responses=answers(), summary="Is the process alive?")
+@access(Access.PROBE)
+async def health() -> Response:
+    """200 as long as the process answers."""
+    return json_response({"status": "ok"})
+
+
+@router.get(
+    "/ready", response_model=StatusResponse, responses=answers(503), summary="Is the service ready for requests?"
+)
+@access(Access.PROBE)
+async def ready(runtime: RuntimeDependency) -> Response:
+    """200, or 503 with the reason: starting, shutting down, workers that make no progress, or a store that is gone."""
+    trouble = runtime.trouble()
+    if trouble is not None:
+        raise NotReady(trouble)
+    await asyncio.to_thread(runtime.collections.check_files)  # in a thread: a disk may not answer
+    return json_response({"status": "ok"})
+
+
+@metrics_router.get(
+    "/metrics",
+    response_class=Response,
+    responses=answers(401, content=METRICS_CONTENT),
+    dependencies=[BEARER],
+    summary="Prometheus metrics",
+)
+@access(Access.METRICS)
+async def metrics(runtime: RuntimeDependency) -> Response:
+    """Counters, gauges and histograms in Prometheus' text format."""
+    # In a thread: counting documents may ask another process (Milvus). Not by `runtime.read`, whose queue may be full.
+    return Response(await asyncio.to_thread(runtime.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get(
+    "/info",
+    response_model=InfoResponse,
+    responses=answers(401, 429, 503),
+    dependencies=[BEARER],
+    summary="Describe the service",
+)
+@access(Access.READ)
+async def info(runtime: RuntimeDependency) -> Response:
+    """The model, the limits in force and the index."""
+    manifest, settings = runtime.manifest, runtime.settings
+    limits = {name: getattr(settings, name) for name in Limits.model_fields}
+    collections = await runtime.read(described, runtime)
+    index = {name: value for name, value in collections[0].items() if name != "name"}
+    index["report"] = await runtime.read(_report, runtime)
+    return json_response(
+        {
+            "model": manifest.name,
+            "is_fallback": runtime.refused is not None,
+            "fingerprint": manifest.fingerprint,
+            "dim": manifest.dim,
+            "max_length": manifest.max_length,
+            "languages": manifest.languages,
+            "precision": manifest.precision,
+            "parameters": manifest.parameters,
+            "model_id": manifest.name,
+            "max_input_length": manifest.max_length,
+            "max_client_batch_size": settings.max_texts,
+            "auto_truncate": True,
+            "prompts": manifest.prompts,
+            "default_prompt_name": manifest.default_prompt_name,
+            "min_scores": manifest.min_scores,
+            "white_space_stripped_by": "model" if runtime.strips_white_space else "service",
+            "spaces": [{name: getattr(space, name) for name in SpaceInfo.model_fields} for space in manifest.spaces],
+            "document_space": settings.space or None,
+            "reranker": _reranker(runtime),
+            "limits": limits,
+            "index": index,
+            "collections": collections,
+            "version": VERSION,
+        }
+    )
+
+
+def _report(runtime: Runtime) -> dict[str, object] | None:
+    """What `crosslet index report` left beside the store."""
+    if runtime.settings.index != EMBEDDED:
+        return None
+    stored = stored_as(runtime.manifest, runtime.settings.space)
+    summary = read_summary(runtime.settings.data, fingerprint=stored.fingerprint)
+    return None if summary is None else {name: getattr(summary, name) for name in ReportInfo.model_fields}
+
+
+def _reranker(runtime: Runtime) -> dict[str, object] | None:
+    if runtime.reranker is None:
+        return None
+    manifest, weight = runtime.reranker.manifest, runtime.settings.rerank_weight
+    return {name: getattr(manifest, name) for name in RerankerInfo.model_fields if name != "weight"} | {
+        "weight": weight
+    }

@@ -1,0 +1,106 @@
+"""POST /v1/embeddings and /embeddings: embeds texts in OpenAI's shape."""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from fastapi import APIRouter, Response
+
+from service.api.dependencies import (
+    EmbedderDependency,
+    Place,
+    RuntimeDependency,
+    cost_headers,
+    one_or_listed,
+    shown_vectors,
+)
+from service.api.json_route import JsonRoute
+from service.api.policy import Access, access
+from service.api.responses import dump_json, dumped_response
+from service.api.routes.openapi import inference
+from service.api.schemas.openai import (
+    OpenAIEmbeddingsRequest,
+    OpenAIEmbeddingsResponse,
+    OpenAIErrorResponse,
+    TokenIds,
+)
+from service.errors import InvalidInput
+from service.model.encoder import TextInput
+
+IDS_REFUSED = (
+    "input has token ids, and another tokenizer's ids give wrong vectors: make the client send text (LangChain's "
+    "OpenAIEmbeddings: check_embedding_ctx_length=False), or allow this model's own ids (CROSSLET_TOKEN_IDS=true)"
+)
+
+WRITTEN_AT_ONCE = 128  # vectors, some milliseconds: other requests are answered between
+
+router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
+
+
+@router.post(
+    "/embeddings",  # for clients whose base URL lacks /v1
+    response_model=OpenAIEmbeddingsResponse,
+    responses=inference(error=OpenAIErrorResponse),
+    summary="Embed texts, as OpenAI does",
+)
+@router.post(
+    "/v1/embeddings",
+    response_model=OpenAIEmbeddingsResponse,
+    responses=inference(error=OpenAIErrorResponse),
+    summary="Embed texts, as OpenAI does",
+)
+@access(Access.READ)
+async def create_embeddings(
+    body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
+) -> Response:
+    """Drop-in for OpenAI clients: change the base URL. Long texts are truncated; `x-truncated` counts them."""
+    inputs, place = _inputs(body.input), _place(body.input)
+    if not runtime.settings.token_ids and any(isinstance(one, tuple) for one in inputs):
+        raise InvalidInput(IDS_REFUSED)
+    prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
+    space = embedder.spaces.chosen(body.space)
+    batch = await embedder.embed(
+        inputs,
+        name="input",
+        prompt=prompt,
+        place=place,
+        truncate=body.may_cut,
+        dimensions=body.dimensions,
+        space=space,
+        limit="max_openai_texts",
+    )
+    vectors = shown_vectors(batch.embeddings, body)
+    usage = {"prompt_tokens": batch.tokens, "total_tokens": batch.tokens}
+    rest = dump_json({"model": runtime.manifest.name, "usage": usage})
+    data = await _data(vectors, is_base64=body.encoding_format == "base64")
+    content = b"".join([b'{"object":"list","data":[', *data, b"],", rest[1:]])
+    return dumped_response(content, headers=cost_headers(batch))
+
+
+def _inputs(given: str | list[str] | TokenIds | list[TokenIds]) -> Sequence[TextInput]:
+    return given if isinstance(given, list) else [given]
+
+
+def _place(given: str | list[str] | TokenIds | list[TokenIds]) -> Place:
+    return one_or_listed("input", given if isinstance(given, list) else "")
+
+
+async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list[bytes | memoryview]:
+    """Write the entries of the answer, separated by commas; together the parts are megabytes."""
+    parts: list[bytes | memoryview] = []
+    for start in range(0, len(vectors_BD), WRITTEN_AT_ONCE):
+        if start:
+            parts.append(b",")
+            await asyncio.sleep(0)
+        part = vectors_BD[start : start + WRITTEN_AT_ONCE]
+        encoded = enumerate(_base64(part) if is_base64 else np.ascontiguousarray(part), start=start)
+        entries = [{"object": "embedding", "index": index, "embedding": one} for index, one in encoded]
+        parts.append(memoryview(dump_json(entries))[1:-1])
+    return parts
+
+
+def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
+    little_endian_BD = np.ascontiguousarray(vectors_BD, dtype="<f4")  # on any machine
+    return [base64.b64encode(vector_D.data).decode() for vector_D in little_endian_BD]

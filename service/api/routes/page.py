@@ -1,0 +1,93 @@
+"""GET / for browsers: the search page and its files. Knows the files under service/web; knows no route's work."""
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+from typing import get_args
+
+from fastapi import APIRouter, Request, Response
+
+from service.api.dependencies import RuntimeDependency
+from service.api.json_route import JsonRoute
+from service.api.policy import Access, access
+from service.api.routes.docs import to_docs
+from service.documents.milvus.address import EMBEDDED
+from service.documents.mode import Mode
+from service.errors import NotFound
+from service.runtime import Runtime
+
+FILES = Path(__file__).resolve().parents[2] / "web"
+PATH = "/page"  # of its files
+MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
+# Nothing from another host, no script or style in the page itself, no HTML made of text.
+CONTENT_SECURITY_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'self'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ]
+)
+HEADERS = {
+    "cache-control": "no-cache",  # kept, but asked for again: an update must not mix old scripts with new ones
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+router = APIRouter(include_in_schema=False, route_class=JsonRoute)
+
+
+@router.get("/")
+@access(Access.PUBLIC)
+async def page(request: Request, runtime: RuntimeDependency) -> Response:
+    """The page for whoever accepts HTML; other clients are led to /docs."""
+    accepted = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "").split(",")}
+    if "text/html" not in accepted:
+        answer = await to_docs(runtime)
+    else:
+        content = await asyncio.to_thread((FILES / "index.html").read_bytes)
+        answer = _file(request, _filled_in(content, runtime), "text/html")
+    answer.headers["vary"] = "Accept"
+    return answer
+
+
+@router.get(f"{PATH}/{{name}}")
+@access(Access.PUBLIC)
+async def page_file(name: str, request: Request) -> Response:
+    """A script, a style, an icon or the words of a language; read from the disk each time: they are small."""
+    path = FILES / name
+    if path.suffix not in MEDIA_TYPES or name not in await asyncio.to_thread(os.listdir, FILES):
+        raise NotFound("the page has no such file")
+    return _file(request, await asyncio.to_thread(path.read_bytes), MEDIA_TYPES[path.suffix])
+
+
+def _filled_in(page: bytes, runtime: Runtime) -> bytes:
+    """The page with what depends on the service: where its paths begin, and the modes of a search."""
+    root_path = runtime.settings.root_path
+    # Without a prefix, paths are relative: one that nobody has set may be there, too.
+    base = f"{root_path}/" if root_path else "./"
+    return page.replace(b"{base}", base.encode()).replace(b"{modes}", " ".join(search_modes(runtime)).encode())
+
+
+def search_modes(runtime: Runtime) -> list[Mode]:
+    """The modes that a search may name, the service's own first."""
+    own = runtime.settings.default_mode
+    others: list[Mode] = [mode for mode in get_args(Mode) if mode != own and runtime.settings.index == EMBEDDED]
+    return [own, *others]
+
+
+def _file(request: Request, content: bytes, media_type: str) -> Response:
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {**HEADERS, "etag": etag}
+    known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    if etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=media_type)

@@ -1,0 +1,261 @@
+"""The JSON of documents and searches, described field by field. Limits that are settings are checked by the routes."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+
+from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, whole_example
+from service.api.schemas.facets import FacetFields, Facets, FacetsCut
+from service.documents.store.fields import inexact
+from service.errors import InvalidInput
+
+FILTER_EXAMPLES = [
+    {"lang": "de"},
+    {"source.site": {"ne": "x"}},
+    {"and": [{"year": {"gte": 2020, "lt": 2024}}, {"tag": {"in": ["a", "b"]}}]},
+]
+MAX_METADATA_DEPTH = 240  # orjson writes 254 levels, and an answer wraps metadata in a few
+CONTAINERS = (dict, list, tuple)  # Parquet maps have tuples
+MAX_PATH_CHARS = 100_000  # the store repeats the path for each value, so that filters can look it up
+
+
+def _storable(metadata: dict[str, Any]) -> dict[str, Any]:
+    depth = sum(1 for _ in _levels(metadata))
+    if depth > MAX_METADATA_DEPTH:
+        raise ValueError(f"nested too deeply: {depth} levels; the limit is {MAX_METADATA_DEPTH}")
+    chars = _path_chars(metadata)
+    if chars > MAX_PATH_CHARS:
+        raise ValueError(
+            f"the paths to each nested value and each element of its lists have {chars} characters; the limit is "
+            f"{MAX_PATH_CHARS}: use shorter keys or fewer values"
+        )
+    faults = (fault for level in _levels(metadata) for value in level if (fault := inexact(value)) is not None)
+    if (fault := next(faults, None)) is not None:
+        raise ValueError(fault)
+    return metadata
+
+
+def _path_chars(metadata: dict[str, Any]) -> int:
+    """Count the characters of paths to nested values and list elements; top-level keys of scalars count nothing."""
+    chars, level = 0, [(0, metadata)]
+    while level:
+        inner: list[tuple[int, dict[str, Any]]] = []
+        for before, one in level:
+            for key, value in one.items():
+                elements = value if isinstance(value, list) else [value]
+                path = before + len(key)
+                chars += path * len(elements) if before or isinstance(value, list) else 0
+                inner += [(path + 1, element) for element in elements if isinstance(element, dict)]
+        level = inner
+    return chars
+
+
+def _levels(value: object) -> Iterator[list[object]]:
+    """The values in objects and lists, level by level: deep values must not exhaust Python's stack."""
+    level = [value]
+    while containers := [one for one in level if isinstance(one, CONTAINERS)]:
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+        yield level
+
+
+Metadata = Annotated[dict[str, Any], AfterValidator(_storable)]
+# httpx, requests, curl and browsers remove these from URLs, some also if a dot is written %2E, browsers also between
+# backslashes. tests/contract/test_document_ids.py tries the clients.
+DOT_SEGMENT = re.compile(r"(?:\A|[/\\])(?:\.|%2e){1,2}(?:[/\\]|\Z)", re.IGNORECASE)
+
+
+def _survives_a_url(id_: str) -> str:
+    if DOT_SEGMENT.search(id_):
+        raise ValueError(
+            "a part between slashes is '.' or '..' (%2E is a dot, too): clients remove it from URLs, which then name "
+            "another document; send an id without such parts"
+        )
+    return id_
+
+
+# No control characters: ids appear in URLs, logs and terminals.
+DocumentId = Annotated[
+    str,
+    Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$"),
+    AfterValidator(_survives_a_url),
+]
+
+
+class DocumentIn(Strict):
+    """A document to store and search."""
+
+    id: DocumentId = Field(
+        description="Its name; putting the same id again replaces the document. No part between slashes may be . or ..",
+        examples=["de/1"],
+    )
+    text: str = Field(min_length=1, description="The text that is embedded and found.", examples=[GUITAR[1]])
+    metadata: Metadata = Field(
+        default_factory=dict,
+        description="Any JSON object. Filters can use strings, numbers, booleans, null and lists of them; nested ones "
+        "by their path.",
+        examples=[{"lang": "de", "year": 2021, "tags": ["music"]}],
+    )
+
+
+def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata that can be stored. Raises: InvalidInput: they cannot."""
+    try:
+        return _storable(metadata)
+    except ValueError as exc:
+        raise InvalidInput(f"metadata: {exc}") from exc
+
+
+def document_in(fields: object) -> DocumentIn:
+    """Return the document that a line of a file or body holds.
+
+    Raises: InvalidInput: it is none; the message names the field and the rule, never the value.
+    """
+    if not isinstance(fields, dict):
+        raise InvalidInput("not a JSON object")
+    try:
+        return DocumentIn.model_validate(fields)
+    except ValidationError as exc:
+        first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        place = "".join(f"{part}: " for part in first["loc"][:1])
+        raise InvalidInput(place + first["msg"].removeprefix("Value error, ")) from exc
+
+
+class PutDocumentsRequest(Strict):
+    """Documents to insert or replace."""
+
+    documents: Listed[DocumentIn] = Field(
+        description="Each id at most once.", examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}}]]
+    )
+    chunk: Flag | None = Field(
+        None,
+        description="Whether a document longer than the model reads is split into passages, each with a vector; false: "
+        "its beginning alone is embedded; default: as CROSSLET_CHUNK says.",
+        examples=[True],
+    )
+
+
+class FailedDocument(BaseModel):
+    """A document that was not stored because the model failed on its text."""
+
+    id: str = Field(description="Its name.", examples=["de/2"])
+    error: str = Field(description="Why.", examples=["the model failed on a text of 9 tokens"])
+
+
+class LineError(BaseModel):
+    """A line of a body that was not stored."""
+
+    line: int = Field(description="Its number, from 1.", examples=[3])
+    error: str = Field(description="Why.", examples=["text: Field required"])
+
+
+class PutDocumentsResponse(BaseModel):
+    """Sent once the documents are on disk and searchable. Some fields are only of bodies with a document a line."""
+
+    upserted: int = Field(description="Number of documents inserted or replaced.", examples=[1])
+    revision: int | None = Field(
+        description="The number of this change; later changes have larger ones. null: nothing was to change.",
+        examples=[7],
+    )
+    truncated: list[str] = Field(
+        default_factory=list,
+        description="Ids of the documents of whose text the model read only the beginning; of lines the first "
+        "`limits.max_line_errors` (/info), x-truncated counts all. Absent if there are none.",
+        examples=[["de/1"]],
+    )
+    lines: int | None = Field(None, description="Lines that are not blank.", examples=[1000])
+    unchanged: int | None = Field(
+        None, description="Documents that were there already as they are; they are not embedded again.", examples=[0]
+    )
+    failed_lines: int | None = Field(None, description="Lines that were not stored.", examples=[0])
+    errors: list[LineError] = Field(
+        default_factory=list,
+        description="The first `limits.max_line_errors` (/info) of them. Absent if there are none.",
+        examples=[[{"line": 3, "error": "text: Field required"}]],
+    )
+    failed: list[FailedDocument] = Field(
+        default_factory=list,
+        description="Documents whose text the model failed on; earlier versions of them stay. Absent if there are "
+        "none; if all fail, the request fails.",
+        examples=[[{"id": "de/2", "error": "the model failed on a text of 9 tokens"}]],
+    )
+
+
+class PatchDocumentRequest(Strict):
+    """What to change of a document."""
+
+    metadata: Metadata = Field(
+        description="Keys to set; null removes one, an object changes the keys in it (RFC 7396). Others stay.",
+        examples=[{"price": 12.5, "old": None}],
+    )
+
+
+class PatchDocumentResponse(BaseModel):
+    """Sent once the change is on disk."""
+
+    revision: int = Field(description="The number of this change; later changes have larger ones.", examples=[8])
+
+
+class DeleteDocumentsRequest(Strict):
+    """Documents to remove: by ids or by a filter."""
+
+    model_config = whole_example({"ids": ["de/1"]})
+
+    ids: Listed[str] | None = Field(None, description="Ids to remove; unknown ones are ignored.", examples=[["de/1"]])
+    filter: dict[str, Any] | None = Field(
+        None, description="Removes every document whose metadata match; must not be empty.", examples=FILTER_EXAMPLES
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.ids is None) == (self.filter is None):
+            raise ValueError("send either ids or filter")
+        return self
+
+
+class DeleteDocumentsResponse(BaseModel):
+    """The outcome of a removal."""
+
+    deleted: int = Field(description="Number of documents removed.", examples=[1])
+
+
+class CountDocumentsRequest(Strict):
+    """Documents to count."""
+
+    model_config = whole_example({"filter": {"lang": "de"}, "facets": ["year"]})
+
+    filter: dict[str, Any] | None = Field(
+        None, description="Conditions on the metadata; null counts all.", examples=FILTER_EXAMPLES
+    )
+    facets: FacetFields
+
+
+class CountDocumentsResponse(BaseModel):
+    """The number of documents."""
+
+    count: int = Field(description="Number of documents whose metadata match.", examples=[12])
+    facets: Facets = None
+    facets_cut: FacetsCut = None
+
+
+class DocumentOut(BaseModel):
+    """A stored document."""
+
+    id: str = Field(description="Its name.", examples=["de/1"])
+    text: str = Field(description="Its text.", examples=[GUITAR[1]])
+    metadata: dict[str, Any] = Field(description="Its metadata.", examples=[{"lang": "de"}])
+    revision: int = Field(description="The number of its last change.", examples=[7])
+
+
+class DocumentsPage(BaseModel):
+    """Documents in the order of their first insertion."""
+
+    documents: list[DocumentOut] = Field(
+        description="At most `limit` documents.",
+        examples=[[{"id": "de/1", "text": GUITAR[1], "metadata": {"lang": "de"}, "revision": 7}]],
+    )
+    next_cursor: str | None = Field(
+        description="Send it as `cursor` for the next page; null on the last.", examples=["12"]
+    )
+    total: int = Field(description="Number of documents, or of those that are selected.", examples=[200])

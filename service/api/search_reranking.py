@@ -1,0 +1,112 @@
+"""Re-ranks the documents that a search has found. Knows the engine and matches; searches nothing.
+
+A document's new score is the search's, moved towards 1 by the re-ranker's: see `with_reranker`. A small re-ranker alone
+orders documents in several languages worse than their cosines do; both together are better than either.
+
+The re-ranker reads the best passage of a document that has several.
+
+N documents of all queries
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.api.dependencies import Embedder, cost_headers
+from service.api.ranking import ranked_by_header
+from service.api.schemas.search import SearchRequest
+from service.blending import with_reranker
+from service.documents.results import Match, Shown
+from service.engine.fair_queue import EncodedBatch
+from service.engine.scorers import PairScorer
+from service.errors import InvalidInput
+from service.runtime import Runtime
+
+FEWER = "send fewer queries, or a smaller rerank_k: the re-ranker reads the text of each, whatever include says"
+
+
+@dataclass(frozen=True)
+class Reranked:
+    """Matches with their new scores, a list a query, and what that took; None: there was nothing to score."""
+
+    matches: list[list[Match]]
+    batch: EncodedBatch | None
+    ranked_by: str
+
+    def headers(self, queries: EncodedBatch | None) -> dict[str, str]:
+        """What queries and pairs cost together. queries: None where they were searched by their words alone."""
+        costs = [batch for batch in (queries, self.batch) if batch is not None]
+        if not costs:
+            return ranked_by_header(self.ranked_by)
+        total = dataclasses.replace(
+            costs[0],
+            truncated=() if queries is None else queries.truncated,
+            tokens=sum(batch.tokens for batch in costs),
+            queue_s=sum(batch.queue_s for batch in costs),
+            inference_s=sum(batch.inference_s for batch in costs),
+        )
+        headers = cost_headers(total) | ranked_by_header(self.ranked_by)
+        if self.batch is None:
+            return headers
+        if self.batch.truncated:
+            headers["x-truncated"] += f"; documents={len(self.batch.truncated)}"
+        return headers
+
+
+def check_rerank(body: SearchRequest, runtime: Runtime) -> None:
+    """Raises: InvalidInput: there is no re-ranker, or it would read more or fewer documents than it may."""
+    if runtime.reranker is None:
+        raise InvalidInput("rerank is true, and this service has no re-ranker (CROSSLET_RERANKER); leave it out")
+    wanted, limits = body.offset + body.top_k, runtime.settings
+    if body.rerank_k < wanted:
+        raise InvalidInput(
+            f"rerank_k is {body.rerank_k}, offset and top_k together are {wanted}: re-rank at least as many"
+        )
+    if body.rerank_k > limits.max_top_k:
+        raise InvalidInput(f"rerank_k is {body.rerank_k}; the limit is {limits.max_top_k} (CROSSLET_MAX_TOP_K)")
+    pairs = len(body.queries or [body.query]) * body.rerank_k
+    if pairs > limits.max_texts:
+        raise InvalidInput(
+            f"queries times rerank_k are {pairs}; the re-ranker reads {limits.max_texts} pairs for a request "
+            "(CROSSLET_MAX_TEXTS)"
+        )
+
+
+def candidates(shown: Shown) -> Shown:
+    """What to read of the documents that are to be re-ranked: their texts, and from the first one on."""
+    return dataclasses.replace(shown, offset=0, text=True, way_out=FEWER)
+
+
+async def reranked(
+    body: SearchRequest,
+    queries: Sequence[str],
+    found: Sequence[Sequence[Match]],
+    *,
+    embedder: Embedder,
+    runtime: Runtime,
+) -> Reranked:
+    """The page that a request asks for of what its queries have found, best first; equal scores keep their order.
+
+    Raises: TooLarge, Overloaded, NotReady, InferenceFailed, ClientGone: as `Embedder`.
+    """
+    assert runtime.reranker is not None  # noqa: S101 - `check_rerank`
+    scorer = PairScorer(runtime.reranker)
+    pairs = [
+        scorer.whole(query, match.document.text if match.passage is None else match.passage.text)
+        for query, matches in zip(queries, found, strict=True)
+        for match in matches
+    ]
+    if not pairs:
+        return Reranked([[] for _ in queries], None, scorer.name)
+    ids = [match.document.id for matches in found for match in matches]
+    batch = await embedder.compute(pairs, place=lambda position: f"document {ids[position]}:")
+    score_N = np.array([match.score for matches in found for match in matches])
+    both_N = with_reranker(score_N, scorer.raw(batch.scores_P1), runtime.settings.rerank_weight)
+    scores = iter(both_N.tolist())
+    scored = [[dataclasses.replace(match, score=next(scores)) for match in matches] for matches in found]
+    pages = [
+        sorted(matches, key=lambda match: -match.score)[body.offset : body.offset + body.top_k] for matches in scored
+    ]
+    return Reranked(pages, batch, scorer.name)

@@ -1,0 +1,266 @@
+"""Stores documents that arrive a line each: reads, compares, embeds and writes them batch by batch.
+
+What is answered for is on disk. A line that is no document is reported, and the others are stored. Lines are parsed in
+the thread that prepares requests.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+
+from service.api.dependencies import Embedder
+from service.api.document_embedding import in_passages
+from service.api.document_writing import Written, write_documents
+from service.api.json_size import MAX_VALUES, values_of
+from service.api.lines import Line, LineSplitter
+from service.api.schemas.documents import document_in
+from service.documents.comparison import is_same
+from service.documents.store.collection_name import check_name
+from service.documents.store.document import Document
+from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded, ServiceError, TooLarge
+from service.json_parsing import loads, not_unicode
+from service.preparation import Steps
+from service.runtime import Runtime
+
+BATCH_DOCUMENTS = 64  # embedded together, written in one transaction
+BATCH_BYTES = 500_000  # of lines that are held together: a longer line is a batch of its own
+
+T = TypeVar("T")
+
+
+@dataclass
+class Report:
+    """What became of the lines so far. errors: the first ones, by line.  truncated: the first ids of cut texts."""
+
+    lines: int = 0
+    upserted: int = 0
+    unchanged: int = 0
+    revision: int | None = None
+    failed_lines: int = 0
+    errors: dict[int, str] = field(default_factory=dict)
+    truncated_texts: int = 0
+    truncated: list[str] = field(default_factory=list)
+    tokens: int = 0
+    queue_s: float = 0.0
+    inference_s: float = 0.0
+
+    @property
+    def answer(self) -> dict[str, object]:
+        """The answer's JSON; lists that are empty are left out."""
+        answer: dict[str, object] = {
+            "upserted": self.upserted,
+            "revision": self.revision,
+            "lines": self.lines,
+            "unchanged": self.unchanged,
+            "failed_lines": self.failed_lines,
+        }
+        if self.truncated:
+            answer["truncated"] = self.truncated
+        if self.errors:
+            answer["errors"] = [{"line": line, "error": error} for line, error in self.errors.items()]
+        return answer
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of an embedding's answer, of all batches together."""
+        return {
+            "x-tokens": str(self.tokens),
+            "x-truncated": str(self.truncated_texts),
+            "x-queue-ms": f"{self.queue_s * 1000:.2f}",
+            "x-inference-ms": f"{self.inference_s * 1000:.2f}",
+        }
+
+
+@dataclass
+class _Batch:
+    documents: list[Document] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def add(self, line: int, document: Document, *, size_bytes: int = 0) -> None:
+        self.documents.append(document)
+        self.lines.append(line)
+        self.size_bytes += size_bytes
+
+    def has_room_for(self, document: Document, *, size_bytes: int, limit: int) -> bool:
+        """Each id at most once in a batch: of two the later one stays."""
+        is_full = len(self.documents) >= limit or self.size_bytes + size_bytes > BATCH_BYTES
+        return not self.documents or (not is_full and all(one.id != document.id for one in self.documents))
+
+
+class Upload:
+    """One body of lines. embedder: its request receives nothing, for the body is read here."""
+
+    def __init__(self, runtime: Runtime, embedder: Embedder) -> None:
+        self._runtime = runtime
+        self._limits = runtime.settings
+        self._embedder = embedder
+        self.report = Report()
+        self._batch = _Batch()
+        self._full: _Batch | None = None  # the batch before it, until that is stored
+        self._read_line = 0  # the number of the last line that was parsed
+        self._good_line = 0  # of the last one whose document is stored
+        self._last_error = ""
+
+    async def run(self, parts: AsyncIterable[bytes]) -> Report:
+        """Store every line of a body that is a document.
+
+        Raises: InvalidInput: no line is, too many in a row are none, or the collection's name is malformed.
+                ServiceError: the body, the queue or the disk ends the upload; the message says which lines are stored.
+        """
+        check_name(self._runtime.collection_name)
+        lines = LineSplitter(max_bytes=self._limits.max_body_bytes)
+        try:
+            async for part in parts:
+                await self._take(lines.add(part))
+            await self._take(lines.end())
+            await self._store(self._batch)
+        except ServiceError as exc:
+            exc.args = (f"{exc}; the lines before {self._good_line + 1} are done, send the others again",)
+            raise
+        return self._checked()
+
+    async def _take(self, lines: Iterator[Line]) -> None:
+        """Parse lines, and store each batch that is full."""
+        while await self._runtime.preparation.run(self._parsed(lines)):
+            if self._full is None:
+                self._full, self._batch = self._batch, _Batch()
+            await self._store(self._full)
+            self._full = None
+            self._check_bad_lines()
+
+    def _parsed(self, lines: Iterator[Line]) -> Steps[bool]:
+        """Parse lines into the batch. Return whether documents must be stored before more lines are parsed."""
+        most_documents, most_bad = min(BATCH_DOCUMENTS, self._limits.max_texts), self._limits.max_bad_lines
+        for line in lines:
+            yield
+            self._read_line = line.number
+            document = self._document_or_none(line)
+            if document is None:
+                good_line = self._batch.lines[-1] if self._batch.lines else self._good_line
+                if line.number - good_line >= most_bad:
+                    return True
+                continue
+            size_bytes = len(line.content or b"")
+            if not self._batch.has_room_for(document, size_bytes=size_bytes, limit=most_documents):
+                self._full, self._batch = self._batch, _Batch()
+            self._batch.add(line.number, document, size_bytes=size_bytes)
+            if self._full is not None:
+                return True
+        return False
+
+    def _check_bad_lines(self) -> None:
+        """Raises: InvalidInput: too many lines in a row have given no document that is stored."""
+        last = self._batch.lines[0] - 1 if self._batch.lines else self._read_line
+        bad, limit = last - self._good_line, self._limits.max_bad_lines
+        if bad >= limit:
+            raise InvalidInput(
+                f"{bad} lines in a row are no documents, up to line {last}; the limit is {limit} "
+                f"(CROSSLET_MAX_BAD_LINES){self._last_error}"
+            )
+
+    def _checked(self) -> Report:
+        report = self.report
+        if not report.lines:
+            raise InvalidInput("the body has no line; send a JSON document a line")
+        if report.failed_lines == report.lines:
+            number, error = next(iter(report.errors.items()))
+            raise InvalidInput(f"no line could be stored, of {report.lines}; line {number}: {error}")
+        return report
+
+    def _document_or_none(self, line: Line) -> Document | None:
+        if line.content == b"":
+            return None
+        self.report.lines += 1
+        try:
+            return self._document_in(line)
+        except InvalidInput as exc:
+            self._note(line.number, str(exc))
+            return None
+
+    def _document_in(self, line: Line) -> Document:
+        limits = self._limits
+        if line.content is None:
+            raise InvalidInput(f"the line has more than {limits.max_body_bytes} bytes (CROSSLET_MAX_BODY_BYTES)")
+        if values_of(line.content) > MAX_VALUES:
+            raise InvalidInput(f"the line has more than {MAX_VALUES} lists, objects and strings")
+        try:
+            given = document_in(loads(line.content))
+        except orjson.JSONDecodeError as exc:
+            raise InvalidInput(not_unicode(line.content) or "not valid JSON") from exc
+        if len(given.text) > limits.max_text_chars:
+            raise InvalidInput(
+                f"text has {len(given.text)} characters; the limit is {limits.max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+            )
+        return Document(given.id, given.text, given.metadata)
+
+    async def _store(self, batch: _Batch) -> None:
+        """Write what is new or changed. What the index refuses as a whole is tried one by one."""
+        if self._runtime.lifecycle.is_draining:
+            raise NotReady("the service is shutting down")
+        try:
+            split = await self._patiently(
+                lambda: in_passages(batch.documents, self._embedder, self._runtime, wanted=None)
+            )
+            changed = await self._patiently(lambda: self._runtime.read(self._changed, _Batch(split, batch.lines)))
+            if changed.documents:
+                self._count(changed, await self._patiently(lambda: self._written(changed)))
+        except (InvalidInput, InferenceFailed, TooLarge) as exc:
+            if len(batch.documents) == 1:
+                self._note(batch.lines[0], str(exc).removeprefix("documents[0]."))
+                return
+            for line, document in zip(batch.lines, batch.documents, strict=True):
+                await self._store(_Batch([document], [line]))
+        else:
+            self._good_line = batch.lines[-1] if batch.lines else self._good_line
+            self.report.unchanged += len(batch.documents) - len(changed.documents)
+
+    def _changed(self, batch: _Batch) -> _Batch:
+        stored = self._runtime.collections.documents_of(
+            self._runtime.collection_name, [document.id for document in batch.documents]
+        )
+        changed = _Batch()
+        for line, document in zip(batch.lines, batch.documents, strict=True):
+            before = stored.get(document.id)
+            if before is None or not is_same(document, before):
+                changed.add(line, document)
+        return changed
+
+    def _written(self, batch: _Batch) -> Coroutine[Any, Any, Written]:
+        return write_documents(batch.documents, embedder=self._embedder, runtime=self._runtime)
+
+    async def _patiently(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Wait for a full queue: the client waits, too, for its next lines are not read."""
+        until = time.monotonic() + self._limits.request_timeout_s
+        while True:
+            try:
+                return await work()
+            except Overloaded as exc:
+                if time.monotonic() + exc.retry_after_s > until:
+                    raise
+                await asyncio.sleep(exc.retry_after_s)
+
+    def _count(self, batch: _Batch, written: Written) -> None:
+        report, cost = self.report, written.batch
+        report.upserted += written.stored
+        report.revision = written.revision
+        report.tokens += cost.tokens
+        report.queue_s += cost.queue_s
+        report.inference_s += cost.inference_s
+        report.truncated_texts += len(written.truncated)
+        report.truncated += self._room_in(report.truncated, written.truncated)
+        for position, error in written.failed.items():
+            self._note(batch.lines[position], error)
+
+    def _room_in(self, listed: Sequence[str], more: list[str]) -> list[str]:
+        return more[: max(0, self._limits.max_line_errors - len(listed))]
+
+    def _note(self, line: int, error: str) -> None:
+        self.report.failed_lines += 1
+        self._last_error = f"; line {line}: {error}"
+        if len(self.report.errors) < self._limits.max_line_errors:
+            self.report.errors[line] = error

@@ -1,0 +1,256 @@
+"""Under which Host, and from a page of which origin, requests are answered."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import ValidationError
+from starlette.types import Message
+
+from service.api.app import create_app, create_metrics_app
+from service.api.origins import is_known_host, is_of_another_origin
+from service.runtime import load_runtime
+from service.settings import Settings
+from tests.artifacts import TEXTS
+from tests.service.api.test_auth import bearer
+from tests.service.api.test_policy import WRITES, body_of
+from tests.service.conftest import Serve
+
+ADDRESSES = ["127.0.0.1", "127.0.0.1:8080", "10.1.2.3", "0.0.0.0:80", "[::1]", "[::1]:8080", "[2001:DB8::1]:80"]
+NAMES = ["localhost", "localhost:8080", "LOCALHOST", "localhost.:80", "search.example", "Search.Example:443", "my_host"]
+FOREIGN = [
+    *("evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "evil-search.example"),
+    *("a.search.example", "localhost:8080.evil.example", "localhost@evil.example", "[::1].evil.example", "[evil]"),
+    *("[127.0.0.1]", "::1", "127.1", "0x7f.0.0.1", "2130706433", "127.0.0.1:a", "localhost:8080:80", "", ":80", "[]"),
+    *("localhost/", " ", "localhost evil.example", "localhost,evil.example", "lоcalhost"),
+]
+KNOWN = frozenset({"localhost", "search.example", "my_host"})
+ALLOWED, EVIL = "https://app.example", "https://evil.example"
+
+
+@pytest.fixture(scope="module")
+def open_service(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Without keys."""
+    settings = Settings(
+        model=tiny_model,
+        data=tmp_path_factory.mktemp("data"),
+        workers=1,
+        allowed_hosts="Search.example., my_host,",
+        cors_origins=ALLOWED,
+    )
+    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost") as client:
+        yield client
+
+
+def put(client: TestClient) -> None:
+    documents = {"documents": [{"id": "de/1", "text": TEXTS[0]}]}
+    for path in ("/documents", "/collections/shop/documents"):
+        assert client.put(path, json=documents, headers=bearer("full")).status_code == 200
+
+
+# --- Host
+
+
+@pytest.mark.parametrize("host", [*ADDRESSES, *NAMES])
+def test_an_address_and_a_known_name_are_answered(open_service: TestClient, host: str) -> None:
+    assert is_known_host(host, KNOWN)
+    assert open_service.get("/info", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+def test_any_other_host_is_unknown(host: str) -> None:
+    assert not is_known_host(host, KNOWN)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.1", "localhost.evil.example"])
+def test_without_keys_a_foreign_host_reads_and_writes_nothing(open_service: TestClient, host: str) -> None:
+    put(open_service)
+    reads = [
+        ("GET", path) for path in ("/", "/info", "/documents", "/documents/de/1", "/collections", "/metrics", "/docs")
+    ]
+    posts = [("POST", path) for path in ("/embed", "/search", "/documents/count", "/v1/embeddings", "/nope")]
+    for method, path in (*reads, *posts, ("GET", "/page/main.js"), ("OPTIONS", "/documents"), *sorted(WRITES)):
+        answer = open_service.request(method, path, json=body_of(path), headers={"host": host})
+        assert answer.status_code == 421, path
+        assert "CROSSLET_ALLOWED_HOSTS" in answer.text
+        assert "CROSSLET_API_KEYS" in answer.text
+    assert open_service.get("/documents/de/1").status_code == 200
+    assert open_service.get("/collections/shop").json()["documents"] == 1
+
+
+def test_a_foreign_host_is_refused_in_each_apis_shape(open_service: TestClient) -> None:
+    host = {"host": "evil.example"}
+    assert open_service.get("/info", headers=host).json()["error_type"] == "Validation"
+    openai = open_service.post("/v1/embeddings", json={"input": "a"}, headers=host).json()
+    assert openai["error"]["type"] == "invalid_request_error"
+
+
+def test_a_foreign_host_is_refused_before_the_body_is_read(tiny_model: Path, tmp_path: Path) -> None:
+    runtime = load_runtime(Settings(model=tiny_model, data=tmp_path, workers=1))
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError("the body is read")
+
+    headers = [(b"host", b"evil.example"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/embed", "raw_path": b"/embed", "query_string": b""}
+    asyncio.run(create_app(runtime)({**scope, "headers": headers, "http_version": "1.1"}, receive, send))
+    runtime.close()
+    assert sent[0]["status"] == 421
+
+
+def test_probes_answer_any_host(open_service: TestClient) -> None:
+    for path in ("/health", "/ready", "/ready/"):
+        for method in ("GET", "HEAD"):
+            assert open_service.request(method, path, headers={"host": "evil.example"}).status_code == 200
+
+
+def test_with_keys_the_key_decides_under_any_host(serve: Serve) -> None:
+    client = serve(api_keys="full")
+    host = {"host": "search.example"}
+    assert client.get("/info", headers=host | bearer("full")).status_code == 200
+    assert client.get("/info", headers=host).status_code == 401
+    assert client.get("/docs", headers=host).status_code == 200
+
+
+def test_the_metrics_port_answers_any_host(tiny_model: Path, tmp_path: Path) -> None:
+    runtime = load_runtime(Settings(model=tiny_model, data=tmp_path, workers=1))
+    with TestClient(create_metrics_app(runtime), base_url="http://service:9100") as client:
+        assert client.get("/metrics").status_code == 200
+        assert client.get("/metrics%0A").status_code == 400
+        assert client.get("/metrics", headers=[("host", "a"), ("host", "a")]).status_code == 400
+    runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "hosts", "status"),
+    [
+        ("1.1", ["localhost"], 200),
+        ("1.1", [], 400),
+        ("1.1", ["localhost", "localhost"], 400),
+        ("1.1", ["localhost", "evil.example"], 400),
+        ("1.0", [], 200),
+        ("1.0", ["localhost"], 200),
+        ("1.0", ["localhost", "localhost"], 400),
+        ("1.0", ["evil.example"], 421),
+    ],
+)
+@pytest.mark.parametrize("keys", ["", "full"])
+def test_a_request_has_one_host(
+    tiny_model: Path, tmp_path: Path, version: str, hosts: list[str], status: int, keys: str
+) -> None:
+    runtime = load_runtime(Settings(model=tiny_model, data=tmp_path, workers=1, api_keys=keys))
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    headers = [(b"host", host.encode()) for host in hosts] + [(b"authorization", b"Bearer full")]
+    scope = {"type": "http", "method": "GET", "path": "/v1/models", "raw_path": b"/v1/models", "query_string": b""}
+    asyncio.run(create_app(runtime)({**scope, "headers": headers, "http_version": version}, receive, send))
+    runtime.close()
+    assert sent[0]["status"] == (200 if status == 421 and keys else status)
+
+
+@pytest.mark.parametrize(
+    "given", ["https://a.example", "a.example:80", "a.example/b", "*", "*.a.example", "[::1]", "ü.de"]
+)
+def test_what_is_no_host_name_is_refused(given: str) -> None:
+    with pytest.raises(ValidationError, match=r"is not a host name; write it like search\.example"):
+        Settings(allowed_hosts=f"good.example,{given}")
+
+
+# --- Origin
+
+
+def asked(client: TestClient, method: str, path: str, **headers: str) -> httpx.Response:
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return client.request(method, path, json=body_of(path), headers=given)
+
+
+@pytest.mark.parametrize("keys", ["", "full"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": EVIL},
+        {"origin": EVIL, "sec_fetch_site": "cross-site"},
+        {"origin": "http://localhost:3000", "sec_fetch_site": "same-site"},
+        {"origin": "http://localhost:3000"},
+        {"origin": "http://localhost.evil.example"},
+        {"origin": "null"},
+        {"origin": "null", "sec_fetch_site": "cross-site"},
+        {"origin": "chrome-extension://abcdef", "sec_fetch_site": "none"},
+        {"origin": EVIL, "x_forwarded_host": "evil.example"},
+        {"origin": EVIL, "forwarded": "host=evil.example"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+        {"origin": "", "sec_fetch_site": "cross-site"},
+    ],
+)
+def test_a_page_of_another_origin_writes_nothing(serve: Serve, headers: dict[str, str], keys: str) -> None:
+    client = serve(api_keys=keys, cors_origins=ALLOWED)
+    put(client)
+    for method, path in sorted(WRITES):
+        answer = asked(client, method, path, authorization="Bearer full", **headers)
+        assert answer.status_code == 403, (method, path)
+        assert "CROSSLET_CORS_ORIGINS" in answer.json()["error"]
+    assert client.get("/collections/shop/documents/de/1", headers=bearer("full")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},  # curl, SDKs
+        {"sec_fetch_mode": "cors"},  # Node's fetch
+        {"origin": "http://localhost", "sec_fetch_site": "same-origin"},
+        {"origin": "http://localhost"},
+        {"origin": "https://localhost"},  # TLS ended at a proxy
+        {"origin": "http://localhost:80"},
+        {"origin": "http://search.example:8080", "host": "Search.example:8080"},
+        {"origin": "https://search.example", "host": "search.example:443"},
+        {"origin": "https://search.example", "host": "127.0.0.1:8080", "sec_fetch_site": "same-origin"},  # Host changed
+        {"origin": "null", "sec_fetch_site": "same-origin"},  # a form under `no-referrer`
+        {"origin": ALLOWED, "sec_fetch_site": "cross-site"},
+        {"origin": ALLOWED.upper()},
+        {"sec_fetch_site": "none"},
+    ],
+)
+def test_the_own_page_an_allowed_one_and_other_clients_write(open_service: TestClient, headers: dict[str, str]) -> None:
+    put(open_service)
+    for method, path in sorted(WRITES - {("DELETE", "/collections/shop")}):
+        put(open_service)
+        assert asked(open_service, method, path, **headers).status_code == 200, (method, path)
+    assert asked(open_service, "DELETE", "/collections/shop", **headers).status_code == 200
+
+
+def test_any_origin_writes_where_any_is_allowed(serve: Serve) -> None:
+    client = serve(api_keys="full", cors_origins="*")
+    put(client)
+    for headers in ({"origin": EVIL}, {"origin": "null"}, {"sec_fetch_site": "cross-site"}):
+        answer = asked(client, "POST", "/backup", authorization="Bearer full", **headers)
+        assert answer.status_code == 200
+
+
+def test_a_page_of_another_origin_may_ask_what_it_cannot_read(open_service: TestClient) -> None:
+    for method, path, body in (("POST", "/embed", {"inputs": "a"}), ("GET", "/info", None)):
+        answer = open_service.request(method, path, json=body, headers={"origin": EVIL})
+        assert answer.status_code == 200
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_an_allowed_page_reads_why_its_host_is_refused(open_service: TestClient) -> None:
+    answer = open_service.get("/info", headers={"origin": ALLOWED, "host": "evil.example"})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (421, ALLOWED)
+
+
+def test_an_origin_without_a_host_is_another_than_an_empty_host() -> None:
+    assert is_of_another_origin({"headers": [(b"origin", b"null"), (b"host", b"")]}, ())

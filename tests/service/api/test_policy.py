@@ -1,0 +1,222 @@
+"""What each route needs, and that no spelling of a path needs less."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from fastapi import APIRouter
+from fastapi.testclient import TestClient
+from starlette.routing import Match, Route
+
+from service.api.app import ROUTERS, create_app
+from service.api.policy import Access, Body, policy_of
+from service.api.route_table import RouteTable
+from service.documents.store.store import Document, DocumentStore
+from service.model.artifact import load_manifest
+from service.runtime import load_runtime
+from service.settings import Settings
+from tests.artifacts import TEXTS
+from tests.service.api.test_auth import bearer
+from tests.service.conftest import Serve
+
+ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
+WRITES = {
+    (method, route.path.replace("{collection}", "shop").replace("{document_id:path}", "de/1"))
+    for route in ROUTES
+    for method in route.methods or ()
+    if policy_of(route).access is Access.WRITE
+}
+CONTROL_CHARACTERS = ["%0A", "%0a", "%0D", "%0D%0A", "%00", "%09", "%1F", "%7F", "%C2%85", "%C2%9F"]
+BODIES = {
+    "/documents": {"documents": [{"id": "new", "text": TEXTS[0]}]},
+    "/documents/delete": {"ids": ["de/1"]},
+    "/documents/de/1": {"metadata": {"changed": True}},
+}
+DOCUMENT = {"documents": [{"id": id_, "text": TEXTS[1]} for id_ in ("de/1", "de/1/", "DE/1")]}
+
+
+@pytest.fixture(scope="module")
+def locked(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    settings = Settings(
+        model=tiny_model,
+        data=tmp_path_factory.mktemp("data"),
+        workers=1,
+        root_path="/api",
+        api_keys="full",
+        read_api_keys="read",
+    )
+    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost") as client:
+        for path in ("/documents", "/collections/shop/documents"):
+            assert client.put(path, json=DOCUMENT, headers=bearer("full")).status_code == 200
+        yield client
+
+
+def body_of(path: str) -> object:
+    return BODIES.get(path.removeprefix("/collections/shop"))
+
+
+def stored(client: TestClient) -> list[object]:
+    paths = ("/collections", "/documents", "/collections/shop/documents")
+    return [client.get(path, headers=bearer("full")).json() for path in paths]
+
+
+def spellings(path: str) -> list[str]:
+    """Of a path: some lead to its route, some to another, most to none."""
+    spelled = [
+        path,
+        f"{path}/",
+        f"{path}%2F",
+        f"{path}//",
+        f"/{path}",
+        path.upper(),
+        f"/api{path}",
+        f"{path}?",
+        f"{path};a",
+    ]
+    spelled += [
+        "".join(f"%{byte:02X}" if byte != 0x2F else "/" for byte in path.encode()),
+        f"/{quote(path[1:], safe='')}",
+    ]
+    for escape in CONTROL_CHARACTERS:
+        spelled += [
+            path + escape,
+            f"/{escape}{path}",
+            f"/{escape}{path[1:]}",
+            f"{path}/{escape}",
+            f"/api{path}{escape}",
+        ]
+        spelled += [path.replace("/", f"{escape}/", 2), f"{path}{escape}?a", f"/api{escape}{path}"]
+    return spelled
+
+
+def test_every_route_that_writes_is_tried_here() -> None:
+    of_one = {("PUT", ""), ("POST", "/delete"), ("PATCH", "/de/1"), ("DELETE", "/de/1")}
+    of_all = {(method, f"{base}/documents{path}") for method, path in of_one for base in ("", "/collections/shop")}
+    assert {*of_all, ("POST", "/backup"), ("DELETE", "/collections/shop")} == WRITES
+
+
+def test_the_description_has_403_where_a_full_key_is_needed(locked: TestClient) -> None:
+    described = locked.get("/openapi.json").json()["paths"]
+    refused = {
+        (method.upper(), path)
+        for path in described
+        for method, one in described[path].items()
+        if "403" in one["responses"]
+    }
+    shown = [route for route in ROUTES if getattr(route, "include_in_schema", False)]
+    plain = {route.path: route.path.replace(":path}", "}") for route in shown}
+    writes = {
+        (method, plain[one.path])
+        for one in shown
+        if policy_of(one).access is Access.WRITE
+        for method in one.methods or ()
+    }
+    assert refused == writes
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(WRITES))
+def test_no_spelling_lets_a_read_only_key_write(locked: TestClient, method: str, path: str) -> None:
+    before = stored(locked)
+    for spelled in spellings(path):
+        answer = locked.request(
+            method, f"http://localhost{spelled}", json=body_of(path), headers=bearer("read"), follow_redirects=False
+        )
+        assert answer.status_code in {400, 403, 404, 405}, spelled
+        assert set(answer.json()) == {"error", "error_type"}
+    assert stored(locked) == before
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST"])
+def test_no_header_turns_a_method_into_another(locked: TestClient, method: str) -> None:
+    before = stored(locked)
+    for name in ("x-http-method-override", "x-http-method", "x-method-override"):
+        for path in ("/documents/de/1", "/collections/shop"):
+            locked.request(method, path, headers=bearer("read") | {name: "DELETE"})
+    assert stored(locked) == before
+
+
+@pytest.mark.parametrize("escape", CONTROL_CHARACTERS)
+def test_a_control_character_in_a_path_is_400(locked: TestClient, escape: str) -> None:
+    before = stored(locked)
+    for method, path in (*sorted(WRITES), ("GET", "/documents/de/1"), ("GET", "/metrics"), ("GET", "/v1/models")):
+        for spelled in (path + escape, f"/{escape}{path[1:]}", f"/api{path}{escape}"):
+            answer = locked.request(method, spelled, json=body_of(path), headers=bearer("full"))
+            assert answer.status_code == 400, spelled
+            assert "the path has a control character" in answer.text
+    assert stored(locked) == before
+
+
+def test_under_v1_a_control_character_is_400_in_openais_shape(locked: TestClient) -> None:
+    answer = locked.post("/v1/embeddings%0A", json={"input": "a"}, headers=bearer("full"))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
+def test_without_a_key_every_spelling_is_401(locked: TestClient) -> None:
+    for spelled in spellings("/backup"):
+        assert locked.post(f"http://localhost{spelled}").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/docs", "/openapi.json", "/", "/page/main.js", "/metrics"])
+def test_what_needs_no_key_needs_none_for_options(locked: TestClient, path: str) -> None:
+    assert [locked.request(method, path).status_code for method in ("HEAD", "OPTIONS")] == [200, 204]
+    assert locked.post(path).status_code == 401
+
+
+def test_the_table_finds_the_route_that_the_framework_calls() -> None:
+    table = RouteTable(ROUTES)
+    for route in ROUTES:
+        path = (
+            route.path.replace("{collection}", "shop")
+            .replace("{document_id:path}", "de/1")
+            .replace("{model:path}", "a")
+        )
+        for method in route.methods or ():
+            scope = {"type": "http", "method": method, "path": path, "headers": [], "root_path": ""}
+            called = next(one for one in ROUTES if one.matches(scope)[0] is Match.FULL)
+            found = table.match(method, path).route
+            assert found is not None
+            facts = {(one.path, policy_of(one).access) for one in (found, called, route)}
+            assert facts == {(route.path, policy_of(route).access)}
+
+
+def test_a_route_that_declares_no_policy_stops_the_start() -> None:
+    router = APIRouter()
+
+    @router.get("/new")
+    async def new() -> None:
+        """Nothing."""
+
+    with pytest.raises(AttributeError, match="policy"):
+        RouteTable([route for route in router.routes if isinstance(route, Route)])
+
+
+def test_an_old_id_with_a_control_character_can_be_removed(tiny_model: Path, serve: Serve, tmp_path: Path) -> None:
+    manifest, ids = load_manifest(tiny_model), ["a\n", "b\x00c", "d\x85"]
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint=manifest.fingerprint, dim=manifest.dim)
+    with store.transaction() as transaction:
+        transaction.upsert([Document(id_, TEXTS[0], {}) for id_ in ids], np.eye(3, manifest.dim, dtype=np.float32))
+        transaction.commit()
+    store.close()
+    client = serve(data=tmp_path)
+    assert [one["id"] for one in client.get("/documents").json()["documents"]] == ids
+    for id_ in ids:
+        for method in ("GET", "PATCH", "DELETE"):
+            answer = client.request(
+                method, f"/documents/{quote(id_)}", json={"metadata": {}} if method == "PATCH" else None
+            )
+            assert answer.status_code == 400
+            assert "listed by GET /documents and removed by POST /documents/delete" in answer.json()["error"]
+    assert client.post("/documents/delete", json={"ids": ids}).json() == {"deleted": 3}
+
+
+def test_only_a_put_of_documents_takes_lines() -> None:
+    lines = {(method, one.path) for one in ROUTES if policy_of(one).body is Body.LINES for method in one.methods or ()}
+    assert lines == {("PUT", "/documents"), ("PUT", "/collections/{collection}/documents")}
+
+
+def test_lines_elsewhere_are_a_body_like_any(locked: TestClient) -> None:
+    headers = {"content-type": "application/x-ndjson", **bearer("full")}
+    response = locked.post("/search", content=b" " * 4_000_001, headers=headers)
+    assert response.status_code == 413

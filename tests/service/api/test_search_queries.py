@@ -1,0 +1,109 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from httpx import Response
+
+from service.api.schemas.search import SearchRequest
+from tests.service.conftest import Serve
+
+TEXTS = ["A man is playing a guitar.", "Ein Mann spielt Gitarre.", "hallo", "guten morgen", "good morning"]
+
+
+@pytest.fixture
+def filled(client: TestClient) -> TestClient:
+    documents = [{"id": str(n), "text": text, "metadata": {"odd": n % 2}} for n, text in enumerate(TEXTS)]
+    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    return client
+
+
+def search(client: TestClient, **body: Any) -> list[dict[str, Any]]:
+    response = client.post("/search", json=body)
+    assert response.status_code == 200, response.text
+    results: list[dict[str, Any]] = response.json()["results"]
+    return results
+
+
+def refused(response: Response, status: int, *words: str) -> None:
+    assert response.status_code == status
+    assert all(word in response.json()["error"] for word in words), response.json()
+
+
+def test_a_vector_finds_what_the_text_it_is_of_finds_whatever_its_norm(filled: TestClient) -> None:
+    by_text = search(filled, query=TEXTS[1], mode="dense")
+    (vector,) = filled.post("/embed", json={"inputs": TEXTS[1]}).json()
+    for scale in (1, 1e-30, 1e300):
+        by_vector = search(filled, vector=(np.asarray(vector, np.float64) * scale).tolist())
+        assert [one["id"] for one in by_vector] == [one["id"] for one in by_text]
+        scores = [one["score"] for one in by_text]
+        assert [one["score"] for one in by_vector] == pytest.approx(scores, abs=1e-6)
+
+
+def test_a_vector_is_sent_behind_no_mode_although_searches_are_hybrid(serve: Serve) -> None:
+    client = serve(search_mode="keywords")
+    client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}]})
+    (vector,) = client.post("/embed", json={"inputs": "hallo"}).json()
+    answer = client.post("/search", json={"vector": vector, "include": ["ranks"]})
+    assert answer.json()["results"] == [
+        {"id": "a", "score": pytest.approx(1, abs=1e-6), "ranks": {"dense": 1, "keywords": None}}
+    ]
+    assert "x-tokens" not in answer.headers  # nothing was embedded
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [([1.0], ["vector has 1 numbers", "`dim`"]), ([0.0], ["only zeros"]), ([1e400], ["body is not valid JSON"])],
+)
+def test_a_vector_without_direction_or_of_another_dim_is_refused(
+    filled: TestClient, numbers: list[float], words: list[str]
+) -> None:
+    dim = filled.get("/info").json()["dim"]
+    given = numbers if numbers == [1.0] else numbers * dim
+    content = str({"vector": given}).replace("'", '"').replace("inf", "1e400")
+    answer = filled.post("/search", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code in {400, 422}
+    if answer.status_code == 422:
+        refused(answer, 422, *words)
+
+
+def test_an_id_finds_others_like_its_document_by_their_own_vectors(filled: TestClient) -> None:
+    vectors = {one["id"]: one["vector"] for one in search(filled, query="x", mode="dense", include=["vector"])}
+    found = search(filled, like="1", include=["ranks"])
+    expected = {id_: float(np.dot(vectors["1"], vector)) for id_, vector in vectors.items() if id_ != "1"}
+    assert [one["id"] for one in found] == sorted(expected, key=lambda id_: (-expected[id_], id_))
+    assert [one["score"] for one in found] == pytest.approx(sorted(expected.values(), reverse=True), abs=1e-6)
+    assert [one["ranks"]["dense"] for one in found] == [1, 2, 3, 4]
+
+
+def test_likes_pages_and_filters_count_without_the_document_itself(filled: TestClient) -> None:
+    whole = [one["id"] for one in search(filled, like="2")]
+    pages = [one["id"] for offset in range(4) for one in search(filled, like="2", top_k=1, offset=offset)]
+    assert pages == whole
+    assert [one["id"] for one in search(filled, like="2", top_k=2)] == whole[:2]
+    assert {one["id"] for one in search(filled, like="2", filter={"odd": 1})} == {"1", "3"}
+    assert {one["id"] for one in search(filled, like="2", filter={"odd": 0})} == {"0", "4"}
+
+
+def test_an_id_that_no_document_has_is_not_found(filled: TestClient) -> None:
+    refused(filled.post("/search", json={"like": "nobody"}), 404, "no document has the id that like names")
+
+
+def test_vectors_are_given_where_they_are_asked_for_and_are_those_of_the_texts(filled: TestClient) -> None:
+    found = {one["id"]: one for one in search(filled, query="hallo", include=["vector", "text"])}
+    embedded = filled.post("/embed", json={"inputs": TEXTS}).json()
+    for number, vector in enumerate(embedded):
+        assert found[str(number)]["vector"] == vector
+        assert found[str(number)]["text"] == TEXTS[number]
+    assert "vector" not in search(filled, query="hallo")[0]
+
+
+def test_vectors_count_towards_the_size_of_an_answer(filled: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.search.MAX_ANSWER_BYTES", 500)
+    assert filled.post("/search", json={"query": "hallo", "include": []}).status_code == 200
+    refused(filled.post("/search", json={"query": "hallo", "include": ["vector"]}), 422, "500", "vector")
+
+
+def test_every_way_to_ask_is_named_where_none_is_used() -> None:
+    with pytest.raises(ValueError, match="query or queries, or vector, or like"):
+        SearchRequest.model_validate({"top_k": 3})

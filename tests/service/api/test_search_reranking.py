@@ -1,0 +1,157 @@
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from service.model.reranker import Reranker
+from tests.artifacts import TEXTS
+from tests.reranker_artifact import build_reranker
+from tests.service.conftest import Serve
+
+QUERY = "Who plays the guitar?"
+
+
+@pytest.fixture
+def client(serve: Serve, tiny_reranker: Path) -> TestClient:
+    client = serve(reranker=tiny_reranker)
+    documents = [
+        {"id": f"{number:02}", "text": text, "metadata": {"even": number % 2 == 0}} for number, text in enumerate(TEXTS)
+    ]
+    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    return client
+
+
+def search(client: TestClient, **body: Any) -> Any:
+    response = client.post("/search", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()["results"]
+
+
+def by_pairs(folder: Path, query: str, found: list[dict[str, Any]], weight: float = 0.2) -> list[tuple[str, float]]:
+    """The oracle: what a search without re-ranking finds, each pair scored by itself; a stable sort."""
+    reranker = Reranker.load(folder)
+    scores = [reranker.score(reranker.tokenize(query, TEXTS[int(one["id"])])) for one in found]
+    raised = [one["score"] + weight * score * (1 - one["score"]) for one, score in zip(found, scores, strict=True)]
+    return sorted(zip((one["id"] for one in found), raised, strict=True), key=lambda one: -one[1])
+
+
+def close(found: list[dict[str, Any]], expected: list[tuple[str, float]]) -> bool:
+    return [one["id"] for one in found] == [name for name, _ in expected] and [
+        one["score"] for one in found
+    ] == pytest.approx([score for _, score in expected], abs=1e-7)
+
+
+def test_the_rerankers_scores_raise_those_of_the_search(client: TestClient, tiny_reranker: Path) -> None:
+    expected = by_pairs(tiny_reranker, QUERY, search(client, query=QUERY, top_k=8))
+    results = search(client, query=QUERY, top_k=8, rerank=True, rerank_k=8)
+    assert close(results, expected)
+    page = search(client, query=QUERY, top_k=2, offset=3, rerank=True, rerank_k=8)
+    assert close(page, expected[3:5])
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_the_weight_is_a_setting(serve: Serve, tiny_reranker: Path, weight: float) -> None:
+    client = serve(reranker=tiny_reranker, rerank_weight=weight)
+    documents = [{"id": f"{number:02}", "text": text} for number, text in enumerate(TEXTS)]
+    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    plain = search(client, query=QUERY, top_k=8)
+    results = search(client, query=QUERY, top_k=8, rerank=True, rerank_k=8)
+    assert close(results, by_pairs(tiny_reranker, QUERY, plain, weight))
+    assert ([one["id"] for one in results] == [one["id"] for one in plain]) is (weight == 0)
+
+
+def test_alone_the_rerankers_scores_are_those_of_the_search(serve: Serve, tiny_reranker: Path) -> None:
+    client = serve(reranker=tiny_reranker, rerank_weight="alone")
+    documents = [{"id": f"{number:02}", "text": text} for number, text in enumerate(TEXTS)]
+    assert client.put("/documents", json={"documents": documents}).status_code == 200
+    found = search(client, query=QUERY, top_k=8, rerank=True, rerank_k=8)
+    reranker = Reranker.load(tiny_reranker)
+    assert [one["score"] for one in found] == [
+        reranker.score(reranker.tokenize(QUERY, TEXTS[int(one["id"])])) for one in found
+    ]
+    assert [one["score"] for one in found] == sorted((one["score"] for one in found), reverse=True)
+
+
+def test_only_rerank_k_documents_are_read(client: TestClient, tiny_reranker: Path) -> None:
+    nearest = search(client, query=QUERY, top_k=3)
+    results = search(client, query=QUERY, top_k=3, rerank=True, rerank_k=3)
+    assert {one["id"] for one in results} == {one["id"] for one in nearest}
+
+
+def test_filter_and_min_score_hold_before_documents_are_reranked(client: TestClient, tiny_reranker: Path) -> None:
+    wanted = {"filter": {"even": True}, "min_score": 0.1, "top_k": 10}
+    expected = by_pairs(tiny_reranker, QUERY, search(client, query=QUERY, **wanted))
+    assert 0 < len(expected) < 6
+    assert close(search(client, query=QUERY, rerank=True, **wanted), expected)
+    assert search(client, query=QUERY, rerank=True, filter={"even": "never"}) == []
+
+
+def test_several_queries_are_reranked_each(client: TestClient) -> None:
+    alone = [search(client, query=text, rerank=True) for text in TEXTS[:3]]
+    assert search(client, queries=list(TEXTS[:3]), rerank=True) == alone
+
+
+def test_only_what_is_included_is_returned(client: TestClient) -> None:
+    for include in ([], ["text"], ["metadata"]):
+        for one in search(client, query=QUERY, rerank=True, include=include):
+            assert set(one) == {"id", "score", *include}
+
+
+def test_the_answer_names_the_reranker_and_counts_its_tokens(client: TestClient) -> None:
+    plain = client.post("/search", json={"query": QUERY})
+    response = client.post("/search", json={"query": QUERY, "rerank": True})
+    assert response.headers["x-reranker"] == "tiny-reranker"
+    assert "x-reranker" not in plain.headers
+    assert int(response.headers["x-tokens"]) > 10 * int(plain.headers["x-tokens"])
+    assert response.headers["x-truncated"] == "0"
+    client.put("/documents", json={"documents": [{"id": "00", "text": "guitar " * 50}]})
+    response = client.post("/search", json={"query": "guitar", "rerank": True})
+    assert response.headers["x-truncated"] == "0; documents=1"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"top_k": 51}, ["rerank_k is 50", "together are 51"]),
+        ({"top_k": 10, "offset": 45}, ["rerank_k is 50", "together are 55"]),
+        ({"rerank_k": 1001}, ["rerank_k is 1001", "1000 (CROSSLET_MAX_TOP_K)"]),
+        ({"rerank_k": 600}, ["are 600", "512 pairs", "CROSSLET_MAX_TEXTS"]),
+        ({"rerank_k": 0}, ["rerank_k"]),
+    ],
+)
+def test_more_or_less_than_can_be_reranked_is_refused(
+    client: TestClient, body: dict[str, Any], words: list[str]
+) -> None:
+    response = client.post("/search", json={"query": QUERY, "rerank": True} | body)
+    assert_refused(response, 422, *words)
+
+
+def test_texts_that_are_too_many_for_the_reranker_are_refused_with_what_helps(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.routes.search.MAX_ANSWER_BYTES", 200)
+    asked = {"query": QUERY, "include": [], "top_k": 1}
+    response = client.post("/search", json=asked | {"rerank": True, "rerank_k": len(TEXTS)})
+    assert_refused(response, 422, "more than 200 characters", "a smaller rerank_k")
+    assert client.post("/search", json=asked | {"rerank": True, "rerank_k": 1}).status_code == 200
+    assert_refused(client.post("/search", json={"query": QUERY, "top_k": len(TEXTS)}), 422, "a smaller top_k")
+
+
+def test_without_a_reranker_a_search_is_told_so(serve: Serve) -> None:
+    response = serve().post("/search", json={"query": QUERY, "rerank": True})
+    assert_refused(response, 422, "no re-ranker (CROSSLET_RERANKER)")
+
+
+def test_a_document_that_the_reranker_fails_on_is_named(serve: Serve, tmp_path: Path) -> None:
+    build_reranker(tmp_path / "reranker", fails_on="kaputt")
+    client = serve(reranker=tmp_path / "reranker")
+    client.put("/documents", json={"documents": [{"id": "a", "text": "hallo"}, {"id": "b", "text": "kaputt"}]})
+    assert_refused(client.post("/search", json={"query": "hallo", "rerank": True}), 500, "document b: ")
+
+
+def assert_refused(response: httpx.Response, status: int, *words: str) -> None:
+    assert response.status_code == status, response.text
+    for word in words:
+        assert word in response.json()["error"]

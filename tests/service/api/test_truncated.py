@@ -1,0 +1,60 @@
+"""GET /documents?truncated=true: the documents of which the model read only the beginning."""
+
+from fastapi.testclient import TestClient
+
+from tests.artifacts import TEXTS
+from tests.service.api.test_uploads import HEADERS, body_of
+from tests.service.conftest import Serve
+
+LONG = " ".join(TEXTS * 6)
+
+
+def put(client: TestClient, path: str = "/documents", *, chunk: bool = False, **texts: str) -> list[str]:
+    """The ids of the answer's `truncated`."""
+    documents = [{"id": id_, "text": text, "metadata": {"of": id_[0]}} for id_, text in texts.items()]
+    answer = client.put(path, json={"documents": documents, "chunk": chunk})
+    assert answer.status_code == 200, answer.text
+    return list(answer.json().get("truncated", []))
+
+
+def truncated(client: TestClient, path: str = "/documents", **parameters: str) -> list[str]:
+    """All ids that are listed, two a page."""
+    ids: list[str] = []
+    cursor: str | None = ""
+    total = None
+    while cursor is not None:
+        page = client.get(path, params={"truncated": "true", "limit": 2, "cursor": cursor, **parameters}).json()
+        ids += [one["id"] for one in page["documents"]]
+        assert total in {None, page["total"]}
+        cursor, total = page["next_cursor"], page["total"]
+    assert total == len(ids)
+    return ids
+
+
+def test_what_a_put_says_was_cut_is_listed_until_it_is_put_whole_or_removed(client: TestClient) -> None:
+    assert truncated(client) == []
+    cut = put(client, a1=LONG, a2="kurz", b1=LONG, b2=LONG, b3="kurz", a3=LONG)
+    assert cut == ["a1", "b1", "b2", "a3"]
+    assert truncated(client) == cut
+    assert truncated(client, filter='{"of": "a"}') == ["a1", "a3"]
+    assert truncated(client, filter='{"of": "x"}') == []
+    assert client.get("/documents").json()["total"] == 6
+    assert client.patch("/documents/a1", json={"metadata": {"n": 1}}).status_code == 200
+    assert truncated(client) == cut
+    assert put(client, chunk=True, a1=LONG) == []
+    assert put(client, b1="kurz") == []
+    assert put(client, b3=LONG) == ["b3"]
+    assert truncated(client) == ["b2", "b3", "a3"]
+    assert client.delete("/documents/b2").status_code == 200
+    assert truncated(client) == ["b3", "a3"]
+
+
+def test_lines_are_listed_as_well_and_each_collection_has_its_own(serve: Serve) -> None:
+    client = serve(chunk=False)
+    assert put(client, a=LONG) == ["a"]
+    lines = body_of({"id": "b", "text": "kurz"}, {"id": "c", "text": LONG})
+    answer = client.put("/collections/shop/documents", content=lines, headers=HEADERS)
+    assert answer.json()["truncated"] == ["c"]
+    assert truncated(client) == ["a"]
+    assert truncated(client, "/collections/shop/documents") == ["c"]
+    assert client.get("/documents", params={"truncated": "perhaps"}).status_code == 422

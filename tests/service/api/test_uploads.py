@@ -1,0 +1,237 @@
+import asyncio
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from httpx import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from service.api.body_limit import BodyLimit
+from service.api.policy import Access, Body, Policy
+from service.api.route_table import RouteMatch
+from tests.artifacts import TEXTS
+from tests.service.conftest import Serve
+
+HEADERS = {"content-type": "application/x-ndjson"}
+LONG = "guitar " * 50
+
+
+def upload(client: TestClient, *documents: object, **headers: str) -> Response:
+    return client.put("/documents", content=body_of(*documents), headers=HEADERS | headers)
+
+
+def body_of(*documents: object) -> bytes:
+    lines = (one if isinstance(one, bytes) else json.dumps(one).encode() for one in documents)
+    return b"".join(line + b"\n" for line in lines)
+
+
+def many(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"d{n}", "text": TEXTS[n % len(TEXTS)], "metadata": {"n": n}} for n in range(count)]
+
+
+def page(client: TestClient) -> list[dict[str, Any]]:
+    documents: list[dict[str, Any]] = client.get("/documents", params={"limit": 1000}).json()["documents"]
+    return [{key: one[key] for key in ("id", "text", "metadata")} for one in documents]
+
+
+def test_lines_are_stored_as_a_list_of_documents_is_and_only_what_changed_is_embedded_again(serve: Serve) -> None:
+    client, other = serve(), serve()
+    answer = upload(client, *many(150))
+    assert answer.json() == {"upserted": 150, "revision": 3, "lines": 150, "unchanged": 0, "failed_lines": 0}
+    other.put("/documents", json={"documents": many(150)})
+    assert page(client) == page(other)
+    wanted = {"query": "hallo", "include": ["vector"], "top_k": 150}
+    assert client.post("/search", json=wanted).json()["results"] == other.post("/search", json=wanted).json()["results"]
+    again = upload(client, *many(149), {**many(150)[-1], "metadata": {"n": True}}, {"id": "new", "text": "hallo"})
+    counts = {"upserted": 2, "revision": 4, "lines": 151, "unchanged": 149, "failed_lines": 0}
+    assert again.json() == counts
+    assert int(again.headers["x-tokens"]) < int(answer.headers["x-tokens"])
+    unchanged = upload(client, {"id": "new", "text": "hallo"}).json()
+    assert unchanged == {"upserted": 0, "revision": None, "lines": 1, "unchanged": 1, "failed_lines": 0}
+
+
+def test_a_line_that_is_no_document_is_named_and_the_others_are_stored(client: TestClient) -> None:
+    bad = [b"{", b"[]", b'{"id": "x"}', b'{"id": "x", "text": ""}', b'{"id": "x", "text": "a", "lang": 1}', b"\xff"]
+    answer = upload(client, {"id": "a", "text": "hallo"}, *bad, b"", b"  \r", {"id": "b", "text": "hallo"}).json()
+    assert (answer["upserted"], answer["lines"], answer["failed_lines"]) == (2, 8, 6)
+    assert [one["line"] for one in answer["errors"]] == [2, 3, 4, 5, 6, 7]
+    assert [one["error"] for one in answer["errors"]][:2] == ["not valid JSON", "not a JSON object"]
+    assert [one["error"].partition(":")[0] for one in answer["errors"]][2:4] == ["text", "text"]
+    assert "did you mean" not in answer["errors"][4]["error"]
+    assert "the field 'lang' is unknown" in answer["errors"][4]["error"]
+    assert [one["id"] for one in page(client)] == ["a", "b"]
+
+
+def test_errors_and_truncated_ids_are_listed_up_to_the_limit_and_all_counted(serve: Serve) -> None:
+    client = serve(max_line_errors=2, chunk=False)
+    cut = [{"id": f"long{n}", "text": LONG} for n in range(3)]
+    answer = upload(client, *cut, *[b"{"] * 3)
+    assert [one["line"] for one in answer.json()["errors"]] == [4, 5]
+    assert answer.json()["failed_lines"] == 3
+    assert answer.json()["truncated"] == ["long0", "long1"]
+    assert answer.headers["x-truncated"] == "3"
+
+
+def test_a_list_of_documents_says_which_texts_were_cut(serve: Serve) -> None:
+    client = serve(chunk=False)
+    documents = [{"id": "short", "text": "hallo"}, {"id": "long", "text": LONG}]
+    assert client.put("/documents", json={"documents": documents}).json()["truncated"] == ["long"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "no line"), (b"\n \n", "no line"), (b"{\n[]", "no line could be stored, of 2; line 1: not valid JSON")],
+)
+def test_a_body_without_a_document_is_refused(client: TestClient, content: bytes, words: str) -> None:
+    answer = client.put("/documents", content=content, headers=HEADERS)
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]
+
+
+@pytest.mark.parametrize("bad", [b"{}", b"", b" \t", b"[" * 100, b"x" * 1001, b'{"id": "a", "text": ""}'])
+def test_an_upload_ends_behind_too_many_bad_lines_in_a_row(serve: Serve, bad: bytes) -> None:
+    client = serve(max_bad_lines=30, max_body_bytes=1000)
+    assert upload(client, *many(3), *[bad] * 29, {"id": "x", "text": "hallo"}, *[bad] * 29).status_code == 200
+    answer = upload(client, *many(5), *[bad] * 100, {"id": "y", "text": "hallo"})
+    assert answer.status_code == 422
+    said = answer.json()["error"]
+    assert said.startswith(
+        "30 lines in a row are no documents, up to line 35; the limit is 30 (CROSSLET_MAX_BAD_LINES)"
+    )
+    assert said.endswith("; the lines before 6 are done, send the others again")
+    assert "line 35: " in said or not bad.strip()
+    assert {one["id"] for one in page(client)} == {"d0", "d1", "d2", "d3", "d4", "x"}
+
+
+def test_an_upload_that_only_has_bad_lines_ends_where_they_are_too_many(serve: Serve) -> None:
+    answer = upload(serve(max_bad_lines=50), *[b"{}"] * 100_000)
+    assert answer.status_code == 422
+    assert "50 lines in a row are no documents, up to line 50;" in answer.json()["error"]
+    assert "line 50: id: Field required; the lines before 1 are done" in answer.json()["error"]
+
+
+def test_many_bad_lines_with_a_document_now_and_then_end_no_upload(serve: Serve) -> None:
+    client = serve(max_bad_lines=10)
+    answer = upload(client, *[line for one in many(70) for line in [*[b"{"] * 9, one]]).json()
+    assert (answer["upserted"], answer["lines"], answer["failed_lines"]) == (70, 700, 630)
+
+
+def test_documents_that_cannot_be_stored_are_bad_lines_too(serve: Serve) -> None:
+    client = serve(max_bad_lines=100, max_passages=1, max_texts=10)
+    answer = upload(client, {"id": "a", "text": "hallo"}, *[{"id": f"l{n}", "text": LONG} for n in range(300)])
+    assert answer.status_code == 422
+    assert "lines in a row are no documents" in answer.json()["error"]
+    assert "(CROSSLET_MAX_PASSAGES)" in answer.json()["error"]
+    assert [one["id"] for one in page(client)] == ["a"]
+
+
+def test_an_upload_compressed_too_much_is_413_with_the_ratio(client: TestClient) -> None:
+    headers = HEADERS | {"content-encoding": "gzip"}
+    answer = client.put("/documents", content=gzip.compress(b"{}\n" * 1_100_000), headers=headers)
+    assert answer.status_code == 413
+    assert "more than 1000000 bytes and 100 times as many; compress it less" in answer.json()["error"]
+
+
+def test_lines_are_held_together_by_their_bytes_metadata_included(client: TestClient) -> None:
+    heavy = [{"id": f"d{n}", "text": "hallo", "metadata": {"m": "a" * 300_000}} for n in range(4)]
+    answer = upload(client, *heavy).json()
+    assert (answer["upserted"], answer["revision"]) == (4, 4)  # a transaction each
+
+
+def test_lines_for_a_collection_of_no_possible_name_are_refused_at_once(client: TestClient) -> None:
+    answer = client.put("/collections/-a/documents", content=body_of(*many(3)), headers=HEADERS)
+    assert answer.status_code == 422
+    assert "no line could be stored" not in answer.json()["error"]
+
+
+def test_of_two_lines_with_one_id_the_later_stays(client: TestClient) -> None:
+    answer = upload(client, {"id": "a", "text": "hallo"}, {"id": "a", "text": "guten morgen"}).json()
+    assert answer["upserted"] == 2
+    assert client.get("/documents/a").json()["text"] == "guten morgen"
+
+
+def test_a_body_may_be_longer_than_the_limit_of_others_but_no_line_may(serve: Serve) -> None:
+    client = serve(max_body_bytes=1000, max_text_chars=500)
+    documents = many(100)
+    assert len(body_of(*documents)) > 5000
+    too_long = {"id": "line", "text": "x", "metadata": {"y": "y" * 1000}}
+    answer = upload(client, *documents, too_long, {"id": "text", "text": "x" * 501}).json()
+    assert answer["upserted"] == 100
+    assert [one["line"] for one in answer["errors"]] == [101, 102]
+    assert "1000 bytes (CROSSLET_MAX_BODY_BYTES)" in answer["errors"][0]["error"]
+    assert "501 characters; the limit is 500 (CROSSLET_MAX_TEXT_CHARS)" in answer["errors"][1]["error"]
+    assert client.put("/documents", json={"documents": documents}).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "media_type", ["application/x-ndjson; charset=utf-8", "application/jsonl", "APPLICATION/NDJSON"]
+)
+def test_a_compressed_body_is_read_as_a_plain_one(client: TestClient, media_type: str) -> None:
+    headers = {"content-type": media_type, "content-encoding": "gzip"}
+    answer = client.put("/documents", content=gzip.compress(body_of(*many(70))), headers=headers)
+    assert answer.json()["upserted"] == 70
+
+
+def test_what_arrived_before_a_body_breaks_off_is_stored_and_said(client: TestClient) -> None:
+    whole = gzip.compress(body_of(*many(130)))
+    headers = HEADERS | {"content-encoding": "gzip"}
+    answer = client.put("/documents", content=whole[:-4], headers=headers)
+    assert answer.status_code == 400
+    assert "the body ends inside a gzip stream; the lines before 129 are done" in answer.json()["error"]
+    assert page(client) == many(128)
+    bomb = gzip.compress(b" " * 20_000_000)
+    assert client.put("/documents", content=bomb, headers=headers).status_code == 413
+
+
+def test_a_line_that_the_model_fails_on_is_named_whatever_is_beside_it(serve: Serve, failing_model: Path) -> None:
+    client = serve(model=failing_model)
+    answer = upload(client, {"id": "a", "text": "hallo"}, {"id": "b", "text": "kaputt"}).json()
+    assert (answer["upserted"], [one["line"] for one in answer["errors"]]) == (1, [2])
+    alone = upload(client, {"id": "b", "text": "kaputt"})
+    assert alone.status_code == 422
+    assert "line 1: text the model gave no finite vector" in alone.json()["error"]
+
+
+def test_an_upload_ends_where_the_service_shuts_down(client: TestClient) -> None:
+    runtime = client.app.state.runtime  # type: ignore[attr-defined]
+    runtime.lifecycle.is_draining = True
+    answer = upload(client, *many(3))
+    assert answer.status_code == 503
+    assert "shutting down; the lines before 1 are done" in answer.json()["error"]
+
+
+def test_uploads_share_half_of_the_budget_of_bodies() -> None:
+    """The first goes on while the second is told to come back; after it, there is room again."""
+    answers: list[int] = []
+    is_held = asyncio.Event()
+    may_end = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        is_held.set()
+        await may_end.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send(message: Message) -> None:
+        answers.extend([message["status"]] if message["type"] == "http.response.start" else [])
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def run() -> None:
+        limit = BodyLimit(app, max_body_bytes=500, max_inflight_bytes=1000, body_timeout_s=1)
+        headers = [(b"content-type", b"application/x-ndjson")]
+        found = RouteMatch(None, "/documents", frozenset(), Policy(Access.WRITE, Body.LINES))
+        scope: Scope = {"type": "http", "method": "PUT", "path": "/documents", "headers": headers, "route_match": found}
+        first = asyncio.create_task(limit(scope, receive, send))
+        await is_held.wait()
+        await limit(scope, receive, send)
+        may_end.set()
+        await first
+        await limit(scope, receive, send)
+
+    asyncio.run(run())
+    assert answers == [429, 200, 200]
