@@ -1,4 +1,4 @@
-"""`python -m benchmarks.serving`: measures peers in interleaved rounds and writes docs/results/speed.md."""
+"""`python -m benchmarks.serving`: measures peers in interleaved rounds and writes a page of results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float)
     add("--seconds", type=float, default=seconds, help="duration of each load (%(default)s)")
     add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="numbers of cores for the servers (2,1)")
     add("--folder", type=_absolute, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
-    add("--out", type=Path, default=ROOT / "docs" / "results", help="folder of the page (%(default)s)")
+    add("--out", type=Path, default=ROOT / ".bench", help="folder of the page (%(default)s)")
 
 
 def measure(options: argparse.Namespace, results_path: Path) -> None:

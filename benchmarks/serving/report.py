@@ -31,9 +31,6 @@ Each round restarts every server; figures are medians over the rounds.
   (`benchmarks/serving/servers/library.py`), one request at a time on all cores.
 - The 25-line server is `benchmarks/serving/servers/plain.py`.
 - crosslet logs each request; the others do not.
-
-See also [search](search.md), compared with FAISS, milvus-lite and txtai, and [all servers running at
-once](speed-together.md).
 """
 VERDICTS_NOTE = """Median over the rounds (minimum to maximum). Ratios and differences are taken within a round. The
 bare session loop is the one without tokenisation. Rounds in which a request failed do not count."""

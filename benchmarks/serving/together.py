@@ -1,4 +1,4 @@
-"""Measures the speed criteria with all servers running, their loads in turn; writes docs/results/speed-together.md.
+"""Measures the speed criteria with all servers running, their loads in turn; writes speed-together.md.
 
 python -m benchmarks.serving.together [--rounds N] [--seconds S] [--cores 2,1] [--folder DIR]   after `make bench`
 
