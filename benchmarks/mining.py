@@ -21,16 +21,13 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 
-from service.bulk.dedup import Firsts, find_groups, groups_by_margin
-from service.bulk.engine import Engine
-from service.bulk.engines import engine_of
-from service.bulk.lines import Lines
-from service.bulk.margin import NEIGHBOURS
-from service.bulk.mining import mine_rows
-from service.bulk.neighbours import Halves, leaders
-from service.bulk.texts import embed_lines
 from service.cli.text import COSINE, DEDUP_MARGIN
+from service.documents.readers.jsonl import Lines
 from service.model.encoder import load_encoder
+from service.offline.embedding import Engine, engine_of
+from service.offline.margin import NEIGHBOURS
+from service.offline.mining import Firsts, embed_lines, find_groups, groups_by_margin, mine_rows
+from service.offline.neighbours import Halves, leaders
 from service.process.cpus import usable_cpus
 from service.settings import BUNDLED_MODEL, Settings
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from service.bulk.backup import write_backup
 from service.documents.collection import Collection
 from service.documents.protocol import Vectors
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
+from service.offline.backup import write_backup
 from service.process.memory import resident_bytes
 
 DIM = 384

@@ -18,7 +18,14 @@ from service.model.spaces import stored_as
 from service.process.files import PRIVATE, resolved
 from service.settings import Settings
 
+NEXT = "documents.next.sqlite3"  # beside the store: what `crosslet index re-embed` has made ready for another model
+
 logger = logging.getLogger(__name__)
+
+
+def next_store(path: Path) -> Path:
+    """Return the path of the store that is to replace the one at `path` when another model's service starts."""
+    return resolved(path).with_name(NEXT)  # the file of a link is replaced, not the link
 
 
 def load_collections(

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.endurance.small_disk import SmallDisk
 from benchmarks.endurance.writer import NO_START, open_collection, vector_of
-from service.bulk.store_file import open_store_file
+from service.offline.store_file import open_store_file
 
 EXACT_ROWS = 300  # low, so that kills also interrupt index builds and snapshots
 LONGEST_RUN_S = 1.0

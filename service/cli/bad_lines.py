@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from service.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from service.bulk.build import Outcome
+    from service.offline.loading import Outcome
 
 
 def on_bad_line(policy: str, name: str) -> Callable[[str], None]:
@@ -38,6 +38,6 @@ def _stop(sentence: str) -> None:
 
 
 def _skip(name: str, sentence: str) -> None:
-    from service.bulk.progress import tell
+    from service.offline.output import tell
 
     tell(f"skipped {name}: {sentence}")

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service.bulk.column_types import ColumnTypes
+    from service.documents.readers.csv_table import ColumnTypes
 
 
 def types_argument(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def types_of(options: argparse.Namespace) -> "ColumnTypes | None":
 
     Raises: InvalidInput: they are malformed.
     """
-    from service.bulk.column_types import column_types
-    from service.bulk.progress import tell
+    from service.documents.readers.csv_table import column_types
+    from service.offline.output import tell
 
     return None if options.types is None else column_types(options.types, tell)

@@ -23,7 +23,7 @@ from service.errors import InferenceFailed, StartError, StoreError, StoreInUse
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.bulk.build import Build, Outcome
+    from service.offline.loading import Build, Outcome
 
 
 def build(options: argparse.Namespace, settings: Settings) -> None:
@@ -36,13 +36,12 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
     if options.url is not None:
         build_through_service(options, settings)
         return
-    from service.bulk.build import Build
-    from service.bulk.engines import documents_engine
-    from service.bulk.progress import progress, tell
-    from service.bulk.records import to_document
-    from service.bulk.sources import format_of, open_source
     from service.document_index import load_collection
+    from service.documents.readers.sources import format_of, open_source
     from service.model.encoder import choose_encoder
+    from service.offline.embedding import documents_engine
+    from service.offline.loading import Build, to_document
+    from service.offline.output import progress, tell
 
     format_ = format_of(options.file, options.format)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
@@ -90,10 +89,9 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: there is no store, or it cannot be read.  StorageFull: the output does not fit on the disk.
     """
-    from service.bulk.output import writing
-    from service.bulk.progress import progress
-    from service.bulk.store_file import open_store_file
-    from service.bulk.upkeep import export_lines
+    from service.offline.output import progress, writing
+    from service.offline.repair import export_lines
+    from service.offline.store_file import open_store_file
 
     with (
         open_store_file(local_store(settings)) as whole,
@@ -113,7 +111,7 @@ def stats(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: there is no store, or it cannot be read.
     """
-    from service.bulk.upkeep import stats as count
+    from service.offline.repair import stats as count
 
     _print_json(dataclasses.asdict(count(local_store(settings), options.collection)))
 
@@ -123,9 +121,9 @@ def verify(_: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StoreError: the store is damaged; standard error has one line for each kind of fault.
     """
-    from service.bulk.progress import progress
-    from service.bulk.store_file import open_store_file
-    from service.bulk.upkeep import verify as check
+    from service.offline.output import progress
+    from service.offline.repair import verify as check
+    from service.offline.store_file import open_store_file
 
     path = local_store(settings)
     with open_store_file(path) as file:
@@ -144,7 +142,7 @@ def compact(_: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: there is no store, or a service is using it.
     """
-    from service.bulk.upkeep import compact as give_back
+    from service.offline.repair import compact as give_back
 
     _print_json(dataclasses.asdict(give_back(local_store(settings))))
 
@@ -155,14 +153,14 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model or the store is refused, or a service is using it.
         StoreError: some documents stay damaged.
     """
-    from service.bulk.build import named
-    from service.bulk.engines import documents_engine
-    from service.bulk.progress import progress
-    from service.bulk.repair import repair as make_anew
-    from service.bulk.store_file import open_store_file
     from service.documents.store.collection_name import where
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
+    from service.offline.embedding import documents_engine
+    from service.offline.loading import named
+    from service.offline.output import progress
+    from service.offline.repair import repair as make_anew
+    from service.offline.store_file import open_store_file
 
     path = local_store(settings)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
@@ -196,12 +194,12 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model or the store is refused, or the user interrupts.
         InferenceFailed: the model failed on some documents, named on standard error; the old store stays.
     """
-    from service.bulk.engines import documents_engine
-    from service.bulk.progress import progress, tell
-    from service.bulk.reembed import Reembedding
-    from service.bulk.store_file import open_store_file
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
+    from service.offline.embedding import documents_engine
+    from service.offline.output import progress, tell
+    from service.offline.reembed import Reembedding
+    from service.offline.store_file import open_store_file
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     path = local_store(settings)

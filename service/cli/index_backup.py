@@ -13,8 +13,8 @@ def backup(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: there is no store, or the file cannot be written.  StorageFull: the file does not fit.
     """
-    from service.bulk.backup import write_backup
-    from service.bulk.progress import progress
+    from service.offline.backup import write_backup
+    from service.offline.output import progress
 
     store = local_store(settings)
     with progress("backup", total=None, unit="B") as bar:
@@ -32,8 +32,8 @@ def restore(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: the backup is damaged or missing, a store is in its way, or a process has it open.
     """
-    from service.bulk.backup import restore as put_back
-    from service.bulk.progress import progress
+    from service.offline.backup import restore as put_back
+    from service.offline.output import progress
 
     store = local_store(settings)
     with progress("verify", total=None, unit="documents") as bar:

@@ -16,13 +16,12 @@ def import_documents(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model, the store or a file is refused, or the user interrupts.
         InvalidInput: a document or vector is bad, or the vectors seem to be another model's; nothing was written.
     """
-    from service.bulk.engines import engine_of
-    from service.bulk.progress import progress
-    from service.bulk.records import to_document
-    from service.bulk.vector_file import open_vector_file
-    from service.bulk.vector_import import VectorImport, check_model
     from service.document_index import load_collection
     from service.model.encoder import choose_encoder
+    from service.offline.embedding import engine_of
+    from service.offline.loading import to_document
+    from service.offline.output import progress
+    from service.offline.vector_import import VectorImport, check_model, open_vector_file
 
     vectors = open_vector_file(options.vectors)
     read = functools.partial(to_document, max_text_chars=settings.max_text_chars)

@@ -12,7 +12,7 @@ from service.errors import InferenceFailed, InvalidInput, StartError
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.bulk.build import Outcome
+    from service.offline.loading import Outcome
 
 
 def build_through_service(options: argparse.Namespace, settings: Settings) -> None:
@@ -22,11 +22,10 @@ def build_through_service(options: argparse.Namespace, settings: Settings) -> No
             or no good one.
             InferenceFailed: some documents were not stored, named on standard error.
     """
-    from service.bulk.progress import progress, tell
-    from service.bulk.records import to_document
-    from service.bulk.remote_build import RemoteBuild
-    from service.bulk.service_client import ServiceClient
-    from service.bulk.sources import format_of, open_source
+    from service.documents.readers.sources import format_of, open_source
+    from service.offline.loading import to_document
+    from service.offline.output import progress, tell
+    from service.offline.remote import RemoteBuild, ServiceClient
 
     if options.engine != "threads":
         raise InvalidInput(f"--engine {options.engine} and --url exclude each other: the service embeds")

@@ -27,19 +27,17 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the model or the store is refused, or there is no such collection, or it has too few documents.
         StorageFull: the disk is full.
     """
-    from service.bulk.engine import in_space
-    from service.bulk.engines import engine_of
-    from service.bulk.output import writing
-    from service.bulk.progress import progress
-    from service.bulk.report.measure import measure
-    from service.bulk.report.page import html
-    from service.bulk.store_file import check_there
     from service.documents.store.catalog import unknown
     from service.documents.store.store import DocumentStore
     from service.documents.vectors.maintenance import IndexMaintenance
     from service.documents.vectors.snapshots import SnapshotFolder
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
+    from service.offline.embedding import engine_of, in_space
+    from service.offline.output import progress, writing
+    from service.offline.report.measure import measure
+    from service.offline.report.page import html
+    from service.offline.store_file import check_there
 
     path = local_store(settings)
     check_there(path)

@@ -11,7 +11,6 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import FrameType
 
-from service.bulk.output import give_up_standard_output
 from service.cli.arguments import Subcommand
 from service.cli.encode import embed, embed_arguments, info, info_arguments, similarity, similarity_arguments
 from service.cli.index import INDEX_SUBCOMMANDS
@@ -23,7 +22,7 @@ from service.cli.start_trial import Use, try_start
 from service.cli.text import TEXT_SUBCOMMANDS
 from service.errors import CrossletError
 from service.process.address_space import WORKING_BYTES, check_start
-from service.process.standard_streams import open_closed_streams, speak_utf8
+from service.process.standard_streams import give_up_standard_output, open_closed_streams, speak_utf8
 
 PLUGIN_GROUP = "crosslet.commands"  # name -> function(argv) -> exit status
 REFUSED = 2

@@ -28,9 +28,9 @@ def search(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: the store is missing, unreadable, or another model's.
         InvalidInput: the query is empty, too long or not UTF-8.
     """
-    from service.bulk.store_file import check_there
     from service.document_index import load_collection
     from service.model.encoder import choose_encoder
+    from service.offline.store_file import check_there
 
     query = readable_query(options.query, settings)
     if settings.index == EMBEDDED:
@@ -54,8 +54,8 @@ def rerank(options: argparse.Namespace, settings: Settings) -> None:
     Raises: StartError: a model or the file is refused.  InvalidInput: the query or a line is empty, too long, or not
         UTF-8.
     """
-    from service.bulk.lines import Lines
-    from service.bulk.rerank import score_all
+    from service.documents.readers.jsonl import Lines
+    from service.offline.rerank import score_all
 
     query = readable_query(options.query, settings)
     with Lines(options.file) as lines:
@@ -112,8 +112,8 @@ def _print_matches(matches: Sequence["Match"], *, as_table: bool) -> None:
 
 def _no_match(options: argparse.Namespace, mode: Mode, settings: Settings) -> str:
     """Say why nothing was found, and what to change."""
-    from service.bulk.store_file import open_store_file
     from service.documents.filters import fields_in
+    from service.offline.store_file import open_store_file
 
     if settings.index == EMBEDDED:
         with open_store_file(settings.documents_path) as whole:

@@ -55,8 +55,10 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
                 importer.submit(import_server)
             choice = choose_encoder(settings.model, settings.fallback_model)
         import_server()
-        if settings.index == EMBEDDED:
-            from service.bulk.reembed import take_over_ready
+        from service.document_index import next_store
+
+        if settings.index == EMBEDDED and next_store(settings.documents_path).is_file():
+            from service.offline.reembed import take_over_ready
 
             take_over_ready(choice.encoder, settings)
         from service.api.server import serve as serve_runtime

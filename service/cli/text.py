@@ -17,11 +17,11 @@ def mine(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: the model or a file is refused.  InvalidInput: a line is not a valid text.
     """
-    from service.bulk.engines import engine_of
-    from service.bulk.lines import Lines
-    from service.bulk.mining import mine_lines
-    from service.bulk.output import writing
+    from service.documents.readers.jsonl import Lines
     from service.model.encoder import choose_encoder
+    from service.offline.embedding import engine_of
+    from service.offline.mining import mine_lines
+    from service.offline.output import writing
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.chosen(options.prompt_name))
@@ -44,11 +44,11 @@ def dedup(options: argparse.Namespace, settings: Settings) -> None:
 
     Raises: StartError: the model or the file is refused.  InvalidInput: a line is not a valid text.
     """
-    from service.bulk.dedup import find_groups, groups_as_json, without_repeats
-    from service.bulk.engines import engine_of
-    from service.bulk.lines import Lines
-    from service.bulk.output import writing
+    from service.documents.readers.jsonl import Lines
     from service.model.encoder import choose_encoder
+    from service.offline.embedding import engine_of
+    from service.offline.mining import find_groups, groups_as_json, without_repeats
+    from service.offline.output import writing
 
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.chosen(options.prompt_name))

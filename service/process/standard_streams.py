@@ -1,4 +1,4 @@
-"""Opens closed standard streams and sets them to UTF-8."""
+"""Opens closed standard streams, sets them to UTF-8, and gives up one that cannot be written."""
 
 import io
 import os
@@ -29,3 +29,8 @@ def speak_utf8() -> None:
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+
+
+def give_up_standard_output() -> None:
+    """Redirect standard output to /dev/null: Python's flush at exit would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -34,9 +34,10 @@ ARROWS = {
         *("service.blending", "service.preparation", "service.process", "service.runtime", "service.api.schemas"),
         "service.version",
     },
-    "service.bulk": {
-        *("service.documents", "service.engine", "service.json_parsing", "service.model", "service.process"),
-        *("service.runtime", "service.api.schemas", "service.settings", "service.spelling"),
+    "service.documents.readers": {"service.documents.store", "service.json_parsing"},
+    "service.offline": {
+        *("service.document_index", "service.documents", "service.engine", "service.json_parsing", "service.model"),
+        *("service.process", "service.runtime", "service.api.schemas", "service.settings"),
     },
     "training.system": set(),
     "training.config": set(),
@@ -97,7 +98,7 @@ def test_training_imports_neither_the_service_nor_export_but_to_score_and_align_
         "training/evaluation/encoders.py: service.",
         "training/evaluation/keywords.py: service.documents.store.store",
         "training/evaluation/keywords.py: service.errors",
-        "training/evaluation/mining.py: service.bulk.margin",
+        "training/evaluation/mining.py: service.offline.margin",
         "training/evaluation/served_reranker.py: service.",
         "training/evaluation/search.py: service.documents.keywords.fusion",
         "training/reranking/scorers.py: service.blending",
@@ -153,10 +154,12 @@ def test_every_imported_package_is_a_declared_dependency(package: str, extras: l
     assert undeclared == set()
 
 
-def test_importing_the_application_loads_no_torch() -> None:
-    code = f"import sys, service.api.app; print(sorted({HEAVY!r} & sys.modules.keys()))"
+def test_server_imports_no_torch_and_nothing_offline() -> None:
+    code = "import sys, service.api.app, service.api.server, service.cli.serve; print(*sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
+    loaded = answer.stdout.split()
+    assert "service.runtime" in loaded
+    assert [name for name in loaded if name in HEAVY or name.startswith("service.offline")] == []
 
 
 @pytest.mark.parametrize("module", ["torch", "transformers", "optimum", "sentence_transformers", "training", "export"])

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from service.bulk.margin import NEIGHBOURS, Margins, Mined, Neighbours, different, mine, ratio_margins
+from service.offline.margin import NEIGHBOURS, Margins, Mined, Neighbours, different, mine, ratio_margins
 from training.errors import EvaluationError
 from training.evaluation.bitext import Bitext
 from training.evaluation.lines import LANGUAGE, check_unique, find_file, read_rows

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.reembed import take_over_ready
 from service.cli import main as cli
 from service.document_index import load_collection
 from service.documents.store.store import Document
 from service.model.encoder import load_encoder
+from service.offline.reembed import take_over_ready
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, build_artifact
-from tests.service.bulk.files import DOCUMENTS, read_jsonl, write_jsonl
+from tests.service.offline.files import DOCUMENTS, read_jsonl, write_jsonl
 
 CROSSLET = [sys.executable, "-c", "from service.cli.main import main; raise SystemExit(main())"]
 Capture = pytest.CaptureFixture[str]

@@ -8,8 +8,8 @@ import pytest
 
 from service.documents.store.schema import checksum
 from tests.artifacts import DIM
-from tests.service.bulk.files import DOCUMENTS, read_jsonl, write_jsonl
 from tests.service.cli.test_index import Capture, build, crosslet, damage, local
+from tests.service.offline.files import DOCUMENTS, read_jsonl, write_jsonl
 
 __all__ = ["local"]  # a fixture
 

@@ -5,15 +5,15 @@ import faiss
 import numpy as np
 import pytest
 
-from service.bulk import vector_import
-from service.bulk.store_file import open_store_file
 from service.cli import main as cli
 from service.documents.collection import Collection
 from service.model.encoder import load_encoder
+from service.offline import vector_import
+from service.offline.store_file import open_store_file
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, build_artifact
-from tests.service.bulk.files import DOCUMENTS, read_jsonl, write_jsonl
 from tests.service.conftest import Serve
+from tests.service.offline.files import DOCUMENTS, read_jsonl, write_jsonl
 
 Capture = pytest.CaptureFixture[str]
 NEW = "12 documents read: 12 new, 0 replaced, 0 unchanged"

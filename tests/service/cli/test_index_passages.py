@@ -10,8 +10,8 @@ import pytest
 from service.model.encoder import load_encoder
 from service.settings import Settings
 from tests.artifacts import TEXTS, build_artifact
-from tests.service.bulk.files import read_jsonl, write_jsonl
 from tests.service.cli.test_index import Capture, build, crosslet, damage, local
+from tests.service.offline.files import read_jsonl, write_jsonl
 
 __all__ = ["local"]  # a fixture
 

@@ -9,14 +9,14 @@ import httpx
 import numpy as np
 import pytest
 
-from service.bulk.build import BATCH_DOCUMENTS
-from service.bulk.service_client import ServiceClient
 from service.cli import main as cli
 from service.documents.store.document import Document
 from service.errors import InvalidInput, StartError
+from service.offline.loading import BATCH_DOCUMENTS
+from service.offline.remote import ServiceClient
 from tests.contract.live import live_service
 from tests.ports import reserved_port
-from tests.service.bulk.files import DOCUMENTS, write_jsonl
+from tests.service.offline.files import DOCUMENTS, write_jsonl
 
 Capture = pytest.CaptureFixture[str]
 KEY = "a-key-that-may-write"

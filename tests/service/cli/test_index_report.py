@@ -6,20 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.report.figures import hubs, pairs, tail
-from service.bulk.report.languages import script_of
-from service.bulk.report.nearest import Nearest
-from service.bulk.report.sample import opening
 from service.cli import main as cli
 from service.document_index import load_collections
 from service.model.artifact import load_manifest
 from service.model.encoder import load_encoder
+from service.offline.report.figures import hubs, pairs, tail
+from service.offline.report.nearest import Nearest
+from service.offline.report.sample import opening, script_of
 from service.settings import Settings
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
-from tests.service.bulk.files import write_jsonl
 from tests.service.cli.terminal import on_a_terminal
 from tests.service.conftest import Serve
 from tests.service.documents.test_maintenance import wait_for
+from tests.service.offline.files import write_jsonl
 
 Capture = pytest.CaptureFixture[str]
 LANGUAGES = ("en", "de", "es")

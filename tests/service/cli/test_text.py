@@ -8,10 +8,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from service.bulk.lines import Lines
-from service.bulk.output import writing
 from service.cli import main as cli
+from service.documents.readers.jsonl import Lines
 from service.errors import InvalidInput, StorageFull
+from service.offline.output import writing
 from service.settings import BUNDLED_MODEL
 from tests.artifacts import TEXTS
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
@@ -196,7 +196,7 @@ def test_files_that_cannot_be_compared_are_one_sentence(capsys: Capture, tmp_pat
 def test_a_line_without_an_end_of_line_is_refused_beyond_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.bulk.lines.MAX_LINE_BYTES", 10)
+    monkeypatch.setattr("service.documents.readers.jsonl.MAX_LINE_BYTES", 10)
     with pytest.raises(InvalidInput, match="line 2 has more than 10 bytes"):
         Lines(write(tmp_path / "a.txt", ["x", "y" * 50]))
 
@@ -339,7 +339,7 @@ def test_an_interruption_is_one_sentence(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     path = write(tmp_path / "a.txt", ["ok", "ok"])
-    monkeypatch.setattr("service.bulk.lines.Lines.text", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr("service.documents.readers.jsonl.Lines.text", Mock(side_effect=KeyboardInterrupt))
     assert crosslet(capsys, command, *[path] * (2 if command == "mine" else 1), status=2)[1].endswith(
         "crosslet: stopped\n"
     )

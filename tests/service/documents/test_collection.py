@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.bulk.store_file import open_store_file
-from service.bulk.upkeep import verify
 from service.documents import collection as collection_module
 from service.documents.collection import Collection
 from service.documents.filters import MAX_DEPTH, MAX_TERMS
@@ -28,6 +26,8 @@ from service.documents.store.transaction import Transaction
 from service.documents.vectors.flat import FaissIndex
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.errors import InvalidInput, StorageFull, StoreError
+from service.offline.repair import verify
+from service.offline.store_file import open_store_file
 from tests.contract.filter_oracle import FILTERS, METADATA, matches
 
 DIM = 4

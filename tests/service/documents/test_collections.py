@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.store_file import open_store_file
 from service.documents.collections import IndexOptions, StoredCollections
 from service.documents.query import Query
 from service.documents.store.store import Document, DocumentStore
 from service.errors import InvalidInput, NotFound, StorageFull
+from service.offline.store_file import open_store_file
 from tests.service.documents.test_maintenance import wait_for
 
 DIM = 4

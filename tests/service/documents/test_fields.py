@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.bulk.store_file import open_store_file
 from service.document_index import load_collection
 from service.documents.backend import DocumentIndex
 from service.documents.store.document import Document
 from service.documents.store.fields import MOST_MARKS, comparable
+from service.offline.store_file import open_store_file
 from service.settings import Settings
 
 DIM = 4

@@ -10,16 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.engine import Embedded
-from service.bulk.repair import repair
-from service.bulk.store_file import open_store_file
-from service.bulk.upkeep import verify
 from service.documents.collection import Collection
 from service.documents.protocol import Vectors
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import Damaged, StoreError
+from service.offline.embedding import Embedded
+from service.offline.repair import repair, verify
+from service.offline.store_file import open_store_file
 from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, vectors, wait_for
 
 COUNT, SEARCHED, STORE = 500, 125, "documents.sqlite3"

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.bulk.store_file import open_store_file
-from service.bulk.upkeep import verify
 from service.documents.best_passage import best_passage
 from service.documents.collection import Collection
 from service.documents.query import Query
@@ -24,6 +22,8 @@ from service.documents.store.store import DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.documents.vectors.snapshots import SnapshotFolder
 from service.errors import InvalidInput, StorageFull
+from service.offline.repair import verify
+from service.offline.store_file import open_store_file
 from tests.service.documents.test_maintenance import INVERTED, wait_for
 
 DIM = 4

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.bulk.backup import restore, write_backup
 from service.documents.collection import Collection
 from service.documents.store.locking import connect
 from service.documents.store.schema_check import LARGEST_NUMBER, LARGEST_RESTORED
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.errors import StartError, StoreError
+from service.offline.backup import restore, write_backup
 
 DIM, STORE = 4, "documents.sqlite3"
 STORES = Path(__file__).parent / "stores"

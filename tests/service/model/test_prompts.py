@@ -14,8 +14,8 @@ from service.errors import ArtifactError, InvalidInput
 from service.model.encoder import load_encoder
 from service.model.prompts import Prompts
 from tests.artifacts import TEXTS, build_artifact, write_manifest
-from tests.service.bulk.files import DOCUMENTS, write_jsonl
 from tests.service.conftest import Serve
+from tests.service.offline.files import DOCUMENTS, write_jsonl
 
 PROMPTS = {"query": "gitarre ", "document": "stock market ", "plain": "", "sts": "bugün "}
 Capture = pytest.CaptureFixture[str]

@@ -19,12 +19,12 @@ from fastapi.testclient import TestClient
 from service.api import backups
 from service.api.app import create_app
 from service.api.backups import COPY, Backups, Copy
-from service.bulk.backup import restore
-from service.bulk.store_file import open_store_file
-from service.bulk.upkeep import verify
 from service.documents.store.backup import back_up
 from service.documents.store.store import Document
 from service.errors import Overloaded
+from service.offline.backup import restore
+from service.offline.repair import verify
+from service.offline.store_file import open_store_file
 from service.runtime import Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS

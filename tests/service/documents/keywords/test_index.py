@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.bulk.store_file import open_store_file
-from service.bulk.upkeep import verify
 from service.documents.filters import to_condition
 from service.documents.keywords import index as keywords_module
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.schema import DEFAULT
 from service.documents.store.store import Document, DocumentStore
 from service.errors import StorageFull
+from service.offline.repair import verify
+from service.offline.store_file import open_store_file
 from tests.service.documents.oracle import keyword_scores
 
 UNIT = np.asarray([1, 0, 0, 0], np.float32)

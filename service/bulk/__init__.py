@@ -1,4 +1,0 @@
-"""Work on whole files and stores: build, export, re-embed, back up, mine, deduplicate.
-
-Imports everything but `http` and `cli`.
-"""

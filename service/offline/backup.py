@@ -1,0 +1,191 @@
+"""Backs up a document store beside a running service, and restores backups."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from service.documents.store.backup import back_up
+from service.documents.store.locking import lock_for_this_process
+from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
+from service.documents.store.schema import KEYWORDS_SINCE, SCHEMA_VERSION, facts, is_readable
+from service.documents.store.schema_check import LARGEST_RESTORED
+from service.errors import StartError, StoreError
+from service.offline.output import is_replaceable
+from service.offline.repair import verify
+from service.offline.store_file import OWN_FILES, StoreFile, check_there, open_store_file
+from service.process.files import create_beside, flush, resolved
+
+COPY = "documents.restored.sqlite3"  # in the data folder, until it takes the store's place
+READER_WAIT_S = 1.0  # for another process that reads the replaced store
+
+
+@dataclass(frozen=True)
+class BackedUp:
+    """The contents of a backup or a restored store."""
+
+    documents: int
+    revision: int
+    size_bytes: int
+    fingerprint: str
+
+    @classmethod
+    def of(cls, path: Path) -> "BackedUp":
+        """Read it from a store."""
+        with open_store_file(path) as file:
+            return cls(file.total(), file.revision, path.stat().st_size, file.fingerprint)
+
+
+def write_backup(
+    store: Path, target: Path, *, advance: Callable[[int, int], object] = lambda done_bytes, all_bytes: None
+) -> BackedUp:
+    """Copy the store to a file, which is whole or not there. A service may be writing the store.
+
+    Args:   advance: called with the bytes copied and of all.
+    Raises: StartError: there is no store, or the file cannot be created.  StoreError: the store cannot be read.
+            StorageFull: the file does not fit.
+    """
+    check_there(store)
+    try:
+        return _write(store, _checked(target, store), advance)
+    except OSError as exc:
+        raise StartError(f"{target} cannot be written ({exc.strerror})") from exc
+
+
+def _write(store: Path, target: Path, advance: Callable[[int, int], object]) -> BackedUp:
+    partial = create_beside(target)
+    try:
+        back_up(store, partial, advance=advance)
+        flush(partial)
+        found = BackedUp.of(partial)
+        partial.replace(target)
+        flush(target.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+    return found
+
+
+def _checked(target: Path, store: Path) -> Path:
+    """Return the resolved target. Raises: StartError: no backup can be written there."""
+    if target.exists() and not target.is_file():  # before a pipe's name is resolved to none
+        raise StartError(f"{target} is not a file; SQLite cannot write a backup to it. POST /backup streams one")
+    target = resolved(target)
+    if target.parent == resolved(store).parent and any(fnmatch(target.name, pattern) for pattern in OWN_FILES):
+        raise StartError(f"{target} is a file of the document store itself; write the backup to another place")
+    if target.exists() and not is_replaceable(target):
+        raise StartError(f"{target} cannot be replaced, as a mount point; name a file in a folder that can be written")
+    if not target.parent.is_dir():
+        raise StartError(f"there is no folder {target.parent}; make it first")
+    return target
+
+
+def restore(
+    backup: Path, store: Path, *, force: bool = False, advance: Callable[[int], object] = lambda documents: None
+) -> BackedUp:
+    """Copy a backup into the data folder, verify the copy, then replace the store by it.
+
+    The restored store gets a higher revision than any acknowledged in its folder. So revisions never fall, and changes
+    lost after a restore are still noticed.
+
+    Args:   force: replace the store that is there.
+            advance: called with the number of documents verified.
+    Raises: StartError: there is no such backup, or a store is there and `force` is false.
+            StoreError: the backup is damaged, or no store of a version that is read; or a process has the store open.
+            StorageFull: the copy does not fit in the data folder.
+    """
+    _check_backup(backup, store)
+    store = resolved(store)  # the file of a link is replaced, not the link
+    lock = lock_for_this_process(store)
+    copy = store.with_name(COPY)
+    try:
+        if store.exists() and not force:
+            raise StartError(f"there is a document store {store} already; replace it with --force")
+        back_up(backup, copy, mode=_mode_of(backup))
+        with open_store_file(copy, named=backup) as file:
+            file.check_numbers(largest=LARGEST_RESTORED)
+            _check_sound(backup, file, advance)
+        _raise_revision(copy, _acknowledged(store) + 1)
+        return _take_place(copy, store)
+    except (OSError, sqlite3.Error) as exc:
+        raise StoreError(f"document store {store} cannot be restored ({exc})") from exc
+    finally:
+        copy.unlink(missing_ok=True)
+        lock.close()
+
+
+def _mode_of(backup: Path) -> str:
+    """Open a backup without a log as immutable: otherwise SQLite would leave an empty log beside it."""
+    return "ro" if backup.with_name(f"{backup.name}-wal").exists() else "ro&immutable=1"
+
+
+def _take_place(copy: Path, store: Path) -> BackedUp:
+    flush(copy)
+    _remove_log(store)
+    copy.replace(store)
+    flush(store.parent)
+    found = BackedUp.of(store)
+    with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
+        acknowledged.write(found.revision)
+    return found
+
+
+def _check_backup(backup: Path, store: Path) -> None:
+    try:
+        if not backup.is_file():
+            raise StartError(f"there is no backup {backup}")
+        if store.exists() and backup.samefile(store):
+            raise StartError(f"{backup} is the document store itself")
+    except OSError as exc:
+        raise StartError(f"{backup} cannot be read ({exc.strerror})") from exc
+
+
+def _check_sound(backup: Path, file: StoreFile, advance: Callable[[int], object]) -> None:
+    version = str(file.schema_version)
+    if not is_readable(version, migrated=False):
+        raise StoreError(f"{backup} has schema version {version}; this release reads up to {SCHEMA_VERSION}")
+    faults = verify(file, advance=advance)
+    if faults:
+        raise StoreError(
+            f"{backup} is damaged, and nothing was restored: {faults[0]} (faults of {len(faults)} kinds); use another "
+            f"backup, or copy it to documents.sqlite3 in an empty CROSSLET_DATA and run `crosslet index repair`"
+        )
+
+
+def _acknowledged(store: Path) -> int:
+    """The last revision that a client of this folder may have seen; 0 if there was none."""
+    with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
+        revision = acknowledged.revision()
+    if store.exists():
+        try:
+            with open_store_file(store) as file:
+                revision = max(revision, file.revision)
+        except StoreError:  # damaged: the reason to replace it
+            pass
+    return revision
+
+
+def _raise_revision(copy: Path, least: int) -> None:
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        raised = connection.execute(
+            "UPDATE store SET value = ? WHERE key = 'revision' AND CAST(value AS INTEGER) < ?", (str(least), least)
+        )
+        if raised.rowcount and int(facts(connection)["schema_version"]) >= KEYWORDS_SINCE:  # it has collections
+            connection.execute("UPDATE collections SET revision = ?", (least,))
+
+
+def _remove_log(store: Path) -> None:
+    """Merge the old store's log into it, or remove it with a damaged store: SQLite would apply it to the new one.
+
+    Raises: StoreError: another process reads the old store.
+    """
+    if store.exists():
+        try:
+            with closing(sqlite3.connect(store, isolation_level=None, timeout=READER_WAIT_S)) as connection:
+                connection.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.DatabaseError as exc:
+            if exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise StoreError(f"another process reads document store {store}; run this again once it ends") from exc
+    for suffix in ("-wal", "-shm", "-journal"):
+        store.with_name(f"{store.name}{suffix}").unlink(missing_ok=True)

@@ -1,0 +1,154 @@
+"""Embeds a stream of texts, in order, reading a bounded number of batches ahead.
+
+The engine is threads of this process, or actors of a Ray cluster.
+
+N texts, D dims
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.forward import failure_of
+from service.errors import ServiceError
+from service.model.encoder import Encoded, Encoder
+from service.model.spaces import SpaceMap, stored_as
+from service.process.cpus import usable_cpus
+from service.settings import Settings
+
+EncodeAll = Callable[[Sequence[str]], list[Encoded]]
+
+T = TypeVar("T")
+
+CHUNK = 64  # texts a thread takes at once: few hand-overs, similar lengths to batch, and work for every thread
+
+
+ENGINES = ("threads", "ray")
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The vectors of one batch of texts.
+
+    vectors_ND: (N, D) float32, of the texts that did not fail, in order.  failed: position -> reason.
+    truncated: positions of the texts longer than the model reads.
+    """
+
+    vectors_ND: npt.NDArray[np.float32]
+    truncated: Sequence[int]
+    failed: Mapping[int, str] = field(default_factory=dict)
+
+    def kept(self, given: Sequence[T]) -> list[T]:
+        """Return the items of the texts that have a vector; `given` has one item a text."""
+        return [one for position, one in enumerate(given) if position not in self.failed]
+
+
+EmbeddedStream = Generator[Embedded, None, None]  # closing it drops the waiting texts
+Engine = Callable[[Iterable[Sequence[str]]], EmbeddedStream]  # batches of texts -> their vectors, in order
+
+
+def engine_of(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -> Engine:
+    """Return the engine of that name (see ENGINES) for the encoder's model, prepending `prompt` to each text."""
+    engine = _engine_of(name, encoder, settings)
+    return behind_prompt(engine, prompt) if prompt else engine
+
+
+def documents_engine(name: str, encoder: Encoder, settings: Settings) -> Engine:
+    """Return an engine for documents: with the model's document prompt, in the space named by the settings.
+
+    Raises: ArtifactError: the model has no such space.
+    """
+    stored_as(encoder.manifest, settings.space)
+    engine, space = engine_of(name, encoder, settings, prompt=encoder.prompts.document), settings.space
+    return in_space(engine, encoder.spaces.maps[space]) if space else engine
+
+
+def _engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:
+    if name == "ray":
+        from service.offline.ray_engine import Model, ray_engine
+
+        fingerprint, dim = encoder.manifest.fingerprint, encoder.manifest.dim
+        folder, fallback = (
+            settings.model.absolute(),
+            settings.fallback_model,
+        )  # absolute: actors have another working directory
+        return ray_engine(Model(folder, fallback and fallback.absolute(), fingerprint, dim))
+    return threads_engine(encoder.encode_all, workers=settings.workers or usable_cpus(), dim=encoder.manifest.dim)
+
+
+def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
+    """Return an engine of `workers` threads. Its vectors equal the service's bit for bit.
+
+    If reading a batch raises, so does the engine; waiting texts are dropped.
+    """
+
+    def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="bulk")
+        ahead: deque[list[Future[list[Encoded | ServiceError]]]] = deque()
+        try:
+            for texts in batches:
+                chunks = [texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK)]
+                ahead.append([pool.submit(encode_each, encode_all, chunk) for chunk in chunks])
+                while ahead and (_is_done(ahead[0]) or _chunks_after_first(ahead) > 2 * workers):
+                    yield _joined(ahead.popleft(), dim)
+            while ahead:
+                yield _joined(ahead.popleft(), dim)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    return run
+
+
+def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | ServiceError]:
+    """Encode texts; return a vector or an error for each. If `encode_all` raises, retry each text alone.
+
+    Raises: MemoryError: that is not the fault of a text.
+    """
+    try:
+        return list(encode_all(texts))
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as exc:  # as in `engine/forward.py`: a panic of the tokenizer, too
+        if len(texts) == 1:
+            return [failure_of(exc)]
+        return [one for text in texts for one in encode_each(encode_all, [text])]
+
+
+def behind_prompt(engine: Engine, prompt: str) -> Engine:
+    """Return the engine with a prompt prepended to each text."""
+    return lambda batches: engine([prompt + text for text in texts] for texts in batches)
+
+
+def in_space(engine: Engine, space: SpaceMap) -> Engine:
+    """Return the engine with its vectors mapped into another space."""
+
+    def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
+        with closing(engine(batches)) as embedded:
+            for one in embedded:
+                yield replace(one, vectors_ND=space(one.vectors_ND))
+
+    return run
+
+
+def _is_done(chunks: Sequence[Future[list[Encoded | ServiceError]]]) -> bool:
+    return all(chunk.done() for chunk in chunks)
+
+
+def _chunks_after_first(ahead: Sequence[Sequence[object]]) -> int:
+    """Count the chunks that keep threads busy while the oldest batch is awaited and written; an empty batch is one."""
+    return sum(max(1, len(chunks)) for chunks in ahead) - max(1, len(ahead[0]))
+
+
+def _joined(chunks: Sequence[Future[list[Encoded | ServiceError]]], dim: int) -> Embedded:
+    found = [one for chunk in chunks for one in chunk.result()]
+    failed = {position: str(one) for position, one in enumerate(found) if isinstance(one, ServiceError)}
+    encoded = [one for one in found if isinstance(one, Encoded)]
+    vectors_ND = np.stack([one.vector for one in encoded]) if encoded else np.empty((0, dim), np.float32)
+    truncated = [position for position, one in enumerate(found) if isinstance(one, Encoded) and one.truncated]
+    return Embedded(vectors_ND, truncated, failed)

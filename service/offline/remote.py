@@ -1,0 +1,183 @@
+"""Loads documents from a stream through a running service, which compares, embeds and writes them."""
+
+import http.client
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import orjson
+
+from service.documents.readers.records import Record
+from service.documents.store.document import Document
+from service.errors import InvalidInput, StartError
+from service.json_parsing import loads
+from service.offline.loading import BATCH_CHARS, BATCH_DOCUMENTS, Outcome
+
+TIMEOUT_S = 600.0  # of one answer: a busy service may take long over a batch
+PATIENCE_S = 60.0  # for a service that is full, starts again, or cannot be reached for a while
+AGAIN = frozenset({429, 502, 503, 504})
+
+
+class NothingStoredError(StartError):
+    """The service refused every document of a batch; the message has the first one's reason."""
+
+
+class ServiceClient:
+    """One connection to a service; made anew where it was closed. Repeating a request changes nothing."""
+
+    def __init__(self, url: str, *, key: str | None = None, patience_s: float = PATIENCE_S) -> None:
+        """url: as in http://host:8080, with the path prefix of a proxy if there is one.  key: one that may write.
+
+        Raises: InvalidInput: it is no such address, or holds a password.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as exc:
+            raise InvalidInput(f"{url} is not an address; write it like http://host:8080") from exc
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise InvalidInput(f"{url} is not an address; write it like http://host:8080")
+        if parts.username is not None:
+            raise InvalidInput("the address holds a user or a password; set CROSSLET_API_KEYS instead")
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname, port, timeout=TIMEOUT_S)
+        self._path = f"{parts.path.rstrip('/')}/documents"
+        self._url = url
+        self._patience_s = patience_s
+        self._was_reached = False
+        self._headers = {"content-type": "application/x-ndjson"}
+        if key is not None:
+            self._headers["authorization"] = f"Bearer {key}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def put(self, documents: Sequence[Document]) -> dict[str, Any]:
+        """Store documents. Return the service's answer; what it refuses is in it, by line.
+
+        Raises: StartError: the service cannot be reached, or refuses them all for a reason that is not theirs.
+        """
+        lines = ({"id": one.id, "text": one.text, "metadata": one.metadata} for one in documents)
+        body = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+        until = time.monotonic() + self._patience_s
+        while True:
+            try:
+                status, retry_after_s, answer = self._asked(body)
+            except (OSError, http.client.HTTPException) as exc:
+                self._connection.close()
+                if not self._was_reached or time.monotonic() > until:
+                    raise StartError(f"{self._url} cannot be reached ({exc})") from exc
+                time.sleep(1)
+                continue
+            if status not in AGAIN or time.monotonic() + retry_after_s > until:
+                return self._checked(status, answer)
+            time.sleep(retry_after_s)
+
+    def _asked(self, body: bytes) -> tuple[int, float, bytes]:
+        self._connection.request("PUT", self._path, body, self._headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        self._was_reached = True
+        given = response.getheader("retry-after", "1")
+        return response.status, float(given) if given.isdigit() else 1.0, answer
+
+    def _checked(self, status: int, content: bytes) -> dict[str, Any]:
+        try:
+            answer = loads(content)
+        except orjson.JSONDecodeError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise StartError(f"{self._url} answered {status} without JSON; is it a crosslet service?")
+        if status == 200 and isinstance(answer.get("lines"), int):
+            return answer
+        said = answer.get("error", "it does not take lines of documents")
+        if status == 422 and str(said).startswith("no line could be stored"):
+            raise NothingStoredError(said)
+        way_out = "; this command takes its key from CROSSLET_API_KEYS" if status in {401, 403} else ""
+        raise StartError(f"{self._url} answered {status}: {said}{way_out}")
+
+
+@dataclass
+class Sent(Outcome):
+    """Counts of what the service made of the documents so far. stored: new or replaced ones."""
+
+    stored: int = 0
+
+    @property
+    def total(self) -> int:
+        """Documents of the file that are now in the store."""
+        return self.stored + self.unchanged
+
+    @property
+    def numbers(self) -> str:
+        """The first part of the sentence."""
+        return f"{self.total} documents read: {self.stored} new or replaced, {self.unchanged} unchanged"
+
+
+class RemoteBuild:
+    """One load.
+
+    Args: read, on_bad_line, advance: as `Build` has them.
+          on_failed: called with the line and the reason where the service did not store a document.
+    """
+
+    def __init__(
+        self,
+        client: ServiceClient,
+        *,
+        read: Callable[[Record], Document],
+        on_bad_line: Callable[[str], None],
+        on_failed: Callable[[str], object],
+        advance: Callable[[int, Outcome], None] = lambda read, outcome: None,
+    ) -> None:
+        self.outcome = Sent()
+        self._client = client
+        self._read = read
+        self._on_bad_line = on_bad_line
+        self._on_failed = on_failed
+        self._advance = advance
+        self._documents: list[Document] = []
+        self._lines: list[int] = []
+
+    def run(self, records: Iterable[Record]) -> Outcome:
+        """Send every record, batch by batch; each is on the service's disk before the next is sent.
+
+        Raises: InvalidInput: a bad line, if `on_bad_line` raises.  StartError: as `ServiceClient.put`.
+        """
+        read = 0
+        for record in records:
+            try:
+                document = self._read(record)
+            except InvalidInput as exc:
+                self._on_bad_line(f"line {record.line}: {exc}")
+                self.outcome.skipped += 1
+                continue
+            self._documents.append(document)
+            self._lines.append(record.line)
+            read = record.read
+            if len(self._documents) >= BATCH_DOCUMENTS or sum(len(one.text) for one in self._documents) >= BATCH_CHARS:
+                self._send(read)
+        self._send(read)
+        return self.outcome
+
+    def _send(self, read: int) -> None:
+        if not self._documents:
+            return
+        try:
+            answer = self._client.put(self._documents)
+        except NothingStoredError as exc:
+            self._on_failed(f"lines {self._lines[0]} to {self._lines[-1]}: {exc}")
+            answer = {"upserted": 0, "unchanged": 0, "failed_lines": len(self._lines)}
+        self.outcome.stored += answer["upserted"]
+        self.outcome.unchanged += answer["unchanged"]
+        self.outcome.failed += answer["failed_lines"]
+        self.outcome.truncated += len(answer.get("truncated", []))
+        for error in answer.get("errors", []):
+            self._on_failed(f"line {self._lines[error['line'] - 1]}: {error['error']}")
+        self._documents, self._lines = [], []
+        self._advance(read, self.outcome)

@@ -1,0 +1,312 @@
+import csv
+import datetime
+import io
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.documents.comparison import is_same
+from service.documents.readers import jsonl
+from service.documents.readers.csv_table import column_types, read_csv
+from service.documents.readers.jsonl import read_jsonl
+from service.documents.readers.records import Record
+from service.documents.readers.sources import format_of, open_source
+from service.documents.store.store import Document
+from service.errors import InvalidInput, StartError
+from service.offline.loading import to_document
+from tests.service.offline.files import DOCUMENTS, records_of, write_jsonl
+
+
+def documents_of(path: Path) -> list[Document]:
+    return [to_document(record, max_text_chars=1000) for record in records_of(path)]
+
+
+def fault_of(fields: dict[str, Any], *, max_text_chars: int = 10) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        to_document(Record(1, 0, fields), max_text_chars=max_text_chars)
+    return str(caught.value)
+
+
+def test_the_three_formats_give_the_same_documents(tmp_path: Path) -> None:
+    flat = [{"id": row["id"], "text": row["text"], "lang": row["metadata"]["lang"]} for row in DOCUMENTS]
+    expected = [Document(row["id"], row["text"], {"lang": row["lang"]}) for row in flat]
+    nested = [{"id": row["id"], "text": row["text"], "metadata": {"lang": row["lang"]}} for row in flat]
+    write_jsonl(tmp_path / "a.jsonl", nested)
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["lang", "id", "text"])
+        writer.writeheader()
+        writer.writerows(flat)
+    pq.write_table(pa.Table.from_pylist(flat), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.csv", "a.parquet"):
+        assert documents_of(tmp_path / name) == expected
+
+
+def test_columns_of_a_parquet_file_keep_their_types_and_dates_become_text(tmp_path: Path) -> None:
+    row = {
+        "id": 7,
+        "text": "x",
+        "year": 2021,
+        "ok": True,
+        "tags": ["a", "b"],
+        "day": datetime.date(2020, 1, 2),
+        "no": None,
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    metadata = {"year": 2021, "ok": True, "tags": ["a", "b"], "day": "2020-01-02"}
+    assert documents_of(tmp_path / "a.parquet") == [Document("7", "x", metadata)]
+
+
+def test_a_cell_may_hold_commas_quotes_and_line_ends_and_an_empty_one_is_no_field(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbfid,text,note\r\n1,"a ""b"",\nc",\r\n2,d,x\r\n')
+    assert documents_of(tmp_path / "a.csv") == [Document("1", 'a "b",\nc', {}), Document("2", "d", {"note": "x"})]
+
+
+def test_every_line_that_is_no_document_has_its_number_and_a_reason(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'{"id": "1", "text": "a"}\n\n{nope\n[1]\n{"id": "2", "text": "\xff"}\n{"id": "3", "text": "b"}')
+    faults = {record.line: record.fault for record in records_of(file)}
+    assert faults == {1: None, 3: "is not valid JSON", 4: "is not a JSON object", 5: "text is not valid UTF-8", 6: None}
+    file = tmp_path / "a.csv"
+    file.write_bytes(b"id,text\n1,a\n2\n3,\xff\n4,d\n")
+    faults = {record.line: record.fault for record in records_of(file)}
+    assert faults == {2: None, 3: "has 1 columns; the header has 2", 4: "is not valid UTF-8", 5: None}
+
+
+def test_half_a_surrogate_pair_in_a_line_is_named_by_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b'{"id": "1", "text": "\\ud83d"}\n{"id": "2", "text": "b", "metadata": {"a": {"\\udc00": 1}}}\n')
+    faults = [str(record.fault).partition(" half a surrogate pair, ")[0] for record in records_of(file)]
+    assert faults == ["text has", "a key of metadata.a has"]
+
+
+@pytest.mark.parametrize("header", [b"id,text,T\xfcr", b"id,text,\xed\xa0\xbd"])
+def test_a_header_that_is_not_utf8_is_one_sentence(tmp_path: Path, header: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(header + b"\n1,a,b\n")
+    with pytest.raises(InvalidInput, match=r"^line 1 is not valid UTF-8$"):
+        records_of(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize(("name", "content"), [("a.csv", "id,text\n1,a\n"), ("a.jsonl", '{"id": "1", "text": "a"}\n')])
+def test_a_file_in_utf16_is_one_sentence(tmp_path: Path, name: str, content: str, encoding: str) -> None:
+    (tmp_path / name).write_bytes((content if encoding == "utf-16" else f"\ufeff{content}").encode(encoding))
+    with pytest.raises(InvalidInput, match=r"^is UTF-16 by its byte-order mark; save it as UTF-8$"):
+        records_of(tmp_path / name)
+
+
+@pytest.mark.parametrize("limit", [100, 16 * 2**20])
+def test_an_open_quote_ends_the_reading_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Else all that follows would be one text, without a word."""
+    monkeypatch.setattr("service.documents.readers.csv_table.MAX_LINE_BYTES", limit)
+    (tmp_path / "a.csv").write_text('id,text\n1,a\n2,"b\n' + "3,c\n" * 100)
+    with pytest.raises(
+        InvalidInput, match=rf"begins in line 3 has a quote that is not closed .* more than {limit} char"
+    ):
+        records_of(tmp_path / "a.csv")
+
+
+def test_a_quote_in_the_middle_is_the_fault_of_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('id,text\n1,"a"b\n2,c"d\n3,"e\nf"\n')
+    found = {record.line: record.fault or record.fields["text"] for record in records_of(tmp_path / "a.csv")}
+    assert found == {2: "is not CSV (',' expected after '\"')", 3: 'c"d', 5: "e\nf"}
+
+
+def test_a_line_over_the_limit_is_passed_over_and_the_next_one_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 30)
+    write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "text": "a" * 100}, {"id": "2", "text": "b"}])
+    assert [(record.line, record.fault is None) for record in records_of(tmp_path / "a.jsonl")] == [
+        (1, False),
+        (2, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        ("id,body", "the header has no column text; documents need id and text; it has 'id', 'body'$"),
+        ("", "the header has no column id and none text; documents need id and text; it is empty$"),
+        (",".join(f"c{n}" for n in range(30)), "'c18', 'c19' and 10 more$"),
+        ("id;text;lang", "the columns 'id', 'text', 'lang' are separated by ';'; save them with commas$"),
+        ('"id";"text, or body"', "the columns 'id', 'text, or body' are separated by ';'; save them with commas$"),
+        ("nr\ttitle\ttext", r"the columns 'nr', 'title', 'text' are separated by '\\t'; save them with commas$"),
+        ("id;name\r1;a", "the columns 'id', 'name' are separated by ';'; save them with commas$"),
+        ("id|text", r"the columns 'id', 'text' are separated by '\|'; save them with commas$"),
+        ("id,text,a,a", "the header has the column 'a' 2 times"),
+    ],
+)
+def test_a_table_without_the_columns_of_documents_is_refused(tmp_path: Path, header: str, complaint: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{header}\n1,2,3,4\n" if header else "")
+    with pytest.raises(InvalidInput, match=complaint):
+        records_of(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("types", [None, "auto"])
+def test_of_csv_a_column_metadata_gives_its_fields(tmp_path: Path, types: str | None) -> None:
+    """As of a table that a database makes of an export."""
+    rows = 'id,text,metadata,vector,n\n1,a,"{""lang"": ""de"", ""no"": null}",AAAA,1\n2,b,words,,2\n3,c,,,3\n'
+    (tmp_path / "a.csv").write_text(rows)
+    chosen = None if types is None else column_types(types, lambda sentence: None)
+    with open_source(tmp_path / "a.csv", "csv", chosen) as source:
+        found = [record.fields["metadata"] for record in source.records]
+    numbers = ["1", "2", "3"] if types is None else [1, 2, 3]
+    assert found == [{"lang": "de", "n": numbers[0]}, {"metadata": "words", "n": numbers[1]}, {"n": numbers[2]}]
+
+
+def test_a_semicolon_in_a_header_of_documents_is_a_letter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text,a;b;c;d\n1,x,y\n")
+    assert documents_of(tmp_path / "a.csv") == [Document("1", "x", {"a;b;c;d": "y"})]
+
+
+def test_the_format_follows_the_name_unless_it_is_given(tmp_path: Path) -> None:
+    assert format_of(Path("-"), None) == "jsonl"
+    assert format_of(Path("x.csv"), None) == "csv"
+    assert format_of(Path("X.CSV"), None) == "csv"
+    assert format_of(Path("x.csv"), "parquet") == "parquet"
+    with pytest.raises(InvalidInput, match=r"x\.txt ends in none of \.jsonl, \.csv, \.parquet: set --format"):
+        format_of(Path("x.txt"), None)
+    with pytest.raises(StartError, match="cannot be read"), open_source(tmp_path / "no.csv", "csv"):
+        pass
+    (tmp_path / "a.parquet").write_text("no")
+    with pytest.raises(InvalidInput, match="is not a parquet file"):
+        records_of(tmp_path / "a.parquet")
+
+
+def test_standard_input_is_read_but_for_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"id,text\n1,a\n")))
+    assert [record.fields for record in records_of(Path("-"), "csv")] == [{"id": "1", "text": "a", "metadata": {}}]
+    with pytest.raises(InvalidInput, match="cannot be read from standard input"):
+        records_of(Path("-"), "parquet")
+
+
+def test_a_document_is_refused_for_what_the_api_refuses_and_no_text_is_said() -> None:
+    assert fault_of({"id": "1"}) == "text: Field required"
+    assert fault_of({"id": 1, "text": "a"}) == "id: Input should be a valid string"
+    assert fault_of({"id": "1", "text": "secret" * 9}) == (
+        "text: has 54 characters; the limit is 10 (CROSSLET_MAX_TEXT_CHARS)"
+    )
+    assert fault_of({"id": "1", "text": ""}) == "text: String should have at least 1 character"
+    assert fault_of({"id": "1", "text": "a", "metadata": {"x": b"y"}}).startswith("metadata: cannot be written as JSON")
+    assert fault_of({"id": "1", "text": "a", "lang": "de"}).startswith(
+        "the field 'lang' is unknown; known are id, text"
+    )
+
+
+def test_documents_differ_where_python_says_that_they_do_not() -> None:
+    one = Document("1", "a", {"x": 1, "y": 2})
+    assert is_same(one, Document("1", "a", {"y": 2, "x": 1}))
+    assert not is_same(one, Document("1", "a", {"x": True, "y": 2}))
+    assert not is_same(one, Document("1", "b", one.metadata))
+
+
+@given(st.lists(st.text(min_size=1), max_size=8))
+def test_any_text_comes_back_from_csv_and_jsonl(texts: list[str]) -> None:
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([("id", "text"), *enumerate(texts)])
+    objects = "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(texts))
+    for format_, content in (("csv", table.getvalue()), ("jsonl", objects)):
+        records = (read_csv if format_ == "csv" else read_jsonl)(io.BytesIO(content.encode()))
+        assert [to_document(record, max_text_chars=10_000).text for record in records] == texts
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_file_is_never_held_whole(tmp_path: Path, name: str) -> None:
+    text, count = "x" * 1000, 5_000
+    with (tmp_path / name).open("w") as file:
+        file.write("id,text\n" if name.endswith("csv") else "")
+        for number in range(count):
+            file.write(f"{number},{text}\n" if name.endswith("csv") else f'{{"id": "{number}", "text": "{text}"}}\n')
+    tracemalloc.start()
+    try:
+        with open_source(tmp_path / name, format_of(tmp_path / name, None)) as source:
+            read = 0
+            for record in source.records:
+                read = record.read
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert read == source.size
+    assert peak_bytes < (tmp_path / name).stat().st_size / 8
+
+
+def test_dates_of_parquet_become_text_whatever_their_unit(tmp_path: Path) -> None:
+    at = np.datetime64("2026-11-22T03:04:05.123456789", "ns")
+    columns = {"id": ["1", "2"], "text": ["a", "b"], "at": pa.array([at, None])}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    assert [document.metadata for document in documents_of(tmp_path / "a.parquet")] == [
+        {"at": "2026-11-22T03:04:05.123456"},
+        {},
+    ]
+
+
+def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": ["1"] * 2000, "text": [f"text {n}" for n in range(2000)]}), path)
+    whole = path.read_bytes()
+    for damaged in (b"PAR1", whole[:-20] + b"\xff" * 12 + whole[-8:], b"\xff" * 2000 + whole[2000:], whole[:300]):
+        path.write_bytes(damaged)
+        with pytest.raises(InvalidInput, match="is not a parquet file, or is damaged"):
+            records_of(path)
+
+
+def test_a_text_of_parquet_that_is_no_text_is_the_fault_of_its_row(tmp_path: Path) -> None:
+    text = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.array([0, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfea")]
+    )
+    pq.write_table(pa.table({"id": ["1", "2"], "text": text}), tmp_path / "a.parquet")
+    found = {record.line: record.fault or record.fields["text"] for record in records_of(tmp_path / "a.parquet")}
+    assert found == {1: "column 'text' is not valid UTF-8", 2: "a"}
+
+
+DATES = [
+    pa.array([2_932_897, 0], pa.date32()),  # 10000-01-01
+    pa.array([253_402_300_800, 0], pa.timestamp("s")),
+    pa.array([253_402_300_800_000, 0], pa.timestamp("ms", tz="UTC")),
+    pa.array([-(2**62), 0], pa.timestamp("us")),
+    pa.array([[2_932_897], [0]], pa.list_(pa.date32())),
+    pa.array([{"day": 2_932_897}, {"day": 0}], pa.struct({"day": pa.date32()})),
+]
+
+
+@pytest.mark.parametrize("column", DATES)
+def test_a_date_that_python_cannot_hold_is_the_fault_of_its_row(tmp_path: Path, column: pa.Array) -> None:
+    pq.write_table(pa.table({"id": ["1", "2"], "text": ["a", "b"], "at": column}), tmp_path / "a.parquet")
+    first, second = records_of(tmp_path / "a.parquet")
+    assert first.fault is not None
+    assert first.fault.startswith("column 'at' has a date or time outside of the years 1 to 9999")
+    assert "1970-01-01" in str(to_document(second, max_text_chars=10).metadata)
+
+
+@pytest.mark.parametrize("column", [[float("nan"), 1.5], [float("inf"), 1.5], [[1.5, float("-inf")], [1.5]]])
+def test_a_number_of_parquet_that_json_cannot_say_is_refused_as_over_http(tmp_path: Path, column: list[Any]) -> None:
+    pq.write_table(pa.table({"id": ["1", "2"], "text": ["a", "b"], "x": column}), tmp_path / "a.parquet")
+    first, second = records_of(tmp_path / "a.parquet")
+    with pytest.raises(InvalidInput, match="metadata: a number is NaN or infinite"):
+        to_document(first, max_text_chars=10)
+    assert to_document(second, max_text_chars=10).metadata == {"x": column[1]}
+
+
+def test_a_whole_number_beyond_64_bits_is_refused_in_every_format(tmp_path: Path) -> None:
+    large = pa.array([2**63, 2**63 - 1], pa.uint64())
+    pq.write_table(pa.table({"id": ["1", "2"], "text": ["a", "b"], "x": large}), tmp_path / "a.parquet")
+    lines_ = (f'{{"id": "{n}", "text": "a", "metadata": {{"x": [{n}]}}}}' for n in (2**63, 2**64, -(2**63)))
+    write_jsonl(tmp_path / "a.jsonl", lines_)
+    refused = []
+    for name in ("a.parquet", "a.jsonl"):
+        for record in records_of(tmp_path / name):
+            try:
+                to_document(record, max_text_chars=10)
+            except InvalidInput as exc:
+                refused.append((name, record.line, "a whole number is beyond 64 bits" in str(exc)))
+    assert refused == [("a.parquet", 1, True), ("a.jsonl", 1, True), ("a.jsonl", 2, True)]

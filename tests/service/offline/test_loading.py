@@ -1,0 +1,250 @@
+import functools
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.documents.protocol import Vectors
+from service.documents.readers.records import Record
+from service.documents.store.store import Document, StoredDocument
+from service.errors import InferenceFailed, InvalidInput, StorageFull
+from service.model.encoder import Encoded, load_encoder
+from service.offline import loading as build_module
+from service.offline.embedding import Embedded, Engine, threads_engine
+from service.offline.loading import Build, Outcome, to_document
+from tests.artifacts import DIM, TEXTS
+
+
+class Shelf:
+    """Documents in memory, with every batch that was put."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, StoredDocument] = {}
+        self.vectors: dict[str, np.ndarray] = {}
+        self.batches: list[list[str]] = []
+
+    def get(self, id_: str) -> StoredDocument | None:
+        return self.documents.get(id_)
+
+    def put(self, documents: Sequence[Document], vectors_ND: np.ndarray) -> int:
+        ids = [document.id for document in documents]
+        assert len(set(ids)) == len(ids) > 0
+        self.batches.append(ids)
+        for document, vector_D in zip(documents, vectors_ND, strict=True):
+            self.vectors[document.id] = vector_D
+            self.documents[document.id] = StoredDocument(
+                document.id, document.text, document.metadata, row=0, revision=len(self.batches)
+            )
+        return len(self.batches)
+
+
+def records(*documents: tuple[str, str]) -> list[Record]:
+    return [Record(line, line, {"id": id_, "text": text}) for line, (id_, text) in enumerate(documents, start=1)]
+
+
+def up_to(chars: int) -> Callable[[Record], Document]:
+    return functools.partial(to_document, max_text_chars=chars)
+
+
+def stop(sentence: str) -> None:
+    raise InvalidInput(sentence)
+
+
+def length_engine(batches: Iterable[Sequence[str]], *, ahead: int = 3) -> Vectors:
+    """A text's vector is its length; some batches are read before the first is given, as every engine may do."""
+    batches = iter(batches)
+    waiting = list(itertools.islice(batches, ahead))
+    while waiting:
+        texts = waiting.pop(0)
+        yield Embedded(np.array([[len(text)] for text in texts], np.float32).reshape(-1, 1), ())
+        waiting += itertools.islice(batches, 1)
+
+
+def load(shelf: Shelf, given: Iterable[Record], engine: Engine = length_engine) -> Outcome:
+    return Build(shelf, read=up_to(1000), on_bad_line=stop, on_failed=stop).run(given, engine)
+
+
+def test_new_replaced_and_unchanged_documents_are_told_apart() -> None:
+    shelf = Shelf()
+    assert load(shelf, records(("1", "a"), ("2", "bb"))) == Outcome(new=2)
+    assert load(shelf, records(("1", "a"), ("2", "ccc"), ("3", "d"))) == Outcome(new=1, replaced=1, unchanged=1)
+    assert shelf.batches == [["1", "2"], ["2", "3"]]
+    assert {id_: vector[0] for id_, vector in shelf.vectors.items()} == {"1": 1, "2": 3, "3": 1}
+
+
+def test_a_document_that_is_there_is_not_embedded_again() -> None:
+    shelf, seen = Shelf(), []
+
+    def engine(batches: Iterable[Sequence[str]]) -> Vectors:
+        yield from length_engine(seen.append(texts) or texts for texts in batches)  # type: ignore[func-returns-value]
+
+    load(shelf, records(("1", "a"), ("2", "bb")))
+    Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop).run(
+        records(("1", "a"), ("2", "bb"), ("3", "c")), engine
+    )
+    assert [text for texts in seen for text in texts] == ["c"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 256])
+def test_of_an_id_that_comes_again_the_last_one_stays(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_module, "BATCH_DOCUMENTS", size)
+    shelf = Shelf()
+    load(shelf, records(("1", "old")))
+    # the last one is what the store had: it must not pass for unchanged while another is on its way
+    outcome = load(shelf, records(("1", "newer"), ("2", "x"), ("2", "yy"), ("1", "old"), ("2", "yy")))
+    assert {id_: document.text for id_, document in shelf.documents.items()} == {"1": "old", "2": "yy"}
+    assert outcome == Outcome(new=1, replaced=3, unchanged=1)
+
+
+def test_a_batch_is_bounded_in_documents_and_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_module, "BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(build_module, "BATCH_CHARS", 10)
+    shelf = Shelf()
+    load(shelf, records(*((str(n), "x") for n in range(7)), ("a", "y" * 12), ("b", "z")))
+    assert shelf.batches == [["0", "1", "2"], ["3", "4", "5"], ["6", "a"], ["b"]]
+
+
+def test_a_bad_line_stops_with_its_number_or_is_counted() -> None:
+    shelf = Shelf()
+    given = [*records(("1", "a")), Record(2, 2, {}, "is not valid JSON"), Record(3, 3, {"id": "3", "text": "b"})]
+    with pytest.raises(InvalidInput, match=r"^line 2: is not valid JSON$"):
+        load(shelf, given)
+    said: list[str] = []
+    outcome = Build(shelf, read=up_to(9), on_bad_line=said.append, on_failed=stop).run(given, length_engine)
+    assert outcome.skipped == 1
+    assert said == ["line 2: is not valid JSON"]
+    assert set(shelf.documents) == {"1", "3"}
+
+
+def test_what_was_committed_stays_when_the_store_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_module, "BATCH_DOCUMENTS", 2)
+
+    class Full(Shelf):
+        def put(self, documents: Sequence[Document], vectors_ND: np.ndarray) -> int:
+            if len(self.batches) == 2:
+                raise StorageFull("full")
+            return super().put(documents, vectors_ND)
+
+    shelf = Full()
+    work = Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop)
+    with pytest.raises(StorageFull):
+        work.run(records(*((str(n), "x") for n in range(10))), length_engine)
+    assert work.outcome.new == len(shelf.documents) == 4
+
+
+def test_progress_reaches_the_end_of_the_source_also_where_nothing_changed() -> None:
+    shelf, reached = Shelf(), []
+    given = records(*((str(n), "x") for n in range(1000)))
+    for _ in range(2):
+        Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop, advance=lambda read, _: reached.append(read)).run(
+            given, length_engine
+        )
+        assert reached[-1] == 1000
+        assert reached == sorted(reached)
+        assert len(reached) > 2
+        reached.clear()
+
+
+def test_the_threads_give_the_vectors_of_the_encoder_in_order(tiny_model: Path) -> None:
+    encoder = load_encoder(tiny_model)
+    batches = [list(TEXTS), [], [text * 20 for text in TEXTS], *([text] for text in TEXTS)]
+    for workers in (1, 3):
+        found = list(threads_engine(encoder.encode_all, workers=workers, dim=DIM)(batches))
+        assert [len(one.vectors_ND) for one in found] == [len(batch) for batch in batches]
+        for batch, one in zip(batches, found, strict=True):
+            expected = [encoder.encode(text) for text in batch]
+            assert all(np.array_equal(row, e.vector) for row, e in zip(one.vectors_ND, expected, strict=True))
+            assert one.truncated == [position for position, e in enumerate(expected) if e.truncated]
+        assert found[2].truncated == list(range(len(TEXTS)))
+
+
+def test_the_engine_reads_a_bounded_way_ahead_and_stops_with_its_reader() -> None:
+    read = 0
+    busy = threading.Semaphore(0)
+
+    def batches() -> Iterator[list[str]]:
+        nonlocal read
+        for read in range(1, 10_001):
+            yield [] if read % 2 else ["x"] * 100
+
+    def encode_all(texts: Sequence[str]) -> list[Encoded]:
+        busy.release()
+        return [Encoded(np.ones(DIM, np.float32), 1, 1) for _ in texts]
+
+    vectors = threads_engine(encode_all, workers=2, dim=DIM)(batches())
+    for _ in range(10):
+        next(vectors)
+        assert read <= 40
+    vectors.close()
+    assert read <= 40
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bulk")]
+    assert busy.acquire(blocking=False)
+
+
+def encode_good(texts: Sequence[str]) -> list[Encoded]:
+    """A text's vector is its length; those with a "bad" fail, and all that come with them."""
+    if any("bad" in text for text in texts):
+        raise InferenceFailed("the model failed on a text of 3 tokens")
+    return [Encoded(np.full(DIM, len(text), np.float32), 1, 1) for text in texts]
+
+
+def test_a_document_that_the_model_fails_on_is_named_and_the_others_are_loaded() -> None:
+    shelf, said = Shelf(), list[str]()
+    load(shelf, records(("7", "older")))
+    work = Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=said.append)
+    texts = {str(n): "x" * (1 + n % 5) for n in range(600)} | {"7": "bad", "300": "worse bad"[:9], 'a"b': "bad"}
+    given = records(*texts.items())
+    outcome = work.run(given, threads_engine(encode_good, workers=2, dim=DIM))
+    assert outcome == Outcome(new=598, failed=3)
+    assert str(outcome) == "598 documents read: 598 new, 0 replaced, 0 unchanged, 3 could not be embedded"
+    failure = "the model failed on a text of 3 tokens"
+    assert said == [f'document "7": {failure}', f'document "300": {failure}', f'document "a\\"b": {failure}']
+    assert shelf.documents["7"].text == "older"
+    assert {id_ for id_ in texts if id_ not in shelf.documents} == {"300", 'a"b'}
+    assert all(shelf.vectors[id_][0] == len(text) for id_, text in texts.items() if "bad" not in text)
+
+
+def test_memory_that_runs_out_is_no_texts_fault() -> None:
+    def encode_all(texts: Sequence[str]) -> list[Encoded]:
+        raise MemoryError
+
+    work = Build(Shelf(), read=up_to(9), on_bad_line=stop, on_failed=stop)
+    with pytest.raises(MemoryError):
+        work.run(records(("1", "x")), threads_engine(encode_all, workers=1, dim=DIM))
+
+
+def test_an_engine_that_does_not_go_on_is_named_with_its_lines() -> None:
+    def breaking(batches: Iterable[Sequence[str]]) -> Vectors:
+        vectors = length_engine(batches)
+        yield next(vectors)
+        raise InferenceFailed("an actor failed")
+
+    shelf = Shelf()
+    given = records(*((str(n), "x") for n in range(258)))
+    with pytest.raises(InferenceFailed, match=r"^lines 257 to 258: an actor failed$"):
+        load(shelf, given, breaking)
+    assert len(shelf.documents) == 256
+
+
+def test_the_outcome_says_what_happened() -> None:
+    outcome = Outcome(new=3, replaced=2, unchanged=1)
+    assert str(outcome) == "6 documents read: 3 new, 2 replaced, 1 unchanged"
+    outcome.skipped, outcome.truncated = 4, 5
+    assert str(outcome).endswith("1 unchanged, 4 bad lines skipped; of 5 the model read only the beginning")
+
+
+def test_an_engine_that_fails_before_any_text_is_one_sentence() -> None:
+    """What is unchanged has no lines that could be named."""
+
+    def broken(batches: Iterable[Sequence[str]]) -> Vectors:
+        next(iter(batches))
+        raise InferenceFailed("an actor failed")
+        yield
+
+    shelf, given = Shelf(), records(*((str(n), "x") for n in range(300)))
+    load(shelf, given)
+    with pytest.raises(InferenceFailed, match=r"^an actor failed$"):
+        Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop).run(given, broken)
