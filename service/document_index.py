@@ -48,7 +48,7 @@ def load_collections(
 
 
 def _make_private(store: Path) -> None:
-    """Take a store of an earlier release, and its log, from other users of the machine: over HTTP they need a key."""
+    """Let only the owner read the store and its log: over HTTP, too, others need a key."""
     for path in (store, *(store.with_name(f"{store.name}{suffix}") for suffix in ("-wal", "-shm"))):
         if path.stat().st_mode & stat.S_IRWXO:
             try:

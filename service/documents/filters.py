@@ -62,11 +62,6 @@ def to_condition(filter_: Mapping[str, object]) -> Condition:
     return _all_of(filter_, "filter")
 
 
-def has_nested_field(filter_: object) -> bool:
-    """Return whether a valid filter tests a path with a dot."""
-    return any("." in name for name in fields_in(filter_))
-
-
 def fields_in(filter_: object) -> list[str]:
     """Return the fields that a valid filter tests, in its order; none for None."""
     found: list[str] = []

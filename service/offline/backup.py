@@ -10,7 +10,6 @@ from pathlib import Path
 from service.documents.store.backup import back_up
 from service.documents.store.locking import lock_for_this_process
 from service.documents.store.revision_file import REVISION_SUFFIX, RevisionFile
-from service.documents.store.schema import KEYWORDS_SINCE, SCHEMA_VERSION, facts, is_readable
 from service.documents.store.schema_check import LARGEST_RESTORED
 from service.errors import StartError, StoreError
 from service.offline.output import is_replaceable
@@ -142,9 +141,6 @@ def _check_backup(backup: Path, store: Path) -> None:
 
 
 def _check_sound(backup: Path, file: StoreFile, advance: Callable[[int], object]) -> None:
-    version = str(file.schema_version)
-    if not is_readable(version, migrated=False):
-        raise StoreError(f"{backup} has schema version {version}; this release reads up to {SCHEMA_VERSION}")
     faults = verify(file, advance=advance)
     if faults:
         raise StoreError(
@@ -171,7 +167,7 @@ def _raise_revision(copy: Path, least: int) -> None:
         raised = connection.execute(
             "UPDATE store SET value = ? WHERE key = 'revision' AND CAST(value AS INTEGER) < ?", (str(least), least)
         )
-        if raised.rowcount and int(facts(connection)["schema_version"]) >= KEYWORDS_SINCE:  # it has collections
+        if raised.rowcount:
             connection.execute("UPDATE collections SET revision = ?", (least,))
 
 

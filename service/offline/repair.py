@@ -224,7 +224,7 @@ def _open_alone(path: Path) -> Iterator[sqlite3.Connection]:
     """
     with open_store_file(path) as file:
         fingerprint, dim = file.fingerprint, file.dim
-    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # for its lock, and its migrations
+    store = DocumentStore(path, fingerprint=fingerprint, dim=dim)  # for its lock
     try:
         with closing(connect(path, "rw")) as connection:
             yield connection

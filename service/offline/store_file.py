@@ -19,26 +19,21 @@ import orjson
 from service.documents.keywords.terms import RULES
 from service.documents.store.catalog import Named, listed, unknown
 from service.documents.store.collection_name import DEFAULT_NAME, where
-from service.documents.store.compatibility import check_numbers, check_schema
 from service.documents.store.document import Span
 from service.documents.store.fields import RULES as FIELD_RULES
 from service.documents.store.fields import fields_of
 from service.documents.store.integrity import REPAIR
 from service.documents.store.keyword_integrity import keywords_fault
 from service.documents.store.locking import check_lone, connect, read_mode
-from service.documents.store.older_stores import view_as_todays
-from service.documents.store.schema import (
-    DEFAULT,
-    KEYWORDS_SINCE,
-    PASSAGES_SINCE,
-    PATHS_SINCE,
-    checksum,
-    has_other_spellings,
-    is_readable,
-    loaded,
-)
+from service.documents.store.schema import DEFAULT, checksum, has_other_spellings, loaded
 from service.documents.store.schema import facts as facts_of
-from service.documents.store.schema_check import LARGEST_NUMBER, orphans_faults, rows_faults
+from service.documents.store.schema_check import (
+    LARGEST_NUMBER,
+    check_numbers,
+    check_schema,
+    orphans_faults,
+    rows_faults,
+)
 from service.errors import StartError, StoreError
 from service.process.files import resolved
 
@@ -54,7 +49,7 @@ class StoredPassage:
     start: int
     stop: int
     vector: bytes
-    is_sound: bool  # the checksum matches, or the schema has none
+    is_sound: bool  # the checksum matches
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ class StoredRow:
     metadata: bytes
     revision: int
     row: int
-    is_text_sound: bool  # the checksum matches, or the schema has none
+    is_text_sound: bool  # the checksum matches
     passages: tuple[StoredPassage, ...] = ()
 
     @property
@@ -106,13 +101,11 @@ class StoreFile:
         except (KeyError, ValueError) as exc:
             raise StoreError(f"document store {path} does not say what it holds ({exc})") from exc
         self._keyword_rules, self._field_rules = facts.get("keywords"), facts.get("fields")
-        view_as_todays(connection, self.schema_version, with_paths=False)
         self.check_numbers()
 
     def check_numbers(self, *, largest: int = LARGEST_NUMBER) -> None:
         """Raises: StoreError: there is a number that crosslet never writes, or a larger one."""
-        if is_readable(str(self.schema_version), migrated=False):
-            check_numbers(self._path, self._connection, largest=largest)
+        check_numbers(self._path, self._connection, largest=largest)
 
     def collections(self) -> list[Named]:
         """Every collection, by age: the default one first."""
@@ -204,7 +197,7 @@ class StoreFile:
         answer = str(self._one("PRAGMA integrity_check(1)"))
         if answer != "ok":
             yield 0, "integrity", f"SQLite finds the file damaged ({' '.join(answer.split())})"
-        misplaced = [] if self.schema_version < PASSAGES_SINCE else [*rows_faults(self._connection)]
+        misplaced = [*rows_faults(self._connection)]
         yield from ((0, sentence, sentence) for sentence in misplaced)
         if misplaced:  # no row can be looked at
             return
@@ -228,7 +221,7 @@ class StoreFile:
 
     def keywords_fault(self) -> str | None:
         """One sentence, if the keywords are not those of the texts, which are sound."""
-        if self.schema_version < KEYWORDS_SINCE or self._keyword_rules != RULES:  # made anew at the next start
+        if self._keyword_rules != RULES:  # made anew at the next start
             return None
         try:
             return keywords_fault(self._connection, self._number)
@@ -247,7 +240,7 @@ class StoreFile:
                 metadata=metadata,
                 revision=revision,
                 row=row,
-                is_text_sound=of_text in (None, checksum(id_, text, metadata)) and _are_utf8(id_, text),
+                is_text_sound=of_text == checksum(id_, text, metadata) and _are_utf8(id_, text),
                 passages=self._passages_of(row) if with_passages else (),
             )
 
@@ -255,7 +248,7 @@ class StoreFile:
         query = "SELECT start, stop, vector, vector_checksum FROM passages WHERE row = ? ORDER BY passage"
         found = self._connection.execute(query, (row,)).fetchall()
         return tuple(
-            StoredPassage(start, stop, vector, of_vector in (None, checksum(vector)))
+            StoredPassage(start, stop, vector, of_vector == checksum(vector))
             for start, stop, vector, of_vector in found
         )
 
@@ -267,7 +260,7 @@ class StoreFile:
         for passage in row.passages:
             if (fault := self._fault_of(passage)) is not None:
                 yield fault
-        if row.passages and row.is_text_sound and self.schema_version >= PASSAGES_SINCE and not row.is_covered:
+        if row.passages and row.is_text_sound and not row.is_covered:
             yield "passages", "has passages that leave out some of its text (`crosslet index repair` makes them anew)"
         metadata = loaded(row.metadata)
         if metadata is None:
@@ -278,8 +271,6 @@ class StoreFile:
         if self._field_rules != FIELD_RULES and has_other_spellings(row.metadata):
             return  # its fields are made anew at the next start
         found = fields_of(metadata)
-        if self.schema_version < PATHS_SINCE:
-            found = {key: found[key] for key in metadata}
         expected = {(path, *kind) for path, kinds in found.items() for kind in kinds}
         query = f"SELECT key, kind, value FROM fields WHERE {self._ours} AND row = ?"  # noqa: S608
         if set(self._connection.execute(query, (row.row,)).fetchall()) != expected:

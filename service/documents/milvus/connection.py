@@ -14,8 +14,7 @@ from service.documents.milvus.rows import MAX_ID_BYTES, MAX_TEXT_BYTES, MAX_TOKE
 from service.documents.protocol import Vectors
 from service.errors import IndexUnavailable, Overloaded, ServiceError, StartError, StorageFull, StoreError
 
-SCHEMA_VERSION = 2
-WITHOUT_PATHS = 1  # a version whose rows have tokens only of the metadata's top-level keys
+SCHEMA_VERSION = 3
 LOAD_TIMEOUT_S = 300  # a collection that is not in memory yet is read from object storage
 STRONG = "Strong"  # a read sees every write acknowledged before it, by any replica
 # By default gRPC waits up to two minutes between reconnects, during which a recovered Milvus would go unused.
@@ -52,7 +51,6 @@ class MilvusConnection:
         self._lite_path = address.uri if address.is_lite else ""
         self._timeout_s = timeout_s
         self.name = f"crosslet_{fingerprint[:16]}"
-        self.has_paths = True  # whether filters find nested fields in every row
         try:
             self._client = pymilvus.MilvusClient(
                 address.uri,
@@ -147,9 +145,7 @@ class MilvusConnection:
 
     def _open(self, pymilvus: Any, fingerprint: str, dim: int, *, is_lite: bool, read_only: bool) -> None:
         client, timeout_s = self._client, self._timeout_s
-        description, older = (
-            f"crosslet documents, schema {version}, model {fingerprint}" for version in (SCHEMA_VERSION, WITHOUT_PATHS)
-        )
+        description = f"crosslet documents, schema {SCHEMA_VERSION}, model {fingerprint}"
         if not client.has_collection(self.name, timeout=timeout_s):
             if read_only:
                 raise StartError(
@@ -158,12 +154,12 @@ class MilvusConnection:
             self._create(pymilvus, dim, description)
         found = client.describe_collection(self.name, timeout=timeout_s)
         dims = [field["params"].get("dim") for field in found["fields"] if field["name"] == "vector"]
-        if dims != [dim] or found["description"] not in {"", description, older}:  # milvus-lite keeps no description
+        if dims != [dim] or found["description"] not in {"", description}:  # milvus-lite keeps no description
             raise StoreError(
                 f"collection {self.name} of Milvus at {self._shown} belongs to another model or version: it is "
-                f"described as {found['description']!r}, the service expects {description!r} (CROSSLET_MODEL)"
+                f"described as {found['description']!r}, the service expects {description!r} (CROSSLET_MODEL); "
+                "of another version, drop it and load the documents again"
             )
-        self.has_paths = found["description"] != older
         if read_only:
             return
         if not client.list_indexes(self.name, timeout=timeout_s):

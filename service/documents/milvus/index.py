@@ -11,7 +11,6 @@ from itertools import chain, groupby
 import numpy as np
 
 from service.documents.backend import DocumentIndex, MetadataChange
-from service.documents.filters import has_nested_field
 from service.documents.milvus.connection import MilvusConnection, ScoredRows
 from service.documents.milvus.filters import selected, to_expression
 from service.documents.milvus.queries import other_than, vectors_of
@@ -263,11 +262,6 @@ class MilvusIndex(DocumentIndex):
         Raises: InvalidInput: the filter is malformed, or the metadata of too many documents would have to be read.
         """
         rows = to_expression(filter_)
-        if not self._milvus.has_paths and has_nested_field(filter_):
-            raise InvalidInput(
-                f"the filter names a field with a dot, but collection {self._milvus.name} was created by an earlier "
-                "release without nested fields: drop it and load the documents again (docs/guide/milvus.md)"
-            )
         if not rows.unsure:
             return rows.sure
         unsure = [row["id"] for row in self._milvus.rows(rows.unsure, ["id"], limit=MAX_DECIDED + 1)]

@@ -47,8 +47,7 @@ def stored_kind(value: object) -> Scalar | None:
     if isinstance(value, bool):  # before int: True is an int in Python
         return "boolean", int(value)
     if isinstance(value, int | float):
-        # Only older stores hold larger integers.
-        return "number", value if SMALLEST_INTEGER <= value <= LARGEST_INTEGER else float(value)
+        return "number", value
     return ("string", comparable(value)) if isinstance(value, str) else None
 
 

@@ -103,9 +103,9 @@ class PassageReader:
         with undamaged(self._path):
             return self._reader().execute(query, values).fetchall()
 
-    def _stacked(self, found: Sequence[tuple[int, bytes, int | None]]) -> tuple[list[int], Vectors]:
+    def _stacked(self, found: Sequence[tuple[int, bytes, int]]) -> tuple[list[int], Vectors]:
         for number, vector, expected in found:
-            if expected is not None and checksum(vector) != expected:
+            if checksum(vector) != expected:
                 query = f"SELECT id FROM documents WHERE row = (SELECT row FROM passages WHERE passage {LISTED})"  # noqa: S608
                 raise damaged_document(self._all(query, [number])[0][0], "vector")
         vectors_PD = np.frombuffer(b"".join(vector for _, vector, _ in found), "<f4").reshape(-1, self._dim)

@@ -1,4 +1,4 @@
-"""The tables of the document store, and the migrations from older versions.
+"""The tables of the document store, and what is made anew in them when its rules change.
 
 collections  named sets of documents, each with the revision of its last change, its count and its settings (JSON):
              `chunk`, whether documents are split into passages where nothing else is said; `has_passages`, whether a
@@ -14,7 +14,7 @@ store        schema version, fingerprint of the model that made the vectors, dim
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import orjson
 
@@ -22,12 +22,9 @@ from service.documents.keywords.index import KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.store.collection_name import DEFAULT_NAME
 from service.documents.store.fields import RULES as FIELD_RULES
-from service.documents.store.fields import SqlValue, comparable, fields_of
+from service.documents.store.fields import comparable, fields_of
 
-SCHEMA_VERSION = 5
-CHECKSUMS_SINCE = 3
-PATHS_SINCE = 4  # before, `fields` has only the metadata's top-level keys
-KEYWORDS_SINCE = PASSAGES_SINCE = 5
+SCHEMA_VERSION = 6
 DEFAULT = 1  # number of the collection that is always there
 # `schema_check` compares a store with these statements, letter by letter: a change of one needs a new version.
 FIELDS = """
@@ -50,6 +47,7 @@ CREATE TABLE documents (
     UNIQUE (collection, id)
 );
 CREATE INDEX documents_by_revision ON documents (collection, revision);
+CREATE INDEX documents_truncated ON documents (collection, is_truncated) WHERE is_truncated = 1;
 """
 OTHERS = """
 CREATE TABLE collections (
@@ -71,47 +69,11 @@ CREATE TABLE passages (
 CREATE INDEX passages_of_row ON passages (row);
 CREATE INDEX passages_of_collection ON passages (collection);
 """
-# For stores of before it, too: whatever release writes them, SQLite keeps it up.
-TRUNCATED_INDEX = "documents_truncated"
-TRUNCATED = (
-    f"CREATE INDEX IF NOT EXISTS {TRUNCATED_INDEX} ON documents (collection, is_truncated) WHERE is_truncated = 1"
-)
 TABLES = f"""
 CREATE TABLE store (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 {DOCUMENTS}{FIELDS}{OTHERS}
 INSERT INTO collections (collection, name, revision, documents) VALUES ({DEFAULT}, '{DEFAULT_NAME}', 0, 0);
 """  # noqa: S608 - constants
-# The old tables make room for the new under other names; a row number is never given twice, nor after it.
-REBUILD = f"""
-ALTER TABLE documents RENAME TO documents_4;
-ALTER TABLE fields RENAME TO fields_4;
-DROP INDEX documents_by_revision;
-DROP INDEX fields_of_row;
-{DOCUMENTS}{FIELDS}{OTHERS}
-INSERT INTO documents (row, collection, id, text, metadata, revision, text_checksum)
-SELECT row, {DEFAULT}, id, text, metadata, revision, text_checksum FROM documents_4 ORDER BY row;
-INSERT INTO passages (passage, row, collection, start, stop, vector, vector_checksum)
-SELECT row, row, {DEFAULT}, 0, chars(CAST(text AS BLOB)), vector, vector_checksum FROM documents_4 ORDER BY row;
-INSERT INTO fields (collection, key, kind, value, row) SELECT {DEFAULT}, key, kind, value, row FROM fields_4;
-DELETE FROM sqlite_sequence WHERE name IN ('documents', 'passages');
-INSERT INTO sqlite_sequence (name, seq)
-SELECT new.value, old.seq FROM sqlite_sequence old, json_each('["documents", "passages"]') new
-WHERE old.name = 'documents_4';
-INSERT INTO collections (collection, name, revision, documents)
-SELECT {DEFAULT}, '{DEFAULT_NAME}', value, (SELECT count(*) FROM documents) FROM store WHERE key = 'revision';
-DROP TABLE documents_4;
-DROP TABLE fields_4;
-"""  # noqa: S608 - constants
-MIGRATIONS: Mapping[int, str] = {  # from a version to the next; never edited once released
-    1: "CREATE INDEX documents_by_revision ON documents (revision);",
-    2: """
-ALTER TABLE documents ADD COLUMN text_checksum INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE documents ADD COLUMN vector_checksum INTEGER NOT NULL DEFAULT 0;
-UPDATE documents SET text_checksum = checksum(id, text, metadata), vector_checksum = checksum(vector);
-""",
-    3: "",  # the paths of nested values, which `migrate` adds
-    4: REBUILD,  # and the keywords, which `migrate` adds
-}
 
 
 def checksum(*parts: str | bytes) -> int:
@@ -123,28 +85,18 @@ def checksum(*parts: str | bytes) -> int:
     return value
 
 
-def _chars(text: bytes) -> int:
-    return len(text.decode(errors="replace"))  # SQLite's own length ends at a NUL
-
-
 def facts(connection: sqlite3.Connection) -> dict[str, str]:
     """Return the contents of the table `store`. What is no text is nothing that a release wrote."""
     return dict(connection.execute("SELECT key, value FROM store WHERE typeof(value) = 'text'").fetchall())
 
 
-def bring_up_to_date(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool = True) -> None:
-    """Create the tables of an empty file, or migrate an older version. A store without documents takes any model."""
+def create_or_renew(connection: sqlite3.Connection, *, fingerprint: str, dim: int, chunks: bool = True) -> None:
+    """Create the tables of an empty file; in a store, make anew what other rules made, and adopt the model if empty."""
     if is_blank(connection):
         create(connection, fingerprint=fingerprint, dim=dim, chunks=chunks)
-    version = facts(connection).get("schema_version", "")
-    if version.isdecimal() and int(version) in MIGRATIONS:
-        migrate(connection, int(version))
-    found = facts(connection)
-    if found.get("schema_version") != str(SCHEMA_VERSION):
         return
-    if found.get("fingerprint") != fingerprint:
+    if facts(connection).get("fingerprint") != fingerprint:
         change_model_of_empty(connection, fingerprint=fingerprint, dim=dim)
-    connection.execute(TRUNCATED)
     renew_keywords(connection)
     renew_fields(connection)
 
@@ -178,22 +130,6 @@ def change_model_of_empty(connection: sqlite3.Connection, *, fingerprint: str, d
         "WHERE key IN ('fingerprint', 'dim') AND NOT EXISTS (SELECT * FROM documents)",
         (fingerprint, str(dim)),
     )
-
-
-def migrate(connection: sqlite3.Connection, found: int) -> None:
-    """Migrate a store to the current version, one version at a time, each in a transaction of its own."""
-    connection.create_function("checksum", -1, checksum, deterministic=True)
-    connection.create_function("chars", 1, _chars, deterministic=True)
-    for version in range(found, SCHEMA_VERSION):
-        connection.executescript(f"BEGIN;{MIGRATIONS[version]}")
-        if version + 1 == PATHS_SINCE:
-            connection.executemany("INSERT INTO fields (key, kind, value, row) VALUES (?, ?, ?, ?)", paths(connection))
-        if version + 1 == KEYWORDS_SINCE:
-            KeywordIndex(connection, DEFAULT).create()
-            KeywordIndex(connection, DEFAULT).fill()
-            _note_rules(connection)
-        connection.execute("UPDATE store SET value = ? WHERE key = 'schema_version'", (str(version + 1),))
-        connection.execute("COMMIT")
 
 
 def renew_keywords(connection: sqlite3.Connection) -> None:
@@ -250,20 +186,3 @@ def _note_field_rules(connection: sqlite3.Connection) -> None:
 
 def _note_rules(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT OR REPLACE INTO store VALUES ('keywords', ?)", (RULES,))
-
-
-def paths(connection: sqlite3.Connection) -> Iterator[tuple[str, str, SqlValue, int]]:
-    """What `fields` lacks in a store of before PATHS_SINCE: the paths with more than one key."""
-    with_objects = "WHERE instr(substr(metadata, 2), '{')"
-    nested = connection.execute(f"SELECT row, CAST(metadata AS BLOB) FROM documents {with_objects}")  # noqa: S608
-    for row, text in nested:
-        metadata = loaded(text) or {}
-        found = fields_of(metadata)
-        yield from ((path, *kind, row) for path, kinds in found.items() if path not in metadata for kind in kinds)
-
-
-def is_readable(version: str | None, *, migrated: bool) -> bool:
-    """Return whether this service reads a store of a version. Without migration it also reads older ones."""
-    if version is None or not version.isdecimal():
-        return False
-    return int(version) == SCHEMA_VERSION or (not migrated and int(version) in MIGRATIONS)

@@ -1,29 +1,23 @@
-"""Finds in a store what no release made: tables, triggers, numbers. Changes nothing.
+"""Refuses a store that this service cannot use: another model or schema, tables, triggers or numbers of others.
 
-SQLite's own check knows of sound pages only. A trigger deletes documents, a CHECK refuses them, a collation merges ids,
-and after a huge number no row can be added.
+Changes nothing. SQLite's own check knows of sound pages only. A trigger deletes documents, a CHECK refuses them, a
+collation merges ids, and after a huge number no row can be added.
 """
 
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 
 import orjson
 
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.collection_name import DEFAULT_NAME, NAME
-from service.documents.store.schema import (
-    DEFAULT,
-    MIGRATIONS,
-    SCHEMA_VERSION,
-    TABLES,
-    TRUNCATED,
-    TRUNCATED_INDEX,
-    facts,
-    migrate,
-)
+from service.documents.store.revision_file import REVISION_SUFFIX
+from service.documents.store.schema import DEFAULT, SCHEMA_VERSION, TABLES, facts
+from service.errors import StoreError
 
 LARGEST_NUMBER = 2**53 - 1  # beyond, JSON's readers round
 LARGEST_RESTORED = 2**40  # some decades of writes; a restored store needs room to grow
@@ -31,26 +25,61 @@ LARGEST_DIM = 2**16
 LONGEST_NAME = 80  # in a message
 SETTINGS = ("chunk", "has_passages")
 OF_KEYWORDS = re.compile(r"keywords_[0-9]+(_[a-z]+)?")
-NUMBERED = {"collections": "collection", "documents": "row", "passages": "passage"}  # the last two may be views
+NUMBERED = {"collections": "collection", "documents": "row", "passages": "passage"}
 
 Entry = tuple[str, str, str, str | None]  # of `sqlite_schema`: type, name, table, SQL; an index of a key has none
 
 
-def schema_fault(connection: sqlite3.Connection) -> str | None:
-    """What a store's tables have that those of its version lack, or the other way round; None: they are the same.
+def check_facts(path: Path, found: Mapping[str, str], *, fingerprint: str, dim: int, answered: int) -> None:
+    """Check what a store says of itself. found: its facts.  answered: the last acknowledged revision.
 
-    An older version is compared as its tables would be after the migration. Of a version that is not read: None.
+    Raises: StoreError: it has another model or space, is damaged, or is an older copy.
     """
-    version = facts(connection).get("schema_version", "")
-    if not version.isdecimal() or int(version) not in {*MIGRATIONS, SCHEMA_VERSION}:
-        return None
+    revision = found.get("revision", "")
+    if not revision.isdecimal():
+        raise StoreError(f"document store {path} is damaged: its revision is {revision!r}")
+    if int(revision) < answered:
+        raise StoreError(
+            f"document store {path} has revision {revision}, but revision {answered} was acknowledged: it "
+            f"is damaged, or an older copy; to use it anyway, remove {path.with_suffix(REVISION_SUFFIX)}"
+        )
+    stored = found.get("fingerprint", "unknown")
+    if stored != fingerprint:
+        raise StoreError(
+            f"document store {path} holds vectors of model {stored[:12]}, but the service has "
+            f"loaded model {fingerprint[:12]}: use that model and space (CROSSLET_MODEL, CROSSLET_SPACE) or another "
+            "folder (CROSSLET_DATA), or re-embed the store for the loaded model with `crosslet index re-embed` "
+            "(`docker compose run --rm re-embed`)"
+        )
+    if found.get("dim") != str(dim):
+        raise StoreError(f"document store {path} is damaged: its vectors have {found.get('dim')!r} dims, not {dim}")
+
+
+def check_schema(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises: StoreError: the store at `path` has another schema, or other tables than crosslet makes."""
+    version = facts(connection).get("schema_version")
+    if version != str(SCHEMA_VERSION):
+        raise StoreError(
+            f"document store {path} has schema {version}; this crosslet reads {SCHEMA_VERSION}: with the crosslet "
+            "that wrote it, run `crosslet index export --out documents.jsonl`; then, with this one and an empty folder "
+            "(CROSSLET_DATA), `crosslet index build documents.jsonl`"
+        )
+    if (fault := schema_fault(connection)) is not None:
+        raise StoreError(
+            f"document store {path} was changed by another program: {fault}; use a backup from before (`crosslet index "
+            "restore`), or undo the change"
+        )
+
+
+def check_numbers(path: Path, connection: sqlite3.Connection, *, largest: int = LARGEST_NUMBER) -> None:
+    """Raises: StoreError: the store at `path` has a number that crosslet never writes."""
+    if (fault := numbers_fault(connection, largest=largest)) is not None:
+        raise StoreError(f"document store {path} is damaged, or was changed by another program: {fault}")
+
+
+def schema_fault(connection: sqlite3.Connection) -> str | None:
+    """What a store's tables have that crosslet's lack, or the other way round; None: they are the same."""
     found = _entries(connection)
-    if int(version) < SCHEMA_VERSION:
-        try:
-            found = _migrated(found, int(version))
-        except (sqlite3.Error, ValueError) as exc:
-            return f"its tables are not those of schema version {version} ({exc})"
-        return _difference(found, _made([DEFAULT]))
     fault = _difference(_without_keywords(found), _without_keywords(_made([])))
     if fault is not None:  # `collections` may be anything: do not read it
         return fault
@@ -61,15 +90,12 @@ def schema_fault(connection: sqlite3.Connection) -> str | None:
 
 
 def numbers_fault(connection: sqlite3.Connection, *, largest: int = LARGEST_NUMBER) -> str | None:
-    """The first number of a store that no release writes; None: there is none. Reads no document.
-
-    connection: sees today's tables, or views of them.
-    """
+    """The first number of a store that crosslet never writes; None: there is none. Reads no document."""
     return next(_faults(connection, largest), None)
 
 
 def rows_faults(connection: sqlite3.Connection) -> Iterator[str]:
-    """What SQLite takes in any row of today's tables: text for a number, a part of a document elsewhere. Reads them."""
+    """What SQLite takes in any row: text for a number, a part of a document elsewhere. Reads every row."""
     for table in ("documents", "passages", "fields"):
         for _, column, type_, is_required, *_ in connection.execute(f"PRAGMA main.table_info({table})").fetchall():
             kinds = f"'{type_.lower()}'" + ("" if is_required else ", 'null'")
@@ -86,7 +112,7 @@ def rows_faults(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def orphans_faults(connection: sqlite3.Connection) -> Iterator[str]:
-    """Rows of what is not there. connection: as for `numbers_fault`."""
+    """Rows of documents and collections that are not there."""
     for table, what in (("fields", "fields"), ("passages", "vectors")):
         query = f"SELECT count(*) FROM {table} WHERE row NOT IN (SELECT row FROM documents)"  # noqa: S608 - constants
         if orphans := connection.execute(query).fetchone()[0]:
@@ -158,25 +184,8 @@ def _made(collections: list[int]) -> list[Entry]:
     """What this release makes for collections of these numbers."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
         empty.executescript(TABLES)
-        empty.execute(TRUNCATED)
         for number in collections:
             KeywordIndex(empty, number).create()
-        return _entries(empty)
-
-
-def _migrated(entries: list[Entry], version: int) -> list[Entry]:
-    """The same after a migration, which is tried on tables without rows.
-
-    Raises: ValueError: there is something that older versions have none of.  sqlite3.Error: it cannot be migrated.
-    """
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
-        for kind, name, _, sql in entries:
-            if kind not in {"table", "index"} or (sql or "").startswith("CREATE VIRTUAL"):
-                raise ValueError(f"there is a {_named(kind, name)}")
-            if sql is not None and not name.startswith("sqlite_"):
-                empty.execute(sql)
-        migrate(empty, version)
-        empty.execute(TRUNCATED)
         return _entries(empty)
 
 
@@ -187,8 +196,7 @@ def _difference(found: list[Entry], made: list[Entry]) -> str | None:
             return f"its {_named(kind, name)} is not as crosslet makes it"
         return f"it has the {_named(kind, name)}, which is not crosslet's"
     for kind, name, *_ in fewer:
-        if name != TRUNCATED_INDEX:  # made when it is opened
-            return f"it lacks the {_named(kind, name)}"
+        return f"it lacks the {_named(kind, name)}"
     return None
 
 

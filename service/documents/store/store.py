@@ -17,16 +17,15 @@ from service.documents.keywords.index import KeywordHits, KeywordIndex
 from service.documents.keywords.terms import RULES
 from service.documents.protocol import Rows
 from service.documents.store.catalog import Catalog, snapshots_key, was_dropped
-from service.documents.store.compatibility import check_numbers, check_schema, unusable, usable_version
 from service.documents.store.connections import StoreConnections
 from service.documents.store.document import Document
 from service.documents.store.facets import Facet, facet
 from service.documents.store.integrity import undamaged
 from service.documents.store.locking import given_up_at
-from service.documents.store.older_stores import view_as_todays
 from service.documents.store.passages import PassageReader
 from service.documents.store.rows import Page, StoredDocument, columns, to_document
-from service.documents.store.schema import DEFAULT, bring_up_to_date, facts, is_blank
+from service.documents.store.schema import DEFAULT, create_or_renew, facts, is_blank
+from service.documents.store.schema_check import check_facts, check_numbers, check_schema
 from service.documents.store.transaction import Transaction, rows_of
 from service.errors import StoreError
 
@@ -49,14 +48,14 @@ class DocumentStore:
         try:
             self._connections = StoreConnections(path, read_only=read_only)
         except (sqlite3.Error, OSError) as exc:
-            raise unusable(path, exc) from exc
+            raise _unusable(path, exc) from exc
         self._path = self._connections.path
         self.select(DEFAULT)
         try:
             self._open(fingerprint, read_only=read_only, chunks=chunks)
         except (sqlite3.Error, OSError) as exc:
             self.close()
-            raise unusable(path, exc) from exc
+            raise _unusable(path, exc) from exc
         except StoreError:
             self.close()
             raise
@@ -67,20 +66,12 @@ class DocumentStore:
         if read_only:
             looked_at.execute("BEGIN")  # the first read fixes the snapshot: a service may make collections meanwhile
         if not is_blank(looked_at):
-            check_schema(self._path, looked_at)  # before a migration runs what is there
+            check_schema(self._path, looked_at)
         if not read_only:
-            bring_up_to_date(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
-        version = usable_version(
-            self._path,
-            facts(looked_at),
-            fingerprint=fingerprint,
-            dim=self._dim,
-            answered=self._connections.acknowledged,
-            migrated=not read_only,
-        )
-        self._has_keywords = facts(looked_at).get("keywords") == RULES
-        if read_only:
-            view_as_todays(looked_at, version, with_paths=True)
+            create_or_renew(self._writer, fingerprint=fingerprint, dim=self._dim, chunks=chunks)
+        found, answered = facts(looked_at), self._connections.acknowledged
+        check_facts(self._path, found, fingerprint=fingerprint, dim=self._dim, answered=answered)
+        self._has_keywords = found.get("keywords") == RULES
         check_numbers(self._path, looked_at)
         if not read_only:
             self._connections.watch()
@@ -175,7 +166,7 @@ class DocumentStore:
 
     @property
     def chunks(self) -> bool:
-        """Whether documents are split into passages where nothing else is said; not in stores of before passages."""
+        """Whether documents are split into passages where nothing else is said."""
         return bool(self._of_collection("json_extract(settings, '$.chunk')"))
 
     def _of_collection(self, column: str) -> Any:
@@ -309,3 +300,7 @@ class DocumentStore:
         if found is None:
             raise was_dropped()
         return int(found[0])
+
+
+def _unusable(path: Path, exc: Exception) -> StoreError:
+    return StoreError(f"document store {path} cannot be used ({exc}); CROSSLET_DATA names its folder")

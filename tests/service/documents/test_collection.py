@@ -20,13 +20,11 @@ from service.documents.filters import MAX_DEPTH, MAX_TERMS
 from service.documents.query import Query
 from service.documents.results import Shown
 from service.documents.store.facets import Facet
-from service.documents.store.schema import bring_up_to_date, facts
 from service.documents.store.store import Document, DocumentStore, Page
 from service.documents.store.transaction import Transaction
 from service.documents.vectors.flat import FaissIndex
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.errors import InvalidInput, StorageFull, StoreError
-from service.offline.repair import verify
 from service.offline.store_file import open_store_file
 from tests.contract.filter_oracle import FILTERS, METADATA, matches
 
@@ -179,113 +177,17 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
         open_collection(tmp_path)
 
 
-def test_a_store_of_a_later_schema_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["5", "7", "x"])
+def test_store_of_another_schema_is_refused(tmp_path: Path, version: str) -> None:
     open_collection(tmp_path).close()
-    connection = sqlite3.connect(tmp_path / "documents.sqlite3")
-    with connection:
-        connection.execute("UPDATE store SET value = '9' WHERE key = 'schema_version'")
-    connection.close()
-    with pytest.raises(StoreError, match="schema version 9; this service reads 5"):
-        open_collection(tmp_path)
-
-
-def make_store(folder: Path, version: int) -> None:
-    with closing(sqlite3.connect(folder / "documents.sqlite3")) as connection:
-        script = Path(__file__).parent / "stores" / f"schema-{version}.sql"
-        connection.executescript(script.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_a_store_of_an_earlier_schema_opens_and_becomes_todays(tmp_path: Path, version: int) -> None:
-    """The file is what that release wrote: two documents at revisions 1 and 2, a third deleted at 3."""
-    make_store(tmp_path, version)
-    with open_store_file(tmp_path / "documents.sqlite3") as file:
-        assert verify(file, advance=lambda _: None) == []
-    beside = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
-    assert beside.count() == 2  # read as it is
-    assert [document.id for document in beside.page(after_row=0, limit=9, max_chars=999).documents] == ["de/1", "fr/1"]
-    assert sum(len(rows) for rows, _ in beside.passages.vectors()) == 2
-    beside.close()
-    collection = open_collection(tmp_path)
-    assert ids(collection, unit(0, 0, 0, 1), 5) == ["fr/1", "de/1"]
-    assert ids(collection, unit(1, 0, 0, 0), 5, filter_={"tags": "music"}) == ["de/1"]
-    (match,) = collection.search_all([Query(words="Guitare RUE")], top_k=5)[0]
-    assert match.document.id == "fr/1"
-    assert put(collection, {"tr/1": unit(0, 1, 0, 0)}) == 4
-    collection.close()
-    with open_store_file(tmp_path / "documents.sqlite3") as file:
-        assert verify(file, advance=lambda _: None) == []
-    connection = sqlite3.connect(tmp_path / "documents.sqlite3")
-    assert connection.execute("SELECT value FROM store WHERE key = 'schema_version'").fetchone() == ("5",)
-    next_row = {1: 5, 2: 5, 3: 4, 4: 4}[version]
-    stored = "SELECT row, passage, start, stop, is_truncated FROM documents JOIN passages USING (row) ORDER BY row"
-    assert connection.execute(stored).fetchall() == [
-        (1, 1, 0, 24, None),
-        (2, 2, 0, 40, None),
-        (next_row, next_row, 0, 12, None),  # the one before was a document's that is gone
-    ]
-    assert connection.execute("SELECT * FROM collections").fetchall() == [(1, "default", 4, 3, "{}")]
-    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE '%\\_4' ESCAPE '\\'"
-    assert connection.execute(tables).fetchall() == []
-    unchecked = (
-        "SELECT count(*) FROM documents JOIN passages USING (row) WHERE text_checksum = 0 OR vector_checksum = 0"
-    )
-    assert connection.execute(unchecked).fetchone() == (0,)
-    connection.close()
-
-
-NESTED = [
-    ({"source.pages.n": 2}, ["fr/1"]),
-    ({"source.pages.n": {"gt": 2}}, []),
-    ({"source.site": "y"}, ["fr/1"]),  # the key that itself is source.site
-    ({"source.site": "x"}, []),
-    ({"source.pages.n": {"exists": False}}, ["de/1"]),
-    ({"source": {"exists": True}}, ["fr/1"]),
-    ({"big": {"gt": 1e19}}, ["fr/1"]),  # a number that is refused today
-]
-
-
-def test_a_migration_without_room_leaves_the_store_as_it_was(tmp_path: Path) -> None:
-    make_store(tmp_path, 4)
-    with closing(sqlite3.connect(tmp_path / "documents.sqlite3", isolation_level=None)) as connection:
-        pages = connection.execute("PRAGMA page_count").fetchone()[0]
-        connection.execute(f"PRAGMA max_page_count = {pages + 3}")
-        with pytest.raises(sqlite3.OperationalError, match="full"):
-            bring_up_to_date(connection, fingerprint="aa", dim=DIM)
-    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
-    assert facts(store._writer)["schema_version"] == "4"
-    assert store.count() == 2
-    store.close()
-    open_collection(tmp_path).close()
-    with open_store_file(tmp_path / "documents.sqlite3") as file:
-        assert file.schema_version == 5
-        assert verify(file, advance=lambda _: None) == []
-
-
-def test_an_older_stores_nested_fields_are_found_as_it_lies_and_when_it_is_todays(tmp_path: Path) -> None:
-    make_store(tmp_path, 3)
-    before = (tmp_path / "documents.sqlite3").read_bytes()
-    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=True)
-    beside = Collection(store, IndexMaintenance(store, dim=DIM), read_only=True)
-    for filter_, expected in NESTED:
-        assert ids(beside, unit(1, 0, 0, 0), 5, filter_=filter_) == expected
-    beside.close()
-    assert (tmp_path / "documents.sqlite3").read_bytes() == before
-    collection = open_collection(tmp_path)
-    for filter_, expected in NESTED:
-        assert ids(collection, unit(1, 0, 0, 0), 5, filter_=filter_) == expected
-    collection.close()
-    with open_store_file(tmp_path / "documents.sqlite3") as file:
-        assert verify(file, advance=lambda _: None) == []
-
-
-def test_an_older_store_with_damaged_metadata_still_becomes_todays(tmp_path: Path) -> None:
-    make_store(tmp_path, 3)
     with closing(sqlite3.connect(tmp_path / "documents.sqlite3")) as connection, connection:
-        connection.execute("UPDATE documents SET metadata = CAST(x'7b7bff' AS TEXT) WHERE id = 'fr/1'")
-    collection = open_collection(tmp_path)
-    assert ids(collection, unit(1, 0, 0, 0), 1) == ["de/1"]
-    collection.close()
+        connection.execute("UPDATE store SET value = ? WHERE key = 'schema_version'", (version,))
+    sentence = f"has schema {version}; this crosslet reads 6: .* `crosslet index export --out .* `crosslet index build "
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=sentence):
+            DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM, read_only=read_only)
+    with pytest.raises(StoreError, match=sentence), open_store_file(tmp_path / "documents.sqlite3"):
+        pass
 
 
 def test_a_full_disk_is_507_and_loses_nothing_accepted(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def faults(folder: Path) -> list[str]:
         return [fault for _, fault in file.faults() if fault is not None]
 
 
-def make_older(folder: Path) -> None:
-    """Leave the store as a release before NFC wrote it."""
+def make_of_other_rules(folder: Path) -> None:
+    """Leave the store as one whose rules compared without NFC."""
     with closing(sqlite3.connect(folder / "documents.sqlite3")) as connection:
         connection.execute("DELETE FROM store WHERE key = 'fields'")
         replace = "UPDATE fields SET key = replace(key, 'é', ?1), value = replace(value, 'é', ?1) WHERE row = 1"
@@ -43,12 +43,12 @@ def make_older(folder: Path) -> None:
         connection.commit()
 
 
-def test_a_start_makes_the_fields_of_an_older_store_anew(tmp_path: Path) -> None:
+def test_start_renews_fields_of_other_rules(tmp_path: Path) -> None:
     index = opened(tmp_path)
     metadata = {"a": {f"k{DECOMPOSED}": [DECOMPOSED, 1]}, "b": {"n": 1}, "c": {"é": "é"}}
     index.put([Document(id_, "text", one) for id_, one in metadata.items()], EAST.repeat(3, axis=0))
     index.close()
-    make_older(tmp_path)
+    make_of_other_rules(tmp_path)
     assert faults(tmp_path) == []
     index = opened(tmp_path)
     assert (index.count({"ké": "é"}), index.count({"é": DECOMPOSED}), index.count({"n": 1})) == (1, 1, 1)
@@ -61,7 +61,7 @@ def test_a_store_of_todays_rules_is_checked(tmp_path: Path) -> None:
     index = opened(tmp_path)
     index.put([Document("a", "text", {DECOMPOSED: 1})], EAST)
     index.close()
-    make_older(tmp_path)
+    make_of_other_rules(tmp_path)
     opened(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "documents.sqlite3")) as connection:
         connection.execute("UPDATE fields SET key = ?", [DECOMPOSED])

@@ -132,21 +132,6 @@ def test_a_range_within_too_many_lists_is_refused(server: MilvusServer, monkeypa
     index.close()
 
 
-def test_a_filter_on_a_nested_field_is_refused_where_rows_may_lack_them(server: MilvusServer) -> None:
-    index = connect(server.url, fingerprint="3" * 64)
-    index.put([document("a", a={"b": 1}, lang="de")], EAST[None])
-    assert index.count({"not": {"a.b": 2}}) == 1
-    index._milvus.has_paths = False  # as of a collection that an earlier release made; milvus-lite keeps no description
-    for filter_ in ({"a.b": 1}, {"not": {"or": [{"lang": "de"}, {"a.b": {"exists": True}}]}}):
-        for refused in (index.count, index.delete_matching):
-            with pytest.raises(
-                InvalidInput, match=r"a field with a dot.* crosslet_3333333333333333.* drop it and load"
-            ):
-                refused(filter_)
-    assert index.count({"lang": {"ne": "tr"}, "a": {"exists": True}}) == 1
-    index.close()
-
-
 def test_another_dim_under_the_same_name_is_refused(server: MilvusServer) -> None:
     connect(server.url, fingerprint="1" * 64).close()
     with pytest.raises(StoreError, match=r"crosslet_1111111111111111 .* belongs to another model"):

@@ -1,8 +1,6 @@
 """Documents in several passages, against brute force; through changes, reopening, and inverted lists."""
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -279,12 +277,8 @@ def test_a_document_fails_with_any_of_its_passages() -> None:
     assert chosen(kept, vectors_PD, [1]).tolist() == rows_PD[2:3].tolist()
 
 
-def test_cut_documents_are_found_by_an_index_which_an_older_store_gets_when_it_is_opened(tmp_path: Path) -> None:
-    path = tmp_path / "documents.sqlite3"
-    DocumentStore(path, fingerprint="aa", dim=DIM).close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DROP INDEX documents_truncated")
-    store = DocumentStore(path, fingerprint="aa", dim=DIM)
+def test_truncated_documents_are_found_by_an_index(tmp_path: Path) -> None:
+    store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="aa", dim=DIM)
     with store.transaction() as transaction:
         documents = [
             replace(document(id_, 1), is_truncated=cut) for id_, cut in (("a", None), ("b", True), ("c", False))

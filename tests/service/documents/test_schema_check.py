@@ -18,7 +18,6 @@ from service.errors import StartError, StoreError
 from service.offline.backup import restore, write_backup
 
 DIM, STORE = 4, "documents.sqlite3"
-STORES = Path(__file__).parent / "stores"
 ANOTHER = "was changed by another program"
 
 
@@ -168,23 +167,6 @@ def test_a_restored_store_has_room_for_more_numbers(source: Path) -> None:
     assert len(again) == 4
     again.close()
     assert LARGEST_RESTORED < LARGEST_NUMBER
-
-
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-def test_a_trigger_in_an_older_store_never_runs(tmp_path: Path, version: int) -> None:
-    script = (STORES / f"schema-{version}.sql").read_text(encoding="utf-8")
-    execute_in = tmp_path / "older"
-    execute_in.mkdir()
-    execute(execute_in, script)
-    execute(execute_in, "CREATE TRIGGER t AFTER UPDATE ON store BEGIN DELETE FROM documents; END")
-    assert_refused_everywhere(execute_in, f"{ANOTHER}: its tables are not those of schema version {version}")
-    execute(execute_in, "DROP TRIGGER t; CREATE TABLE more (x)")
-    shutil.rmtree(tmp_path / "target")
-    assert_refused_everywhere(execute_in, f"{ANOTHER}: it has the table 'more'")
-    execute(execute_in, "DROP TABLE more")
-    collection = opened(execute_in)
-    assert len(collection) == 2
-    collection.close()
 
 
 def test_a_reader_is_not_misled_by_a_collection_made_meanwhile(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

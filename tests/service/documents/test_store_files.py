@@ -287,7 +287,7 @@ def test_only_their_owner_may_read_the_documents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("keys", "mode"), [("", 0o644), ("full", 0o600)])
-def test_keys_make_a_store_of_before_private(serve: Serve, tmp_path: Path, keys: str, mode: int) -> None:
+def test_keys_make_a_readable_store_private(serve: Serve, tmp_path: Path, keys: str, mode: int) -> None:
     data = tmp_path / "data"
     serve(data=data).__exit__(None, None, None)
     (data / STORE).chmod(0o644)
