@@ -13,40 +13,32 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from service.api.auth import BEARER, AccessCheck
+from service.api.access import BEARER, AccessCheck, Cors
 from service.api.backups import Backups
 from service.api.body_limit import BodyLimit
-from service.api.cors import Cors
 from service.api.fast_path import FastPath
-from service.api.path_prefix import PathPrefix
 from service.api.request_log import RequestLog
 from service.api.response_limit import ResponseLimit
 from service.api.responses import NO_SUCH_ROUTE, on_http_error, on_service_error, on_validation_error
-from service.api.route_table import Resources, RouteTable
 from service.api.routes import (
     backup,
     collections,
-    docs,
     documents,
     embed,
     health,
-    models,
     openai,
-    page,
+    pages,
     rerank,
-    root,
     search,
     similarity,
 )
+from service.api.routing import PathPrefix, Resources, RouteTable
 from service.errors import ServiceError, StartError
 from service.process.files import resolved
 from service.runtime import Runtime
 from service.version import VERSION
 
-ROUTERS = [
-    module.router
-    for module in (embed, similarity, rerank, search, documents, collections, backup, openai, models, root)
-]
+ROUTERS = [module.router for module in (embed, similarity, rerank, search, documents, collections, backup, openai)]
 # The others ignore unknown parameters, as TEI and OpenAI do.
 STRICT_ROUTERS = [search.router, documents.router, collections.router, backup.router]
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
@@ -74,12 +66,13 @@ def create_app(runtime: Runtime) -> FastAPI:
     app.state.backups = Backups(resolved(runtime.settings.documents_path), runtime.collections.check_files)
     for router in ROUTERS:
         app.include_router(router, dependencies=[BEARER])
-    others = [health.router, docs.router, page.router if runtime.settings.page else docs.root_router]
+    at_root = pages.page_router if runtime.settings.page else pages.root_router
+    others = [health.router, pages.docs_router, at_root]
     if not runtime.settings.metrics_port:
         others.append(health.metrics_router)
     for router in others:
         app.include_router(router)
-    app.mount(docs.STATIC_PATH, StaticFiles(directory=docs.STATIC_FILES))
+    app.mount(pages.STATIC_PATH, StaticFiles(directory=pages.STATIC_FILES))
     _add_layers(app, runtime, _routes_of(*ROUTERS, *others))
     return app
 
@@ -96,7 +89,7 @@ def create_metrics_app(runtime: Runtime) -> FastAPI:
 
 def _framework(runtime: Runtime, **options: Any) -> FastAPI:
     app = FastAPI(
-        openapi_url=None,  # served by routes/docs.py
+        openapi_url=None,  # served by routes/pages.py
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # else FastAPI looks it up on every request
         **options,

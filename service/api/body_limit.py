@@ -1,27 +1,39 @@
-"""Reads request bodies within limits, before any route sees them. Counts bytes; parses no JSON.
+"""Limits on request bodies: their bytes, their values, their time, and the memory of all together. Parses no JSON.
 
 Chunked bodies count too, and all requests share one budget. A compressed body counts by its decompressed size. A
-complete body counts by its estimated parsed size, several times its bytes. Bodies with too many values are refused.
-A body with a document a line is passed on while it arrives, and only its share of the budget is bounded.
+complete body counts by its estimated parsed size, several times its bytes: three bytes of JSON, `[],`, become a Python
+object of some sixty bytes, so that 4 MB can become 90 MB. Bodies with too many values are refused. A body with a
+document a line is passed on while it arrives, and only its share of the budget is bounded.
 """
 
 import asyncio
+import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.body_stream import BodyStream, is_ndjson
 from service.api.decompression import Decoder, decoder_of
-from service.api.headers import header
-from service.api.json_size import LONG_BYTES, MAX_VALUES, parsed_bytes, values_of
 from service.api.policy import Body
+from service.api.request import header, is_ndjson
 from service.api.responses import error_response
 from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
 from service.process.memory import return_free_memory
 
 LARGE_BYTES = 10_000_000  # return this much memory to the system at once; it takes milliseconds
 RETRY_AFTER_S = 1  # bodies are freed when they are answered, within about a second
+
+
+PIECE_BYTES = 16 * 1024  # compressed bytes at a time: they may become a thousand times as many
+MAX_VALUES = 250_000  # 16 to 24 MB of Python objects
+# Fitted to the peak memory of a 4 MB body, raw and parsed: text takes 4 times its bytes, numbers of one digit 13 times,
+# of three digits 15 times, of five digits 11 times.
+BYTE_BYTES = 4
+COMMA_BYTES = 48  # per number or short string
+VALUE_BYTES = 64
+SLICE_BYTES = 64 * 1024
+LONG_BYTES = 64 * 1024  # of a body that is not looked through on the event loop: to parse 4 MB may take a second
 
 
 @dataclass
@@ -184,3 +196,77 @@ class _Replay:
             return await self._receive()
         body, self._body = self._body, None
         return {"type": "http.request", "body": body, "more_body": False}
+
+
+class BodyStream:
+    """The application's `receive`. Each part must arrive within `timeout_s`; no limit on all of them together.
+
+    Raises, when called: BodyTimeout, ClientGone.  MalformedBody: the body is not in its encoding.
+        TooLarge: a piece decompresses to more than `max_piece_bytes`.
+    """
+
+    def __init__(self, receive: Receive, decoder: Decoder, *, max_piece_bytes: int, timeout_s: float) -> None:
+        self._receive = receive
+        self._decoder = decoder
+        self._max_piece_bytes = max(max_piece_bytes, PIECE_BYTES)
+        self._timeout_s = timeout_s
+        self._pieces: deque[bytes] = deque()
+        self._is_complete = self._is_passed_on = False
+
+    async def __call__(self) -> Message:
+        """Return the next piece, or what the client sends after the body."""
+        if self._is_passed_on:
+            return await self._receive()
+        while not self._pieces and not self._is_complete:
+            await self._await_part()
+        if not self._pieces:  # only now: what is there of a body that breaks off was passed on
+            self._decoder.end()
+            self._is_passed_on = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        body = self._decoder.add(self._pieces.popleft(), at_most_bytes=self._max_piece_bytes + 1)
+        if len(body) > self._max_piece_bytes:
+            raise TooLarge(
+                f"{PIECE_BYTES} bytes of the body decompress to more than {self._max_piece_bytes} "
+                "(CROSSLET_MAX_BODY_BYTES); compress it less, or not at all"
+            )
+        return {"type": "http.request", "body": body, "more_body": True}
+
+    async def _await_part(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                message = await self._receive()
+        except TimeoutError as exc:
+            raise BodyTimeout(
+                f"no further part of the body arrived within {self._timeout_s:g} s (CROSSLET_BODY_TIMEOUT_S)"
+            ) from exc
+        if message["type"] == "http.disconnect":
+            raise ClientGone("the client left while sending its body")
+        part, self._is_complete = message.get("body", b""), not message.get("more_body", False)
+        self._pieces += [part[start : start + PIECE_BYTES] for start in range(0, len(part), PIECE_BYTES)]
+
+
+def values_of(body: bytes) -> int:
+    """Return the number of lists, objects and strings (keys too): an upper bound up to `MAX_VALUES`, exact above.
+
+    Numbers are not counted here; `parsed_bytes` charges them by their commas.
+    """
+    at_most = _values_at_most(body)
+    if at_most <= MAX_VALUES:
+        return at_most
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes, values = 0, 0
+    for start in range(0, len(unescaped), SLICE_BYTES):
+        parts = unescaped[start : start + SLICE_BYTES].split(b'"')
+        outside = b"".join(parts[quotes % 2 :: 2])  # brackets in a string are text
+        values += outside.count(b"[") + outside.count(b"{")
+        quotes += len(parts) - 1
+    return values + math.ceil(quotes / 2)
+
+
+def parsed_bytes(body: bytes) -> int:
+    """Estimate the bytes of memory a body takes until it is answered; rather too high than too low."""
+    return BYTE_BYTES * len(body) + COMMA_BYTES * body.count(b",") + VALUE_BYTES * _values_at_most(body)
+
+
+def _values_at_most(body: bytes) -> int:
+    return body.count(b'"') // 2 + body.count(b"[") + body.count(b"{")

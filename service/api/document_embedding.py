@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from service.api.dependencies import Embedder
+from service.api.embedder import Embedder
 from service.documents.collections import Collections
 from service.documents.store.document import Document, owners_of, parts_of, whole
 from service.engine.fair_queue import EncodedBatch

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.api.dependencies import Embedder
 from service.api.document_embedding import embedded
+from service.api.embedder import Embedder
 from service.documents.store.document import Document
 from service.engine.fair_queue import EncodedBatch
 from service.runtime import Runtime

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.json_route import parsed
 from service.api.responses import on_service_error
-from service.api.route_table import spellings
+from service.api.routing import spellings
 from service.errors import ServiceError
 from service.json_parsing import loads
 

@@ -9,8 +9,8 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from service.api.dependencies import runtime_of
-from service.api.json_size import LONG_BYTES
+from service.api.body_limit import LONG_BYTES
+from service.api.request import runtime_of
 from service.json_parsing import loads, not_unicode
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from fastapi import Request, Response
 from starlette.routing import Match
 from starlette.types import Message, Scope
 
-from service.api.body_stream import is_ndjson
-from service.api.dependencies import Embedder, RuntimeDependency
+from service.api.embedder import Embedder
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, Body, access
+from service.api.request import RuntimeDependency, is_ndjson
 from service.api.responses import json_response
 from service.api.uploads import Upload
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.headers import header
+from service.api.request import header
 from service.api.responses import error_response, internal_error_response
-from service.api.route_table import RouteMatch, RouteTable
+from service.api.routing import RouteMatch, RouteTable
 from service.errors import NotReady
 from service.metrics import Metrics
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from service.api.dependencies import Embedder, one_or_listed
+from service.api.embedder import Embedder, one_or_listed
 from service.api.schemas.search import SearchRequest
 from service.documents.protocol import Vectors
 from service.documents.query import Query

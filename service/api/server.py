@@ -13,12 +13,11 @@ from functools import partial
 from types import FrameType
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.app import create_app, create_metrics_app
 from service.api.connection import Connection
-from service.api.listener import METRICS_PORT, listen, url_of
-from service.api.metrics_port import MetricsPort
+from service.api.startup import METRICS_PORT, listen, url_of
 from service.process.descriptors import connection_limit
 from service.process.memory import settle
 from service.runtime import Runtime
@@ -101,3 +100,17 @@ def serve(
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it
         signal.signal(signal.SIGHUP, server.handle_exit)
     server.run(sockets=sockets)
+
+
+class MetricsPort:
+    """Runs two applications in one server, so that they drain and shut down together."""
+
+    def __init__(self, app: ASGIApp, *, metrics_app: ASGIApp, port: int) -> None:
+        self._app = app
+        self._metrics_app = metrics_app
+        self._port = port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on by its port; the lifespan goes to the main application."""
+        is_metrics = scope["type"] == "http" and scope["server"][1] == self._port
+        await (self._metrics_app if is_metrics else self._app)(scope, receive, send)

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import orjson
 
-from service.api.dependencies import Embedder
+from service.api.body_limit import MAX_VALUES, values_of
 from service.api.document_embedding import in_passages
 from service.api.document_writing import Written, write_documents
-from service.api.json_size import MAX_VALUES, values_of
+from service.api.embedder import Embedder
 from service.api.lines import Line, LineSplitter
 from service.api.schemas.documents import document_in
 from service.documents.comparison import is_same

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from service.api.lazy_import import import_server
-from service.api.listener import METRICS_PORT, bound_socket
+from service.api.startup import METRICS_PORT, bound_socket, import_server
 from service.documents.milvus.address import EMBEDDED, milvus_address
 from service.process.cpus import usable_cpus
 from service.process.descriptors import raise_limit

@@ -28,7 +28,7 @@ def try_start(settings: Settings, use: Use) -> None:
     Raises: StartError: the model is refused.
     """
     if use is Use.SERVE:
-        from service.api.lazy_import import import_server
+        from service.api.startup import import_server
         from service.cli.serve import MALLOC_ARENAS
         from service.process.memory import limit_arenas
 

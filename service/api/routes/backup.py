@@ -8,8 +8,8 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.backups import Backups, Copy
-from service.api.dependencies import RuntimeDependency, while_connected
 from service.api.policy import Access, access
+from service.api.request import RuntimeDependency, while_connected
 from service.api.routes.openapi import answers
 from service.documents.milvus.address import EMBEDDED
 from service.errors import InvalidInput

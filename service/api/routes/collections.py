@@ -5,14 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Response
 from fastapi.routing import APIRoute
 
-from service.api.dependencies import RuntimeDependency
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, access
+from service.api.request import RuntimeDependency
 from service.api.responses import json_response
 from service.api.routes import documents, search
 from service.api.routes.openapi import answers
-from service.api.schemas.collections import CollectionsOut, DropCollectionResponse
-from service.api.schemas.info import CollectionInfo
+from service.api.schemas.info import CollectionInfo, CollectionsOut, DropCollectionResponse
 from service.documents.backend import DocumentIndex
 from service.documents.store.collection_name import LONGEST_NAME
 from service.runtime import Runtime

@@ -8,14 +8,15 @@ from urllib.parse import unquote_to_bytes
 import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from service.api.dependencies import EmbedderDependency, RuntimeDependency, cost_headers
 from service.api.document_embedding import in_passages
 from service.api.document_writing import write_documents
+from service.api.embedder import EmbedderDependency, cost_headers
 from service.api.facets import check_facets, counted
 from service.api.json_route import JsonRoute
 from service.api.lines_route import LinesRoute, put_lines
 from service.api.merge_patch import patched
 from service.api.policy import Access, access
+from service.api.request import RuntimeDependency
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import BODY_ERRORS, answers, inference
 from service.api.schemas.documents import (

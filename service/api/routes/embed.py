@@ -1,13 +1,19 @@
-"""POST /embed: texts in, unit vectors out."""
+"""POST /embed: texts in, unit vectors out; POST /, the same or /similarity, as the body asks.
+
+POST / is what clients of text-embeddings-inference (TEI) call when they are given only a base URL. In TEI it is POST
+/embed, or POST /similarity if TASK=sentence-similarity is set (router/src/http/server.rs). Differs: the body decides,
+so both tasks of huggingface_hub's InferenceClient work without a setting.
+"""
 
 from fastapi import APIRouter, Response
 
-from service.api.dependencies import EmbedderDependency, cost_headers, one_or_listed, shown_vectors
+from service.api.embedder import EmbedderDependency, cost_headers, one_or_listed, shown_vectors
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, access
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
-from service.api.schemas.embed import EmbedRequest
+from service.api.routes.similarity import similarity
+from service.api.schemas.embed import EmbedRequest, RootRequest, SimilarityRequest
 
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 
@@ -31,3 +37,17 @@ async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
         space=embedder.spaces.chosen(body.space),
     )
     return array_response(shown_vectors(batch.embeddings, body), cost_headers(batch))
+
+
+@router.post(
+    "/",
+    response_model=list[list[float]] | list[float],
+    responses=inference(example=[[0.1, -0.2]]),
+    summary="Embed or compare texts",
+)
+@access(Access.READ)
+async def embed_or_compare(body: RootRequest, embedder: EmbedderDependency) -> Response:
+    """Like /embed for a text or a list of texts, like /similarity for an object. For clients with only a base URL."""
+    if isinstance(body, SimilarityRequest):
+        return await similarity(body, embedder)
+    return await embed(body, embedder)

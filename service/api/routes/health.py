@@ -5,10 +5,10 @@ import asyncio
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from service.api.auth import BEARER
-from service.api.dependencies import RuntimeDependency
+from service.api.access import BEARER
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, access
+from service.api.request import RuntimeDependency
 from service.api.responses import json_response
 from service.api.routes.collections import described
 from service.api.routes.openapi import answers

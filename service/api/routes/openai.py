@@ -1,32 +1,32 @@
-"""POST /v1/embeddings and /embeddings: embeds texts in OpenAI's shape."""
+"""POST /v1/embeddings, /embeddings and GET /v1/models: what OpenAI's clients ask, in OpenAI's shapes."""
 
 import asyncio
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Path, Response
 
-from service.api.dependencies import (
-    EmbedderDependency,
-    Place,
-    RuntimeDependency,
-    cost_headers,
-    one_or_listed,
-    shown_vectors,
-)
+from service.api.embedder import EmbedderDependency, Place, cost_headers, one_or_listed, shown_vectors
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, access
-from service.api.responses import dump_json, dumped_response
-from service.api.routes.openapi import inference
+from service.api.request import RuntimeDependency
+from service.api.responses import dump_json, dumped_response, json_response
+from service.api.routes.openapi import answers, inference
 from service.api.schemas.openai import (
     OpenAIEmbeddingsRequest,
     OpenAIEmbeddingsResponse,
     OpenAIErrorResponse,
+    OpenAIModel,
+    OpenAIModels,
     TokenIds,
 )
-from service.errors import InvalidInput
+from service.errors import InvalidInput, NotFound
+from service.model.artifact import Manifest
 from service.model.encoder import TextInput
 
 IDS_REFUSED = (
@@ -35,6 +35,8 @@ IDS_REFUSED = (
 )
 
 WRITTEN_AT_ONCE = 128  # vectors, some milliseconds: other requests are answered between
+
+ModelInPath = Annotated[str, Path(description="The model's name; it may hold slashes.", examples=["default"])]
 
 router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 
@@ -104,3 +106,38 @@ async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list
 def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
     little_endian_BD = np.ascontiguousarray(vectors_BD, dtype="<f4")  # on any machine
     return [base64.b64encode(vector_D.data).decode() for vector_D in little_endian_BD]
+
+
+@router.get(
+    "/v1/models",
+    response_model=OpenAIModels,
+    responses=answers(401, error=OpenAIErrorResponse),
+    summary="List the model, as OpenAI does",
+)
+@access(Access.READ)
+async def list_models(runtime: RuntimeDependency) -> Response:
+    """The served model. `/v1/embeddings` accepts any model name."""
+    return json_response({"object": "list", "data": [_described(runtime.manifest)]})
+
+
+@router.get(
+    "/v1/models/{model:path}",
+    response_model=OpenAIModel,
+    responses=answers(401, 404, error=OpenAIErrorResponse),
+    summary="Describe the model, as OpenAI does",
+)
+@access(Access.READ)
+async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
+    """The model, by its name in the list."""
+    name = runtime.manifest.name
+    if model.removesuffix("/") != name:
+        raise NotFound(f"no such model; this service serves {name}")
+    return json_response(_described(runtime.manifest))
+
+
+def _described(manifest: Manifest) -> dict[str, object]:
+    created = datetime.fromtimestamp(0, UTC)
+    with suppress(ValueError):  # the manifest may lack the date
+        created = datetime.fromisoformat(manifest.created_at)
+    aware = created if created.tzinfo else created.replace(tzinfo=UTC)
+    return {"id": manifest.name, "object": "model", "created": int(aware.timestamp()), "owned_by": "crosslet"}

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from fastapi import APIRouter, Request, Response
 
-from service.api.dependencies import EmbedderDependency, RuntimeDependency, cost_headers, while_connected
+from service.api.embedder import EmbedderDependency, cost_headers
 from service.api.facets import check_facets, facets_of
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, access
+from service.api.request import RuntimeDependency, while_connected
 from service.api.responses import dump_json, dumped_response
 from service.api.routes.openapi import inference
 from service.api.schemas.search import SearchRequest, SearchResponse

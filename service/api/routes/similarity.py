@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from fastapi import APIRouter, Response
 
-from service.api.dependencies import EmbedderDependency, cost_headers
+from service.api.embedder import EmbedderDependency, cost_headers
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, access
 from service.api.responses import array_response

@@ -1,4 +1,4 @@
-"""The JSON of documents and searches, described field by field. Limits that are settings are checked by the routes."""
+"""The JSON of documents and their counts, field by field. Limits that are settings are checked by the routes."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from service.api.schemas.embed import GUITAR, Flag, Listed, Strict, whole_example
-from service.api.schemas.facets import FacetFields, Facets, FacetsCut
 from service.documents.store.fields import inexact
 from service.errors import InvalidInput
 
@@ -218,6 +217,32 @@ class DeleteDocumentsResponse(BaseModel):
     """The outcome of a removal."""
 
     deleted: int = Field(description="Number of documents removed.", examples=[1])
+
+
+FacetFields = Annotated[
+    Listed[str],
+    Field(
+        default_factory=list,
+        description="Fields of the metadata: count the documents that match the filter by each one's values.",
+        examples=[["lang"]],
+    ),
+]
+Facets = Annotated[
+    dict[str, dict[str, int]] | None,
+    Field(
+        description="For each field of `facets` how many documents have each value, the most frequent first; numbers "
+        "and booleans are spelled as in JSON. Absent if there are none.",
+        examples=[{"lang": {"de": 12, "en": 3}}],
+    ),
+]
+FacetsCut = Annotated[
+    list[str] | None,
+    Field(
+        description="The fields of `facets` with further values (`limits.max_facet_values` in /info). Absent if there "
+        "are none.",
+        examples=[None],
+    ),
+]
 
 
 class CountDocumentsRequest(Strict):

@@ -1,4 +1,4 @@
-"""The JSON of what runs here, described field by field. Knows shapes; knows no model."""
+"""The JSON of what runs here and of the collections, described field by field."""
 
 from typing import Literal
 
@@ -164,3 +164,19 @@ class StatusResponse(BaseModel):
     """The answer to a probe."""
 
     status: Literal["ok"] = Field(description="Always ok.", examples=["ok"])
+
+
+SHOP = {"name": "shop", "backend": "faiss-flat", "documents": 200, "size_bytes": 308_800, "recall": 1.0}
+
+
+class CollectionsOut(BaseModel):
+    """All collections."""
+
+    collections: list[CollectionInfo] = Field(description="By age, `default` first.", examples=[[SHOP]])
+
+
+class DropCollectionResponse(BaseModel):
+    """What was removed."""
+
+    dropped: str = Field(description="The collection's name.", examples=["shop"])
+    documents: int = Field(description="How many documents it had.", examples=[200])

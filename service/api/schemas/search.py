@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from service.api.schemas.documents import FILTER_EXAMPLES
+from service.api.schemas.documents import FILTER_EXAMPLES, FacetFields, Facets, FacetsCut
 from service.api.schemas.embed import (
     GUITAR,
     Flag,
@@ -17,7 +17,6 @@ from service.api.schemas.embed import (
     Whole,
     whole_example,
 )
-from service.api.schemas.facets import FacetFields, Facets, FacetsCut
 from service.documents.mode import Mode
 
 

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis.strategies import dictionaries, lists, recursive, text
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.body_limit import BodyLimit
-from service.api.json_size import values_of
+from service.api.body_limit import BodyLimit, values_of
 from service.api.policy import Access, Policy
 from service.api.responses import error_response
-from service.api.route_table import RouteMatch
+from service.api.routing import RouteMatch
 from service.errors import Overloaded
 from tests.service.conftest import Serve
 
@@ -71,7 +70,7 @@ def test_brackets_and_quotes_in_a_text_are_text(serve: Serve) -> None:
 
 @given(recursive(text('[{"]}a'), lambda inner: lists(inner) | dictionaries(text('"[{\\'), inner)))
 def test_values_are_counted_as_a_parser_makes_them(content: object) -> None:
-    with patch("service.api.json_size.MAX_VALUES", 0):
+    with patch("service.api.body_limit.MAX_VALUES", 0):
         assert values_of(orjson.dumps(content)) == count_of(content)
 
 

@@ -13,10 +13,10 @@ from fastapi.testclient import TestClient
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.access import Cors
 from service.api.app import create_app
-from service.api.cors import Cors
 from service.api.request_log import RequestLog
-from service.api.route_table import RouteTable
+from service.api.routing import RouteTable
 from service.metrics import Metrics
 from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
 from service.settings import Settings

@@ -5,8 +5,8 @@ from fastapi.testclient import TestClient
 from httpx import Response
 
 from service.api.app import ROUTERS
+from service.api.body_limit import LONG_BYTES
 from service.api.fast_path import FastPath
-from service.api.json_size import LONG_BYTES
 
 PLAIN = {"content-type": "application/json"}
 PADDING = " " * LONG_BYTES

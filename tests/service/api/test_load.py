@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from service.api.app import create_app
-from service.api.json_size import LONG_BYTES
+from service.api.body_limit import LONG_BYTES
 from service.model.encoder import Encoded, TextInput, load_encoder
 from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
 from service.settings import Settings

@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from pydantic import ValidationError
 from starlette.types import Message
 
+from service.api.access import is_known_host, is_of_another_origin
 from service.api.app import create_app, create_metrics_app
-from service.api.origins import is_known_host, is_of_another_origin
 from service.runtime import load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS

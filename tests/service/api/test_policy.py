@@ -12,7 +12,7 @@ from starlette.routing import Match, Route
 
 from service.api.app import ROUTERS, create_app
 from service.api.policy import Access, Body, policy_of
-from service.api.route_table import RouteTable
+from service.api.routing import RouteTable
 from service.documents.store.store import Document, DocumentStore
 from service.model.artifact import load_manifest
 from service.runtime import load_runtime

@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.api.body_limit import BodyLimit
 from service.api.policy import Access, Body, Policy
-from service.api.route_table import RouteMatch
+from service.api.routing import RouteMatch
 from tests.artifacts import TEXTS
 from tests.service.conftest import Serve
 

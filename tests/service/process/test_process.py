@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.listener import bound_socket
+from service.api.startup import bound_socket
 from service.version import VERSION
 from tests.artifacts import TEXTS
 from tests.ports import reserved_port

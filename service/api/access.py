@@ -1,24 +1,43 @@
-"""Refuses what a route's policy does not allow, before the body is read."""
+"""Who may ask what: keys, host names and origins, checked before a body is read; and CORS.
+
+A page of a foreign name can point that name at this machine (DNS rebinding). Its browser then takes the service for the
+page's own server, and only Host tells.
+"""
 
 import hashlib
 import hmac
+import re
 from collections.abc import Collection
+from contextlib import suppress
 from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
 
 from fastapi import Security
 from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.headers import header
-from service.api.origins import is_known_host, is_of_another_origin
 from service.api.policy import Access
-from service.api.responses import error_response
-from service.api.route_table import RouteMatch
+from service.api.request import header
+from service.api.responses import error_response, json_response
+from service.api.routes.openapi import COST_HEADERS, ERROR_HEADERS, EVERY_ANSWER, SCORE_HEADERS
+from service.api.routing import RouteMatch
 from service.errors import Forbidden, MalformedHead, Misdirected, ServiceError, Unauthorized
 
 # For OpenAPI alone, so that /docs can send a key: `AccessCheck` checks, before a body is read.
 BEARER = Security(HTTPBearer(auto_error=False, description="A key of CROSSLET_API_KEYS; none if none is set."))
 REMEMBERED_HOSTS = 256
+
+
+ANY = "*"  # of CROSSLET_CORS_ORIGINS
+HOST = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+# Headers that scripts may read.
+EXPOSED = sorted({*EVERY_ANSWER, *COST_HEADERS, *SCORE_HEADERS}.union(*ERROR_HEADERS.values()))
 
 
 class AccessCheck:
@@ -104,3 +123,69 @@ def _digest(key: bytes) -> bytes:
 def _is_among(digest: bytes, known: list[bytes]) -> bool:
     """Compare with every known key, so that the time taken does not tell which one matches."""
     return bool(sum(hmac.compare_digest(digest, other) for other in known))
+
+
+def is_known_host(host: str, names: Collection[str]) -> bool:
+    """Whether Host is an IP address or one of the names (in lower case), with any port.
+
+    Rebinding needs a name, so addresses are safe.
+    """
+    parts = HOST.fullmatch(host)
+    if parts is None:
+        return False
+    if parts["name"] and parts["name"].lower().removesuffix(".") in names:
+        return True
+    with suppress(ValueError):
+        IPv6Address(parts["ipv6"]) if parts["ipv6"] else IPv4Address(parts["name"])
+        return True
+    return False
+
+
+def is_of_another_origin(scope: Scope, allowed: Collection[str]) -> bool:
+    """Whether a page asks that is neither the service's own nor of an allowed origin. Other clients send no Origin.
+
+    Sec-Fetch-Site, which no script can set, also tells where a proxy has changed Host. Old browsers, and pages without
+    TLS, do not send it. Then Origin and Host are compared without their schemes: a proxy may have ended TLS.
+    X-Forwarded-Host is not read: clients can send one.
+    """
+    origin, site = header(scope, b"origin").lower(), header(scope, b"sec-fetch-site")
+    if ANY in allowed or origin in allowed or site == "same-origin":
+        return False
+    if site not in {"", "none"}:
+        return True
+    if not origin:
+        return False
+    scheme, _, authority = origin.partition("://")
+    port = DEFAULT_PORTS.get(scheme, "")
+    is_own = authority.removesuffix(port) == header(scope, b"host").lower().removesuffix(port)
+    return not authority or not is_own  # no authority: `null`, of a sandboxed page or a file
+
+
+class Cors(CORSMiddleware):
+    """Answers preflights, which carry no key, and adds CORS headers to every other answer, errors included.
+
+    Scripts send keys in a header, so credentials (cookies) are not allowed.
+    """
+
+    def __init__(self, app: ASGIApp, *, origins: Collection[str], methods: Collection[str]) -> None:
+        """origins: as browsers send them; `*` means any.  methods: those of all routes."""
+        super().__init__(
+            app,
+            allow_origins=origins,
+            allow_methods=methods,
+            allow_headers=["*"],  # Starlette echoes the requested headers; a literal `*` would exclude Authorization
+            allow_private_network=ANY not in origins,
+            expose_headers=EXPOSED,
+        )
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer a preflight; a refusal has the same body as every error."""
+        answer = super().preflight_response(request_headers)
+        if answer.status_code < 400:
+            return answer
+        what = bytes(answer.body).decode().removeprefix("Disallowed CORS ")
+        sentence = f"this cross-origin request is not allowed because of its {what} (CROSSLET_CORS_ORIGINS)"
+        refusal = json_response({"error": sentence, "error_type": "Validation"}, status=answer.status_code)
+        kept = ("vary", "access-control-allow-origin")
+        refusal.headers.update({name: value for name, value in answer.headers.items() if name in kept})
+        return refusal

@@ -1,4 +1,4 @@
-"""GET / for browsers: the search page and its files. Knows the files under service/web; knows no route's work."""
+"""What browsers open: the search page at GET /, Swagger UI at GET /docs without a CDN, GET /openapi.json."""
 
 import asyncio
 import hashlib
@@ -6,19 +6,24 @@ import os
 from pathlib import Path
 from typing import get_args
 
+import fastapi_offline
 from fastapi import APIRouter, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.responses import JSONResponse, RedirectResponse
 
-from service.api.dependencies import RuntimeDependency
 from service.api.json_route import JsonRoute
 from service.api.policy import Access, access
-from service.api.routes.docs import to_docs
+from service.api.request import RuntimeDependency
 from service.documents.milvus.address import EMBEDDED
 from service.documents.mode import Mode
 from service.errors import NotFound
 from service.runtime import Runtime
 
-FILES = Path(__file__).resolve().parents[2] / "web"
-PATH = "/page"  # of its files
+STATIC_PATH = "/docs/static"
+STATIC_FILES = Path(fastapi_offline.__file__).parent / "static"
+
+PAGE_FILES = Path(__file__).resolve().parents[2] / "web"
+PAGE_PATH = "/page"
 MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".json": "application/json", ".svg": "image/svg+xml"}
 # Nothing from another host, no script or style in the page itself, no HTML made of text.
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -35,17 +40,48 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "trusted-types 'none'",
     ]
 )
-HEADERS = {
+PAGE_HEADERS = {
     "cache-control": "no-cache",  # kept, but asked for again: an update must not mix old scripts with new ones
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
 
-router = APIRouter(include_in_schema=False, route_class=JsonRoute)
+docs_router = APIRouter(include_in_schema=False, route_class=JsonRoute)
+root_router = APIRouter(include_in_schema=False, route_class=JsonRoute)  # where there is no page at GET /
+page_router = APIRouter(include_in_schema=False, route_class=JsonRoute)
 
 
-@router.get("/")
+@docs_router.get("/docs")
+@access(Access.PUBLIC)
+async def docs(runtime: RuntimeDependency) -> Response:
+    """Swagger UI; its scripts are in an installed package."""
+    root = runtime.settings.root_path
+    return get_swagger_ui_html(
+        title="crosslet",
+        openapi_url=f"{root}/openapi.json",
+        swagger_js_url=f"{root}{STATIC_PATH}/swagger-ui-bundle.js",
+        swagger_css_url=f"{root}{STATIC_PATH}/swagger-ui.css",
+        swagger_favicon_url=f"{root}{STATIC_PATH}/favicon.png",
+    )
+
+
+@docs_router.get("/openapi.json")
+@access(Access.PUBLIC)
+async def openapi(request: Request) -> Response:
+    """The OpenAPI schema, built on the first request."""
+    return JSONResponse(request.app.openapi())
+
+
+@root_router.get("/")
+@access(Access.PUBLIC)
+async def to_docs(runtime: RuntimeDependency) -> Response:
+    """Redirect to /docs, keeping the client's scheme and host."""
+    root = runtime.settings.root_path
+    return RedirectResponse(f"{root}/docs" if root else "docs")  # relative: a proxy may add a prefix that is not set
+
+
+@page_router.get("/")
 @access(Access.PUBLIC)
 async def page(request: Request, runtime: RuntimeDependency) -> Response:
     """The page for whoever accepts HTML; other clients are led to /docs."""
@@ -53,18 +89,18 @@ async def page(request: Request, runtime: RuntimeDependency) -> Response:
     if "text/html" not in accepted:
         answer = await to_docs(runtime)
     else:
-        content = await asyncio.to_thread((FILES / "index.html").read_bytes)
+        content = await asyncio.to_thread((PAGE_FILES / "index.html").read_bytes)
         answer = _file(request, _filled_in(content, runtime), "text/html")
     answer.headers["vary"] = "Accept"
     return answer
 
 
-@router.get(f"{PATH}/{{name}}")
+@page_router.get(f"{PAGE_PATH}/{{name}}")
 @access(Access.PUBLIC)
 async def page_file(name: str, request: Request) -> Response:
     """A script, a style, an icon or the words of a language; read from the disk each time: they are small."""
-    path = FILES / name
-    if path.suffix not in MEDIA_TYPES or name not in await asyncio.to_thread(os.listdir, FILES):
+    path = PAGE_FILES / name
+    if path.suffix not in MEDIA_TYPES or name not in await asyncio.to_thread(os.listdir, PAGE_FILES):
         raise NotFound("the page has no such file")
     return _file(request, await asyncio.to_thread(path.read_bytes), MEDIA_TYPES[path.suffix])
 
@@ -86,7 +122,7 @@ def search_modes(runtime: Runtime) -> list[Mode]:
 
 def _file(request: Request, content: bytes, media_type: str) -> Response:
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    headers = {**HEADERS, "etag": etag}
+    headers = {**PAGE_HEADERS, "etag": etag}
     known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
     if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)

@@ -1,31 +1,30 @@
-"""The routes' dependencies: the runtime, and an embedder for the request's texts."""
+"""Embeds the texts of one request: checks them, queues them, and records their cost."""
 
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from fastapi import Depends, Request
 
+from service.api.request import runtime_of, while_connected
 from service.api.request_log import RequestFacts
 from service.api.schemas.embed import VectorOptions
 from service.engine.fair_queue import EncodedBatch, InputError
 from service.engine.pairs import Input, Pair
-from service.errors import ClientGone, InvalidInput, TextTooLong
+from service.errors import InvalidInput, TextTooLong
 from service.model.encoder import TextInput
 from service.model.prompts import Prompts
 from service.model.spaces import SpaceMap, Spaces
 from service.model.tokenizer import MOST_CHARS, normalised_length
 from service.preparation import Steps
-from service.runtime import Runtime
 
 MOST_LISTED_POSITIONS = 20
 MOST_GROWTH = 2  # times the longest text: what ligatures of the longest may be written out to
-WATCH_AFTER_S = 0.1  # watch for a disconnect only after this time: for a shorter answer it costs as much as it saves
 
 logger = logging.getLogger(__name__)
 
@@ -34,19 +33,13 @@ Limit = Literal["max_texts", "max_openai_texts"]
 Place = Callable[[int], str]  # the position of a text -> its name in an error message, like inputs[3]
 
 
-def runtime_of(request: Request) -> Runtime:
-    """Return the runtime of the request's application."""
-    runtime: Runtime = request.app.state.runtime
-    return runtime
-
-
 def one_or_listed(name: str, given: object) -> Place:
     """Name the places of a field that holds one text or a list: `name` or `name[position]`."""
     return lambda position: name if isinstance(given, str) else f"{name}[{position}]"
 
 
 class Embedder:
-    """Embeds the texts of one request: checks them, queues them, and records their cost."""
+    """Embeds the texts of one request."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -231,39 +224,6 @@ def shown_vectors(embedding_BD: npt.NDArray[np.float32], wanted: VectorOptions) 
     return kept
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`; cancel it if the client disconnects.
-
-    Raises: ClientGone: the client disconnected.
-    """
-    working = asyncio.current_task()
-    assert working is not None  # noqa: S101 - a coroutine runs in a task
-    has_left = False
-    leaving: asyncio.Task[None] | None = None
-
-    async def leave() -> None:
-        nonlocal has_left
-        await _disconnected(request)
-        has_left = True
-        working.cancel()
-
-    def watch() -> None:
-        nonlocal leaving
-        leaving = asyncio.ensure_future(leave())
-
-    timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, watch)
-    try:
-        return await work
-    except asyncio.CancelledError as exc:
-        if has_left and not working.uncancel():  # otherwise the server is shutting down as well
-            raise ClientGone("the client disconnected before its answer was ready") from exc
-        raise
-    finally:
-        timer.cancel()
-        if leaving is not None:
-            leaving.cancel()
-
-
 def _prefixed(prompt: str, texts: Sequence[TextInput], place: Place) -> list[str]:
     prefixed = [prompt + text for text in texts if isinstance(text, str)]
     if len(prefixed) < len(texts):
@@ -281,20 +241,9 @@ def _length(text: Input) -> int:
     return normalised_length(text) if isinstance(text, str) else 0
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-# Coroutines although they await nothing: FastAPI would run plain functions in a thread on every request.
-async def _runtime(request: Request) -> Runtime:
-    name = request.path_params.get("collection")
-    return runtime_of(request) if name is None else runtime_of(request).of(name)
-
-
+# A coroutine although it awaits nothing: FastAPI would run a plain function in a thread on every request.
 async def _embedder(request: Request) -> Embedder:
     return Embedder(request)
 
 
-RuntimeDependency = Annotated[Runtime, Depends(_runtime)]
 EmbedderDependency = Annotated[Embedder, Depends(_embedder)]
