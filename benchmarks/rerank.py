@@ -109,7 +109,7 @@ def measure(artifact: Path, peer: Path, pairs: Pairs, *, cores: int, rounds: int
     """Open all contenders, then let them score by turns, after a round to warm up."""
     from scipy.stats import spearmanr
 
-    from service.model.exactness import has_vnni
+    from service.model.session import has_vnni
     from training.system.hardware import describe_hardware
 
     opened = {one.name: Process(one, artifact, peer, cores) for one in CONTENDERS}

@@ -23,8 +23,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from service.model.artifact import MODEL_FILE, load_manifest
-from service.model.exactness import keep_exact
-from service.model.session import INPUT_NAMES
+from service.model.session import INPUT_NAMES, keep_exact
 from service.process.cpus import usable_cpus
 from service.settings import BUNDLED_MODEL
 

@@ -20,6 +20,7 @@ from service.model.artifact import (
     TOKENIZER_FILE,
     ArtifactError,
     Manifest,
+    PairParityPack,
     ParityPack,
     describe_files,
     fingerprint_of,
@@ -27,7 +28,6 @@ from service.model.artifact import (
     verify_files,
 )
 from service.model.encoder import load_encoder
-from service.model.pair_parity import PairParityPack
 from service.model.reranker import Reranker
 from service.model.tokenizer import Tokenizer
 from service.process.files import flush

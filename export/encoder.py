@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnxruntime
 import tokenizers  # type: ignore[import-untyped]
 
-from service.model.exactness import keep_exact
+from service.model.session import keep_exact
 
 
 def open_session(model: Path) -> onnxruntime.InferenceSession:

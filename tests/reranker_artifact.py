@@ -7,9 +7,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, processors
 
-from service.model.artifact import Manifest
-from service.model.pair_parity import PairParityPack
-from service.model.pair_tokenizer import PairTokenizer
+from service.model.artifact import Manifest, PairParityPack
+from service.model.reranker import PairTokenizer
 from service.model.session import Session
 from service.model.tokenizer import Tokenizer as ServiceTokenizer
 from tests.artifacts import DIM, MAX_LENGTH, TEXTS, build_artifact, write_manifest

@@ -19,7 +19,7 @@ def copy_shared_weights(model: onnx.ModelProto) -> None:
     """If recurrences share an int8 matrix, let all but the first read a copy that ONNX Runtime makes at load time.
 
     The file stores the matrix once. Memory does not change, since each product packs its own copy anyway. Without
-    copies, ONNX Runtime 1.31 rejects a graph whose shared weights it must replace (`service.model.exactness`).
+    copies, ONNX Runtime 1.31 rejects a graph whose shared weights it must replace (`service.model.session`).
     """
     tensors = {one.name: one for one in model.graph.initializer if one.data_type == TensorProto.INT8}
     uses = dict.fromkeys(tensors, 0)

@@ -8,9 +8,8 @@ from itertools import cycle, islice
 from export.reranking.checkpoint import Pair, RerankerRecord
 from export.reranking.scorer import OnnxReranker
 from export.texts import PARITY_TEXTS
-from service.model.artifact import SCHEMA_VERSION
-from service.model.pair_parity import PairParityPack
-from service.model.pair_tokenizer import PairTokenizer
+from service.model.artifact import SCHEMA_VERSION, PairParityPack
+from service.model.reranker import PairTokenizer
 
 DECIMALS = 7  # a float32 in [0, 1] has no more that matter
 

@@ -30,7 +30,7 @@ from export.reranking.graph import PairGraph
 from export.reranking.parity import parity_pack, parity_pairs
 from export.reranking.scorer import OnnxReranker, torch_scores
 from service.model.artifact import MODEL_FILE, TOKENIZER_FILE, Activations, Manifest, Padding
-from service.model.pair_tokenizer import PairTokenizer
+from service.model.reranker import PairTokenizer
 from training.reranking.ranking import RankingSet
 
 PARITY_MAX_DIFFERENCE = {"int8": 0.05, "fp32": 0.001}  # of a score: another CPU rounds activations otherwise

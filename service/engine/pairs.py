@@ -7,8 +7,7 @@ import numpy as np
 
 from service.errors import TextTooLong
 from service.model.encoder import Encoded, Encoder, TextInput
-from service.model.pair_tokenizer import PairTokens
-from service.model.reranker import Reranker
+from service.model.reranker import PairTokens, Reranker
 
 CHARS_A_TOKEN = 4  # about
 

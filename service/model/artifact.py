@@ -5,7 +5,7 @@ model.onnx       inputs `input_ids`, `attention_mask` int64 (B, L); output of an
 tokenizer.json   a `tokenizers` file with its post-processor, no id beyond the graph's table; the consumer cuts and pads
 manifest.json    `Manifest`: what the model is, where it came from, its prompts, the sha256 of every other file
 parity.json      `ParityPack`: texts with the token ids and vectors the model must give on any machine; of a re-ranker
-                 `service.model.pair_parity.PairParityPack`: pairs of texts with their scores
+                 `PairParityPack`: pairs of texts with their scores
 README.md        the model card
 space.NAME.npy   one for each of the manifest's `spaces`: float16 (E, dim + 1), an affine map into another model's space
                  of E dims, with the bias in the last column
@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from service.errors import ArtifactError as ArtifactError  # part of the contract: readers catch it
-from service.model.external_data import external_files
+from service.model.onnx_file import external_files
 from service.process.files import LFS_POINTER, is_lfs_pointer
 
 SCHEMA_VERSION = 1
@@ -135,6 +135,27 @@ class ParityPack:
     texts: tuple[str, ...]
     input_ids: tuple[tuple[int, ...], ...]
     embeddings: tuple[tuple[float, ...], ...]
+
+    def to_json(self) -> str:
+        """Return the text of parity.json."""
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class PairParityPack:
+    """Pairs in the model's languages with what the model made of them where it was exported.
+
+    max_difference: of a score from the recorded one.
+    pairs: query and passage.
+    input_ids: one row of token ids a pair, specials included, cut to what the model reads.
+    scores: in [0, 1].
+    """
+
+    schema_version: int
+    max_difference: float
+    pairs: tuple[tuple[str, str], ...]
+    input_ids: tuple[tuple[int, ...], ...]
+    scores: tuple[float, ...]
 
     def to_json(self) -> str:
         """Return the text of parity.json."""
@@ -265,6 +286,18 @@ def load_parity(folder: Path, manifest: Manifest) -> ParityPack:
     wrong = _first_other_length(parity.embeddings, manifest.dim)
     if wrong is not None:
         raise ArtifactError(f"{folder}: {PARITY_FILE} has a vector of {wrong} floats; the manifest says {manifest.dim}")
+    return parity
+
+
+def load_pair_parity(folder: Path) -> PairParityPack:
+    """Read a re-ranker's `parity.json`.
+
+    Raises: ArtifactError: missing, not JSON, empty, or of unlike counts.
+    """
+    parity = read_part(folder, PARITY_FILE, PairParityPack)
+    counts = (len(parity.pairs), len(parity.input_ids), len(parity.scores))
+    if len(set(counts)) != 1 or not parity.pairs:
+        raise ArtifactError(f"{folder}: {PARITY_FILE} has {counts[0]} pairs, {counts[1]} id rows, {counts[2]} scores")
     return parity
 
 

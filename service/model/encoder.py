@@ -23,13 +23,12 @@ from service.model.artifact import (
     load_parity,
     verify_files,
 )
-from service.model.embedding_table import embedding_rows
+from service.model.onnx_file import embedding_rows
 from service.model.passages import Splitter
 from service.model.prompts import Prompts
 from service.model.session import IDS_NAME, Session
 from service.model.spaces import Spaces
 from service.model.tokenizer import TokenisedText, Tokenizer, stripped
-from service.model.windows import windows_of
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ class Encoder:
 
     def windows(self, text: str, *, prompt: str) -> list[tuple[int, ...]]:
         """Overlapping parts of a text that fit, as token ids behind the prompt; one where it fits whole."""
-        return windows_of(self._tokenizer, stripped(text), prompt=prompt)
+        return self._tokenizer.windows(stripped(text), prompt=prompt)
 
     def room(self, length: int) -> int:
         """Return how many texts of up to `length` tokens fit in a pass."""

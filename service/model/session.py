@@ -11,11 +11,12 @@ import numpy.typing as npt
 import onnxruntime
 
 from service.errors import ArtifactError, InferenceFailed
-from service.model.exactness import keep_exact
 
 IDS_NAME = "input_ids"
 INPUT_NAMES = ["attention_mask", IDS_NAME]
 OUTPUT_NAME = "sentence_embedding"
+CPU_INFO = Path("/proc/cpuinfo")
+VNNI = frozenset({"avx512_vnni", "avx_vnni"})  # x86 instructions that accumulate products of bytes in 32 bits
 KEPT_PLACES = 256  # texts x length: memory of larger passes is freed, else it would stay allocated for ever
 
 
@@ -55,17 +56,17 @@ class Session:
         longest = max(map(len, rows))
         input_ids_BL, attention_mask_BL = _padded(rows, -(-longest // multiple) * multiple)
         try:
-            (embedding_BD,) = self._session.run(
+            (output_BD,) = self._session.run(
                 [self._output],
                 {"input_ids": input_ids_BL, "attention_mask": attention_mask_BL},
                 self._giving_back if input_ids_BL.size > KEPT_PLACES else None,
             )
         except Exception as exc:
             raise InferenceFailed(f"the model failed on a text of {longest} tokens") from exc
-        found_BD: npt.NDArray[np.float32] = embedding_BD
-        if found_BD.shape != (len(rows), self._dim) or not np.isfinite(found_BD).all():
+        embedding_BD: npt.NDArray[np.float32] = output_BD
+        if embedding_BD.shape != (len(rows), self._dim) or not np.isfinite(embedding_BD).all():
             raise InferenceFailed(f"the model gave no finite vector of {self._dim} dims for {longest} tokens")
-        return found_BD
+        return embedding_BD
 
     def give_back_unused(self) -> None:
         """Free the memory that ONNX Runtime keeps for later passes."""
@@ -93,6 +94,25 @@ def _options() -> onnxruntime.SessionOptions:
     options.enable_mem_pattern = False  # it caches a pattern for each input shape, so for each length
     options.log_severity_level = 3  # errors only; warnings concern the graph, not a request
     return options
+
+
+def keep_exact(options: onnxruntime.SessionOptions) -> None:
+    """Prevent overflow when products of bytes are accumulated.
+
+    Without VNNI, x86 adds pairs of uint8 x int8 products in 16 bits, which may overflow. With this option ONNX Runtime
+    holds weights as uint8 and accumulates exactly, but more slowly.
+    """
+    if not has_vnni():
+        options.add_session_config_entry("session.x64quantprecision", "1")  # no effect on other processors
+
+
+def has_vnni(cpu_info: Path = CPU_INFO) -> bool:
+    """Return whether this is an x86 processor with VNNI; False if unknown."""
+    try:
+        lines = cpu_info.read_text().splitlines()
+    except OSError:  # not Linux
+        return False
+    return any(line.startswith("flags") and not VNNI.isdisjoint(line.split()) for line in lines)
 
 
 def _first_line(exc: Exception) -> str:

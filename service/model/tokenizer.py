@@ -3,31 +3,26 @@
 L tokens
 """
 
-import os
 import re
 import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import orjson
-import tokenizers  # type: ignore[import-untyped]
 
 from service.errors import ArtifactError
+from service.model.tokenizer_file import LibraryTokenizer, PairFrame, load_tokenizer_file
 from service.process.memory import return_free_memory
-
-if TYPE_CHECKING:
-    from service.model.unigram import UnigramTokenizer
 
 T = TypeVar("T")
 
 LONG_TEXT_CHARS = 10_000
-MOST_UNUSED_IDS = 1000  # consecutive
 MOST_CHARS = 18  # longest NFKC expansion of one character, U+FDFA
 # The ranges of characters that NFKC expands to three or more.
 LIGATURES = re.compile(
@@ -66,72 +61,11 @@ def _growth() -> npt.NDArray[np.uint8]:
 
 
 @dataclass(frozen=True)
-class PairFrame:
-    """The special tokens before, between and behind the two texts of a pair; none where the tokenizer puts none."""
-
-    before: list[int]
-    between: list[int]
-    after: list[int]
-
-
-@dataclass(frozen=True)
 class TokenisedText:
     """A tokenised text. input_ids: at most `max_length`, special tokens included.  full_length: before truncation."""
 
     input_ids: list[int]
     full_length: int
-
-
-class OtherTokenizer:
-    """A tokenizer.json of any kind, run by `tokenizers`."""
-
-    def __init__(self, state: bytes) -> None:
-        """Raises: Exception: `tokenizers` cannot read it."""
-        self._tokenizer = tokenizers.Tokenizer.from_buffer(state)
-        # `Tokenizer` truncates instead, which needs the full length but not the overflowing parts.
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the pool's workers run in parallel
-        self.after = _closing_ids(self._tokenizer.encode("a"))
-
-    @property
-    def highest_id(self) -> int:
-        """The highest token id, added tokens included. Listing the whole vocabulary would take a tenth of a second.
-
-        Ids may have gaps, so the search starts at the vocabulary's size and ends after MOST_UNUSED_IDS unused ids.
-        """
-        count: int = self._tokenizer.get_vocab_size(with_added_tokens=False)
-        highest: int = max([count - 1, *self._tokenizer.get_added_tokens_decoder()])
-        while more := [id_ for id_ in range(highest + 1, highest + 1 + MOST_UNUSED_IDS) if self._has(id_)]:
-            highest = more[-1]
-        return highest
-
-    def encode(self, text: str) -> list[int]:
-        """Return token ids, special tokens included."""
-        (ids,) = self.encode_all([text])
-        return ids
-
-    def pieces(self, text: str) -> list[int]:
-        """Token ids without specials."""
-        (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
-        ids: list[int] = encoding.ids
-        return ids
-
-    @cached_property
-    def pair_frame(self) -> PairFrame:
-        """What the post-processor puts around a pair."""
-        encoding = self._tokenizer.encode("a", "a")
-        sides: list[int | None] = encoding.sequence_ids  # None: special
-        ids, first, second = encoding.ids, sides.index(0), sides.index(1)
-        end = len(sides) - sides[::-1].index(1)
-        return PairFrame(ids[:first], ids[first + sides.count(0) : second], ids[end:])
-
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each text."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]  # releases the GIL
-
-    def _has(self, token: int) -> bool:
-        return self._tokenizer.id_to_token(token) is not None
 
 
 class Tokenizer:
@@ -147,7 +81,7 @@ class Tokenizer:
         Raises: ArtifactError: `tokenizers` cannot read the file.
         """
         try:
-            self._tokenizer = _load(path)
+            self._tokenizer = load_tokenizer_file(path)
         except Exception as exc:  # `tokenizers` raises bare Exception
             raise ArtifactError(f"{path.parent}: {path.name} cannot be loaded ({exc})") from exc
         return_free_memory()  # of the parsed file
@@ -162,7 +96,7 @@ class Tokenizer:
     @property
     def is_unigram(self) -> bool:
         """Whether SentencePiece runs the vocabulary, and not `tokenizers`."""
-        return not isinstance(self._tokenizer, OtherTokenizer)
+        return not isinstance(self._tokenizer, LibraryTokenizer)
 
     @cached_property
     def strips(self) -> bool:
@@ -192,9 +126,9 @@ class Tokenizer:
         if not is_long:
             return work(text)
         with self._long_text:
-            found = work(text)
+            result = work(text)
             return_free_memory()  # otherwise the C heap keeps it, once for each thread
-        return found
+        return result
 
     def _tokenised(self, text: str) -> TokenisedText:
         return self.cut(self._tokenizer.encode(text))
@@ -221,21 +155,26 @@ class Tokenizer:
         closing = self._tokenizer.after
         return closing if ids[len(ids) - len(closing) :] == closing else []
 
+    def windows(self, text: str, *, prompt: str) -> list[tuple[int, ...]]:
+        """Return the token ids of overlapping parts of a text, each behind the prompt and with the special tokens.
 
-def _load(path: Path) -> "OtherTokenizer | UnigramTokenizer":
-    content = path.read_bytes()
-    if b'"Unigram"' in content:
-        from service.model.unigram import UnigramTokenizer, is_unigram  # here: SentencePiece is loaded only if used
+        Parts overlap by half, and the last is full. One part where the text fits, or where the prompt leaves no room.
+        """
+        ids, prompt_ids = self.whole(prompt + text), self.whole(prompt)
+        if len(ids) <= self.max_length:
+            return [tuple(ids)]
+        # What both begin with: the prompt's last letter may merge with the text's first.
+        pairs = takewhile(lambda pair: pair[0] == pair[1], zip(ids, prompt_ids, strict=False))
+        before = [id_ for id_, _ in pairs]
+        after = self.closing(ids)
+        room = self.max_length - len(before) - len(after)
+        if room < 1:
+            return [tuple(self.cut(ids).input_ids)]
+        text_ids = ids[len(before) : len(ids) - len(after)]
+        return [(*before, *text_ids[start : start + room], *after) for start in window_starts(len(text_ids), room)]
 
-        state = orjson.loads(content)
-        if is_unigram(state):
-            return UnigramTokenizer(state)
-    return OtherTokenizer(content)
 
-
-def _closing_ids(encoding: tokenizers.Encoding) -> list[int]:
-    """Return the special tokens that the tokenizer appends to a text."""
-    mask = encoding.special_tokens_mask
-    count = next((count for count, flag in enumerate(reversed(mask)) if not flag), len(mask))
-    ids: list[int] = encoding.ids
-    return ids[len(ids) - count :]
+def window_starts(length: int, room: int) -> list[int]:
+    """Return where windows of `room` tokens begin in `length` tokens: they overlap by half, and the last is full."""
+    last = max(0, length - room)
+    return [*range(0, last, max(1, room // 2)), last]

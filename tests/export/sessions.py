@@ -4,7 +4,7 @@ from pathlib import Path
 
 import onnxruntime
 
-from service.model.exactness import keep_exact
+from service.model.session import keep_exact
 
 
 def session_of(graph: Path | bytes) -> onnxruntime.InferenceSession:

@@ -6,7 +6,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from export.quantization.copies import copy_shared_weights
-from service.model import exactness
+from service.model import session
 from tests.export.sessions import session_of
 
 WIDTH, TIMES = 64, 4
@@ -45,7 +45,7 @@ def test_recurrences_are_exact_on_every_processor_and_their_matrix_is_stored_onc
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vnni: bool | None
 ) -> None:
     if vnni is not None:
-        monkeypatch.setattr(exactness, "has_vnni", lambda: vnni)
+        monkeypatch.setattr(session, "has_vnni", lambda: vnni)
     generator = np.random.default_rng(1)
     weight_KK = generator.integers(-127, 128, (WIDTH, WIDTH)).astype(np.int8)
     x = generator.standard_normal((3, WIDTH)).astype(np.float32)

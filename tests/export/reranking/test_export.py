@@ -16,8 +16,7 @@ from export.reranking.checkpoint import read_reranker
 from export.reranking.gate import RankingLimits, check_loss, measure_loss, pairs_of
 from export.reranking.graph import PairGraph
 from export.reranking.scorer import OnnxReranker, torch_scores
-from service.model.artifact import load_manifest
-from service.model.pair_parity import load_pair_parity
+from service.model.artifact import load_manifest, load_pair_parity
 from service.model.reranker import Reranker
 from tests.export.reranking.checkpoints import MAX_LENGTH, PASSAGES, QUERIES, TEXTS, save_reranker, write_record
 from training.reranking.checkpoint import load_cross_encoder

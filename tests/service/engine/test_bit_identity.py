@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.pool import EncoderPool
-from service.model import exactness
+from service.model import session
 from service.model.artifact import load_manifest, load_parity
 from service.model.encoder import Encoder, load_encoder
 from service.settings import BUNDLED_MODEL
@@ -55,7 +55,7 @@ def test_vectors_are_those_recorded_at_the_export(encoder: Encoder) -> None:
 
 
 def test_vectors_without_vnni_are_those_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactness, "has_vnni", lambda: False)
+    monkeypatch.setattr(session, "has_vnni", lambda: False)
     check_parity(load_encoder(BUNDLED_MODEL))
 
 

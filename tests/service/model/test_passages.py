@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.model.passages import Splitter
-from service.model.sentences import sentences
+from service.model.passages import Splitter, sentences, words
 from service.model.tokenizer import Tokenizer, stripped
 
 MODEL = Path(__file__).parents[3] / "models" / "default"
@@ -34,7 +33,7 @@ def tokenizer() -> Tokenizer:
 
 @settings(deadline=None, max_examples=60)
 @given(text=st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-def test_the_model_reads_every_passage_whole_and_together_they_are_the_text(tokenizer: Tokenizer, text: str) -> None:
+def test_passages_fit_the_model_and_cover_the_text(tokenizer: Tokenizer, text: str) -> None:
     spans = Splitter(tokenizer, prompt="passage: ").split(text)
     if not spans:
         assert len(tokenizer.whole(f"passage: {stripped(text)}")) <= LONGEST + 1  # 1: a space of the prompt's
@@ -49,7 +48,7 @@ def test_the_model_reads_every_passage_whole_and_together_they_are_the_text(toke
     assert all(len(tokenizer.whole(f"passage: {text[start:stop]}")) <= LONGEST for start, stop in spans)
 
 
-def test_passages_begin_and_end_with_sentences_and_share_some(tokenizer: Tokenizer) -> None:
+def test_passages_end_with_sentences_and_overlap(tokenizer: Tokenizer) -> None:
     spans = Splitter(tokenizer, prompt="").split(TEXT)
     starts = {start for start, _ in sentences(TEXT)}
     stops = {len(TEXT[:stop].rstrip()) for _, stop in sentences(TEXT)}
@@ -71,7 +70,7 @@ class WholeParts(Splitter):
 @given(
     text=st.lists(st.sampled_from([*PIECES, TEXT, "a" * 3000, "漢字仮名" * 500, " " * 3000]), max_size=8).map("".join)
 )
-def test_long_parts_that_are_not_counted_whole_are_split_alike(tokenizer: Tokenizer, text: str) -> None:
+def test_partly_counted_parts_are_split_alike(tokenizer: Tokenizer, text: str) -> None:
     assert Splitter(tokenizer, prompt="x ").split(text) == WholeParts(tokenizer, prompt="x ").split(text)
 
 
@@ -84,25 +83,25 @@ class CountedCharacters(Tokenizer):
 
 
 @pytest.mark.parametrize("text", ["a" * 100_000, "漢字" * 50_000, "word " * 20_000, "a\n" * 50_000, "1,5" * 33_000])
-def test_a_long_text_is_tokenised_a_few_times_at_most(text: str) -> None:
+def test_long_text_is_tokenised_a_few_times_at_most(text: str) -> None:
     counting = CountedCharacters(MODEL / "tokenizer.json", max_length=LONGEST)
     assert len(Splitter(counting, prompt="").split(text)) > 100
     assert counting.chars < 8 * len(text)
 
 
-def test_a_text_is_tokenised_no_further_than_its_passages_are_taken() -> None:
+def test_text_is_tokenised_only_as_far_as_passages_are_taken() -> None:
     counting = CountedCharacters(MODEL / "tokenizer.json", max_length=LONGEST)
     passages = Splitter(counting, prompt="").passages("word " * 20_000)
     assert next(passages)[0] == 0
     assert counting.chars < 10_000
 
 
-def test_a_long_prompt_leaves_less_room(tokenizer: Tokenizer) -> None:
+def test_long_prompt_leaves_less_room(tokenizer: Tokenizer) -> None:
     alone, behind = (len(Splitter(tokenizer, prompt=prompt).split(TEXT)) for prompt in ("", "search document " * 20))
     assert behind > alone
 
 
-def test_a_text_that_fits_is_not_split(tokenizer: Tokenizer) -> None:
+def test_text_that_fits_is_not_split(tokenizer: Tokenizer) -> None:
     splitter = Splitter(tokenizer, prompt="")
     assert splitter.split("One sentence. Another one.") == ()
     assert splitter.split("") == ()
@@ -116,3 +115,50 @@ def test_white_space_at_the_ends_is_in_no_passage(tokenizer: Tokenizer, end: str
     moved = [(start + before, stop + before) for start, stop in splitter.split(TEXT)]
     spans = splitter.split(f"{end}{TEXT}{end}")
     assert (spans[0][0], spans[-1][1]) == (moved[0][0], moved[-1][1])
+
+
+# Two sentences, or more, in each language that the bundled model knows.
+TEXTS = {
+    "en": ["Dr. Smith paid 3.50 dollars. ", "“Why?” ", "He asked on p. 12 of the book."],
+    "de": ["Am 3. Mai war z. B. Dr. Weiß hier. ", "Das ist gut!"],
+    "es": ["¿Dónde está? ", "¡Aquí! ", "El Sr. Pérez salió."],
+    "fr": ["M. Dupont est parti. ", "Où ? ", "À Paris."],
+    "it": ["Il n. 5 è qui. ", "«Va bene!» ", "Ecco."],
+    "nl": ["Hij komt om ca. vijf uur. ", "Goed zo!"],
+    "pt": ["O Sr. Silva saiu. ", "Volta às cinco. ", "Certo?"],
+    "pl": ["Przyszedł 3 maja, tj. we wtorek. ", "Dobrze."],
+    "cs": ["Přišel 3. května. ", "Dobře."],
+    "ru": ["А. С. Пушкин родился в 1799 г. в Москве. ", "Он поэт."],
+    "ar": ["ما اسمك؟ ", "اسمي علي. ", "شكرا۔"],
+    "hi": ["वह घर गया। ", "फिर वह सो गया।"],
+    "tr": ["Saat 5. katta çaldı. ", "Tamam!"],
+    "id": ["Apa kabar? ", "Baik."],
+    "vi": ["Tên tôi là Hương. ", "Còn bạn?"],
+    "ja": ["これはペンです。", "「本当？」", "はい！"],
+    "ko": ["안녕하세요. ", "반갑습니다!"],
+    "zh": ["我叫小明。", "你呢？", "“好。”", "他走了"],
+}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_sentences_end_where_a_reader_ends_them(language: str) -> None:
+    text = "".join(TEXTS[language])
+    assert [text[start:stop] for start, stop in sentences(text)] == TEXTS[language]
+
+
+def test_a_line_ends_a_sentence() -> None:
+    text = "A heading\n\nThen text\r\nand more"
+    assert [text[start:stop] for start, stop in sentences(text)] == ["A heading\n\n", "Then text\r\n", "and more"]
+
+
+@given(st.text(st.sampled_from(list('.!?。！…। \n\u2029"”)aBé1Ж中กا')), max_size=60) | st.text(max_size=60))
+def test_sentences_and_words_cover_the_text_in_order(text: str) -> None:
+    assert "".join(text[start:stop] for start, stop in sentences(text)) == text
+    assert all(start < stop for start, stop in sentences(text))
+    assert "".join(text[start:stop] for start, stop in words(text, 0, len(text))) == text
+
+
+@pytest.mark.parametrize("run", ["!", ".", "!?", "…", "!'", ".'", "።"])
+def test_long_run_of_marks_is_split_in_linear_time(run: str) -> None:
+    text = run * (1_000_000 // len(run)) + "x"  # its square takes hours, and the test's time ends
+    assert list(sentences(text)) == [(0, len(text))]

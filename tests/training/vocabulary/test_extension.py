@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, pre_tokenizers
 
-from service.model.unigram import UnigramTokenizer, is_unigram
+from service.model.tokenizer_file import UnigramTokenizer, is_unigram
 from tests.training.alignment.files import PAIRS
 from tests.vocabularies import unigram, wordpiece
 from training.errors import ConfigError

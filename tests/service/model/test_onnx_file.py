@@ -11,7 +11,7 @@ from onnx.external_data_helper import set_external_data
 from service.errors import ArtifactError
 from service.model.artifact import load_manifest, verify_files
 from service.model.encoder import load_encoder
-from service.model.external_data import external_files
+from service.model.onnx_file import embedding_rows, external_files
 from service.settings import BUNDLED_MODEL, BUNDLED_RERANKER
 from tests.artifacts import build_artifact, write_manifest
 
@@ -34,7 +34,7 @@ def constant(tensor: onnx.TensorProto) -> onnx.NodeProto:
     return helper.make_node("Constant", [], ["y"], value=tensor)
 
 
-def test_every_place_of_a_tensor_is_looked_at(tmp_path: Path) -> None:
+def test_external_files_are_found_in_every_part_of_a_graph(tmp_path: Path) -> None:
     branch = graph_of(constant(outside("../branch")))
     sparse = helper.make_sparse_tensor(outside("values"), outside("indices"), [4])
     nodes = [
@@ -54,7 +54,7 @@ def test_every_place_of_a_tensor_is_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [BUNDLED_MODEL, BUNDLED_RERANKER])
-def test_our_own_graphs_have_their_tensors_inside(folder: Path) -> None:
+def test_bundled_graphs_have_no_external_file(folder: Path) -> None:
     assert external_files(folder / "model.onnx") == set()
 
 
@@ -74,17 +74,62 @@ def with_tensors_outside(folder: Path, location: str) -> None:
 
 
 @pytest.mark.parametrize("location", ["../data", "data"])
-def test_a_graph_with_tensors_in_another_file_is_refused(tmp_path: Path, location: str) -> None:
+def test_graph_with_external_tensors_is_refused(tmp_path: Path, location: str) -> None:
     with_tensors_outside(tmp_path / "artifact", location)
     with pytest.raises(ArtifactError, match=f"reads tensors from another file, '{location}': export it with its"):
         load_encoder(tmp_path / "artifact")
 
 
 @pytest.mark.parametrize("prefix", [UNKNOWN_GROUP, b"\xff" * 9, b"\x0a\x7f"])
-def test_what_the_parser_cannot_read_is_refused(tmp_path: Path, prefix: bytes) -> None:
+def test_unreadable_graph_is_refused(tmp_path: Path, prefix: bytes) -> None:
     build_artifact(tmp_path)
     content = (tmp_path / "model.onnx").read_bytes()
     (tmp_path / "model.onnx").write_bytes(prefix + content if prefix == UNKNOWN_GROUP else prefix)
     write_manifest(tmp_path)
     with pytest.raises(ArtifactError, match=r"model\.onnx cannot be loaded: it is no ONNX graph"):
         verify_files(tmp_path, load_manifest(tmp_path))
+
+
+def written(path: Path, nodes: list[onnx.NodeProto], **tables: np.ndarray) -> Path:
+    graph = helper.make_graph(
+        nodes,
+        "looks up",
+        inputs=[helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["B", "L"])],
+        outputs=[helper.make_tensor_value_info("found", TensorProto.FLOAT, None)],
+        initializer=[numpy_helper.from_array(table, name) for name, table in tables.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return path
+
+
+def gather(table: str, ids: str = "input_ids", output: str = "found") -> onnx.NodeProto:
+    return helper.make_node("Gather", [table, ids], [output])
+
+
+@pytest.mark.parametrize("rows", [1, 127, 128, 70_000])
+def test_embedding_rows_are_those_of_the_table_of_the_ids(tmp_path: Path, rows: int) -> None:
+    tables = {"positions": np.zeros((9, 2), np.float32), "words": np.zeros((rows, 2), np.float32)}
+    path = written(tmp_path / "a.onnx", [gather("positions", "other", "unused"), gather("words")], **tables)
+    assert embedding_rows(path, "input_ids") == rows
+    assert embedding_rows(path, "other") == 9
+
+
+def test_smallest_table_counts(tmp_path: Path) -> None:
+    tables = {"values": np.zeros((12, 2), np.int8), "scales": np.zeros((11, 1), np.float32)}
+    path = written(tmp_path / "a.onnx", [gather("values", output="v"), gather("scales")], **tables)
+    assert embedding_rows(path, "input_ids") == 11
+
+
+def test_other_look_ups_give_no_rows(tmp_path: Path) -> None:
+    table = np.zeros((12, 2), np.float32)
+    cast = helper.make_node("Cast", ["input_ids"], ["narrow"], to=TensorProto.INT32)
+    assert embedding_rows(written(tmp_path / "a.onnx", [cast, gather("t", "narrow")], t=table), "input_ids") is None
+    twice = helper.make_node("Add", ["t", "t"], ["table"])  # a table that is computed
+    assert embedding_rows(written(tmp_path / "b.onnx", [twice, gather("table")], t=table), "input_ids") is None
+
+
+def test_rows_of_the_4_bit_table_are_those_onnx_reads() -> None:
+    path = BUNDLED_MODEL / "model.onnx"
+    tables = {tensor.name: tensor.dims[0] for tensor in onnx.load(str(path)).graph.initializer if tensor.dims}
+    (codes,) = (name for name in tables if name.endswith("_block_codes"))
+    assert embedding_rows(path, "input_ids") == tables[codes]

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import Unigram
 
-from service.model.tokenizer import OtherTokenizer
 from service.model.tokenizer import Tokenizer as ServedTokenizer
-from service.model.unigram import UnigramTokenizer, is_unigram
+from service.model.tokenizer_file import LibraryTokenizer, UnigramTokenizer, is_unigram
 from training.vocabulary.invisible import drop_invisible
 
 PIECES = [
@@ -47,7 +46,7 @@ SMALL = UnigramTokenizer(json.loads(WHOLE.to_str()))
 
 
 @given(TEXTS)
-def test_the_ids_are_those_of_tokenizers(text: str) -> None:
+def test_unigram_ids_equal_those_of_tokenizers(text: str) -> None:
     normal = WHOLE.normalizer.normalize_str(text)
     assume(not any(special in normal for special in SPECIALS))  # `tokenizers` finds them among the pieces
     assert SMALL.encode(text) == WHOLE.encode(text).ids
@@ -66,12 +65,12 @@ def test_the_ids_are_those_of_tokenizers(text: str) -> None:
         ("😀", [0, 4, 22, 2]),
     ],
 )
-def test_what_some_texts_are_cut_into(text: str, ids: list[int]) -> None:
+def test_unigram_ids_of_known_texts(text: str, ids: list[int]) -> None:
     assert SMALL.encode(text) == ids
     assert SMALL.encode_all([text, text]) == [ids, ids]
 
 
-def test_the_service_reads_such_a_file_so_and_cuts_it_as_any_other(tmp_path: Path) -> None:
+def test_unigram_texts_are_truncated_like_others(tmp_path: Path) -> None:
     xlmr_like().save(str(tmp_path / "tokenizer.json"))
     tokenizer = ServedTokenizer(tmp_path / "tokenizer.json", max_length=4)
     assert isinstance(tokenizer._tokenizer, UnigramTokenizer)
@@ -93,15 +92,15 @@ def test_the_service_reads_such_a_file_so_and_cuts_it_as_any_other(tmp_path: Pat
     ],
     ids=["no words", "first word alone", "no unknown piece", "piece over two words", "another frame"],
 )
-def test_a_tokenizer_that_differs_stays_with_tokenizers(change: dict[str, Any]) -> None:
+def test_other_settings_are_no_unigram(change: dict[str, Any]) -> None:
     assert is_unigram(json.loads(xlmr_like().to_str()))
     assert not is_unigram({**json.loads(xlmr_like().to_str()), **change})
 
 
-def test_a_word_that_is_no_special_token_makes_it_another_kind(tmp_path: Path) -> None:
+def test_added_word_makes_it_a_library_tokenizer(tmp_path: Path) -> None:
     tokenizer = xlmr_like()
     tokenizer.add_tokens(["crosslet"])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     served = ServedTokenizer(tmp_path / "tokenizer.json", max_length=8)
-    assert isinstance(served._tokenizer, OtherTokenizer)
+    assert isinstance(served._tokenizer, LibraryTokenizer)
     assert served.tokenise("crosslet").input_ids == tokenizer.encode("crosslet").ids

@@ -3,8 +3,8 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from service.model import exactness
-from service.model.exactness import has_vnni, keep_exact
+from service.model import session
+from service.model.session import has_vnni, keep_exact
 
 ENTRY = "session.x64quantprecision"
 
@@ -18,20 +18,20 @@ ENTRY = "session.x64quantprecision"
         ("Features\t: fp asimd asimddp\n", False),  # Arm
     ],
 )
-def test_vnni_is_one_of_the_processors_flags(tmp_path: Path, text: str, expected: bool) -> None:
+def test_vnni_is_read_from_the_processor_flags(tmp_path: Path, text: str, expected: bool) -> None:
     (tmp_path / "cpuinfo").write_text(text)
     assert has_vnni(tmp_path / "cpuinfo") is expected
 
 
-def test_where_nobody_says_what_the_processor_can_it_has_no_vnni(tmp_path: Path) -> None:
+def test_unknown_processor_has_no_vnni(tmp_path: Path) -> None:
     assert not has_vnni(tmp_path / "cpuinfo")
 
 
-def test_exact_products_are_asked_for_where_vnni_is_missing_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_products_are_requested_only_without_vnni(monkeypatch: pytest.MonkeyPatch) -> None:
     with_vnni, without = onnxruntime.SessionOptions(), onnxruntime.SessionOptions()
-    monkeypatch.setattr(exactness, "has_vnni", lambda: True)
+    monkeypatch.setattr(session, "has_vnni", lambda: True)
     keep_exact(with_vnni)
-    monkeypatch.setattr(exactness, "has_vnni", lambda: False)
+    monkeypatch.setattr(session, "has_vnni", lambda: False)
     keep_exact(without)
     assert without.get_session_config_entry(ENTRY) == "1"
     with pytest.raises(RuntimeError):
