@@ -110,7 +110,7 @@ def measure(artifact: Path, peer: Path, pairs: Pairs, *, cores: int, rounds: int
     from scipy.stats import spearmanr
 
     from service.model.session import has_vnni
-    from training.system.hardware import describe_hardware
+    from training.system.device import describe_hardware
 
     opened = {one.name: Process(one, artifact, peer, cores) for one in CONTENDERS}
     there = {name: process for name, process in opened.items() if process.is_open}

@@ -13,7 +13,7 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "crosslet"  # reproducible files
 from matplotlib import pyplot as plt  # noqa: E402 - after the choice of a backend
 
-from training.system.hardware import cpu_model  # noqa: E402
+from training.system.device import cpu_model  # noqa: E402
 
 PAGE, PLOT = Path("search.md"), Path("search.svg")
 OURS = "crosslet"

@@ -14,7 +14,7 @@ from torch import nn
 
 from training.config.stage import StageConfig
 from training.optimisation.optimizer import Stepper, clip_gradients
-from training.system.hardware import describe_hardware
+from training.system.device import describe_hardware
 
 WIDTH, TOKENS, STEPS = 384, 128 * 24, 7  # 64 pairs of 24 tokens a side
 

@@ -25,7 +25,7 @@ from training.pipeline.runner import run_alone, run_steps
 from training.pipeline.steps import steps_of
 from training.reranking.config import is_reranker
 from training.reranking.job import run_rerank_job
-from training.system.hardware import describe_hardware
+from training.system.device import describe_hardware
 
 logger = logging.getLogger(__name__)
 DATA = Path("data")

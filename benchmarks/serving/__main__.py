@@ -23,7 +23,7 @@ from benchmarks.serving.report import write_report
 from benchmarks.serving.results import Failure, Result, Run, read_results, save_results
 from benchmarks.serving.rounds import WARM_UP_SHARE, Plan, cores_for, measure_floor, measure_peer
 from benchmarks.serving.stats import percentile
-from training.system.hardware import cpu_model
+from training.system.device import cpu_model
 
 RESULTS_FILE = "results.jsonl"
 ENVIRONMENTS = ROOT / "benchmarks" / "envs" / "make.sh"

@@ -23,8 +23,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 from benchmarks.training.bench import CPU, Bench, prepare
 from benchmarks.training.ours import run_ours
 from benchmarks.training.theirs import run_theirs
-from training.system.device import has_bf16
-from training.system.hardware import describe_hardware
+from training.system.device import describe_hardware, has_bf16
 
 PAGE = Path(__file__).parents[2] / "docs/results/training.md"
 STAGES = {

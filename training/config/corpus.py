@@ -27,5 +27,4 @@ class CorpusConfig:
     max_length_ratio: float | None = 3.0  # of longer to shorter side, in characters of English; None: no limit
     keep_repeats: bool | None = None  # keep duplicate pairs and pairs with identical sides; None: drop them
     noise: float | None = None  # share of the pairs that come again with one side badly typed; None: none
-    check_language: bool = False  # drop pairs with a side that is clearly in another language; 0.1 ms a text
     fetch: bool = False  # first download the sources that the data folder lacks

@@ -1,4 +1,4 @@
-"""Builds one corpus from many sources: filters, caps, a report of what was dropped, and a final check for leaks.
+"""Builds one corpus of many sources: filters, caps, a report of what was dropped, and a final check for leaks.
 
 Memory: at most 81 bytes a pair that passes the filters, plus the evaluation sentences. That is 24 bytes for the hash of
 each text and of each pair of the current language (`HashIndex`), and 9 bytes a pair of the current file.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import compress, islice
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +21,46 @@ from tqdm import tqdm
 from training.config.corpus import CorpusConfig
 from training.corpora.cleaning.filters import PairFilter
 from training.corpora.cleaning.leakage import EvaluationSentences, check_no_leakage
-from training.corpora.corpus import Corpus
+from training.corpora.corpus import Corpus, CorpusWriter
 from training.corpora.noise import noisy_pairs
-from training.corpora.report import CorpusReport
 from training.corpora.sources.readers import find_pair_file, read_pairs
-from training.corpora.sources.tsv import Pair
-from training.corpora.writer import CorpusWriter
+from training.corpora.sources.text_pairs import Pair
 from training.errors import CorpusError
 from training.system.files import write_json_atomically
 
 logger = logging.getLogger(__name__)
 BATCH_PAIRS = 5_000  # filtered at once
 SPOOL = ".spool.tsv"  # pairs of one source and language that passed the filters, before the cap
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """How many pairs were kept and dropped, counted while a corpus is built."""
+
+    kept: Counter[tuple[str, str]] = field(default_factory=Counter)  # (source, language) -> pairs
+    dropped: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)  # (source, language) -> reason -> pairs
+
+    @property
+    def pairs(self) -> int:
+        """Return the number of pairs kept."""
+        return self.kept.total()
+
+    def reasons(self, language: str | None = None) -> dict[str, int]:
+        """Return the number of dropped pairs by reason, of one language or in all."""
+        total: Counter[str] = Counter()
+        for (_, pair_language), counts in self.dropped.items():
+            if language in (pair_language, None):
+                total.update(counts)
+        return dict(+total)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the content of `report.json`."""
+        return {
+            "pairs": self.pairs,
+            "dropped": self.reasons(),
+            "kept": {"/".join(name): count for name, count in self.kept.items()},
+            "dropped_of_each": {"/".join(name): dict(+counts) for name, counts in self.dropped.items()},
+        }
 
 
 def build_corpus(
@@ -48,7 +77,10 @@ def build_corpus(
     evaluation = EvaluationSentences.from_folder((scored or data) / "eval")
     generator = np.random.default_rng(seed)
     report = CorpusReport()
-    with CorpusWriter(out, languages, list(config.sources)) as writer, _progress() as progress:
+    with (
+        CorpusWriter(out, languages, list(config.sources)) as writer,
+        tqdm(desc="corpus", unit=" pairs", unit_scale=True) as progress,
+    ):
         for language in languages:
             pair_filter = PairFilter(config, language, evaluation)
             for source in config.sources:
@@ -57,15 +89,15 @@ def build_corpus(
                     continue
                 dropped = report.dropped[source, language] = Counter[str]()
                 lines = read_pairs(path, language, on_bad_line=config.on_bad_line, dropped=dropped)
-                found = _spool(lines, pair_filter, dropped, out / SPOOL, progress)
+                fit_count = _spool(lines, pair_filter, dropped, out / SPOOL, progress)
                 limit = config.sources[source].max_pairs
-                chosen = _sample(found, config.max_pairs if limit is None else limit, generator)
+                chosen = _sample(fit_count, config.max_pairs if limit is None else limit, generator)
                 for batch in _batches(compress(_spooled(out / SPOOL), chosen)):
                     noise = list(noisy_pairs(batch, config.noise, seed=seed)) if config.noise else []
                     copies = pair_filter.without_leaks(noise, dropped)
                     writer.add([*batch, *copies], language=language, source=source)
                     report.kept[source, language] += len(batch) + len(copies)
-                dropped["over the cap"] = found - int(chosen.sum())
+                dropped["over the cap"] = fit_count - int(chosen.sum())
             if not any(report.kept[source, language] for source in config.sources):
                 reasons = report.reasons(language) or "its files are empty"
                 raise CorpusError(f"no parallel text for {language!r} is left of {data / 'parallel'}: {reasons}")
@@ -120,7 +152,7 @@ def _spooled(path: Path) -> Iterator[Pair]:
 
 
 def _sample(count: int, limit: int | None, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Which of `count` pairs are kept: `limit` of them at random."""
+    """Choose `limit` of `count` pairs at random; None: all. Returns: (count,) bool."""
     chosen = np.zeros(count, dtype=np.bool_)
     chosen[generator.permutation(count)[:limit]] = True
     return chosen
@@ -130,7 +162,3 @@ def _batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
     pairs = iter(pairs)
     while batch := list(islice(pairs, BATCH_PAIRS)):
         yield batch
-
-
-def _progress() -> tqdm[NoReturn]:
-    return tqdm(desc="corpus", unit=" pairs", unit_scale=True)

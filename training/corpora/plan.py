@@ -99,8 +99,8 @@ class SamplingPlan:
         np.random.default_rng((self._seed, MIXING, index)).shuffle(drawn)
         return drawn
 
-    def whole(self) -> NDArray[np.int64]:
-        """All rounds, concatenated: (pairs,). For small plans."""
+    def all_rounds(self) -> NDArray[np.int64]:
+        """Return all rounds, concatenated: (pairs,). For small plans."""
         return np.concatenate([self.round(index) for index in range(self.rounds)])
 
 

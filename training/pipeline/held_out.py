@@ -14,7 +14,7 @@ from training.config.run import RunConfig
 from training.corpora.cleaning.keys import matching_key
 from training.corpora.mix import check_sources
 from training.corpora.sources.readers import find_pair_file, read_pairs
-from training.corpora.sources.tsv import Pair
+from training.corpora.sources.text_pairs import Pair
 from training.evaluation.report import HELD_OUT
 from training.system.files import write_atomically
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from training.config.run import Stage
 from training.corpora.mix import build_corpus
-from training.corpora.mono import mono_texts
+from training.corpora.sources.readers import mono_texts
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.evaluation.vectors import each_text_once
@@ -142,7 +142,7 @@ def fit_head(run: Run, model: SentenceEncoder) -> None:
 def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
     """Word embeddings of the new vocabulary, (V, H), by ridge regression on the base's."""
     config, corpus = run.config.lexical, run.corpus
-    plan = run.plan(config.pairs, purpose="lexical").whole()
+    plan = run.plan(config.pairs, purpose="lexical").all_rounds()
     english = np.unique(corpus.english[plan])
     texts = np.concatenate([corpus.other[plan], english])
     sources = np.concatenate([corpus.english[plan], english])

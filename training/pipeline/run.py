@@ -32,8 +32,7 @@ from training.optimisation.processes import is_main_process, on_main_process
 from training.stages.pairs import PairEncoder, TeacherLabels
 from training.system.arrays import map_array
 from training.system.device import pick_device
-from training.system.files import files_under, fingerprint_files
-from training.system.locks import wait_for
+from training.system.files import files_under, fingerprint_files, wait_for
 from training.vocabulary.tokens import TokenStore
 
 CHECKPOINT = "checkpoint"  # subfolder of a step: a sentence-transformers model

@@ -34,9 +34,8 @@ from training.errors import (
 )
 from training.optimisation.checkpoints import has_states, remove_states
 from training.optimisation.processes import from_main_process, is_main_process, on_main_process
-from training.system.files import check_folder, write_atomically, write_json_atomically
-from training.system.hardware import describe_hardware
-from training.system.locks import wait_for
+from training.system.device import describe_hardware
+from training.system.files import check_folder, wait_for, write_atomically, write_json_atomically
 
 logger = logging.getLogger(__name__)
 DONE = "done.json"

@@ -34,9 +34,8 @@ from training.reranking.record import write_record
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
 from training.reranking.teaching import MODEL, teach
 from training.reranking.trainer import BEST, LAST, train_stage
-from training.system.device import pick_device
+from training.system.device import describe_hardware, pick_device
 from training.system.files import write_json_atomically
-from training.system.hardware import describe_hardware
 
 logger = logging.getLogger(__name__)
 SCORES = "scores.json"

@@ -1,8 +1,9 @@
-"""Picks the device, its precision, and checks for a compiler."""
+"""Picks the device and its precision, describes the hardware, and checks for a compiler."""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sysconfig
 from contextlib import AbstractContextManager, nullcontext
@@ -47,3 +48,20 @@ def check_compiler(stage: str) -> None:
             f"{stage}.compile is true and there is no {headers / 'Python.h'}, which torch.compile "
             "needs: install Python's headers (Debian: python3-dev), or set it to false"
         )
+
+
+def describe_hardware() -> str:
+    """The processor, its cores, torch's threads and any GPUs."""
+    parts = [f"{cpu_model()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"]
+    parts += [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return "; ".join(parts)
+
+
+def cpu_model() -> str:
+    """The processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []  # not Linux
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, "") or platform.processor() or platform.machine()

@@ -1,14 +1,17 @@
-"""Writes files atomically: a kill leaves the old one or the new one. Finds what cannot be read or written."""
+"""Writes files atomically (a kill leaves the old one or the new one), checks, hashes and locks them."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+LOCK = ".lock"
 POINTER = b"version https://git-lfs.github.com/spec/v1"
 
 
@@ -94,3 +97,12 @@ def write_json_atomically(path: Path, value: Any) -> None:
     """Write `value` as indented JSON."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+@contextmanager
+def wait_for(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock; wait for the process that has it. The system releases it however that process ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.training.files import write
 from training.config.corpus import CorpusConfig, SourceConfig
-from training.corpora.corpus import Corpus
+from training.corpora.corpus import Corpus, CorpusWriter
 from training.corpora.mix import build_corpus
-from training.corpora.writer import CorpusWriter
 from training.errors import CorpusError, LeakageError
 
 CONFIG = CorpusConfig(sources={"news": SourceConfig(), "talks": SourceConfig()})
@@ -59,7 +58,7 @@ def test_a_corpus_holds_no_evaluation_sentence_and_no_duplicate(tmp_path: Path) 
     assert report["pairs"] == 3
 
 
-def test_noise_adds_badly_typed_copies_but_none_that_an_evaluation_set_has(tmp_path: Path) -> None:
+def test_noise_adds_copies_but_no_evaluation_sentence(tmp_path: Path) -> None:
     lines = [f"Where is order {number}\tWo ist die Bestellung {number}" for number in range(200)]
     plain = {tuple(line.split("\t")) for line in lines}
     write(tmp_path / "parallel/news/en-de.tsv", *lines)

@@ -123,7 +123,7 @@ def test_a_later_call_resumes_an_earlier_download(server: ScriptedServer, tmp_pa
     assert server.ranges == [f"bytes={HALF}-"]
 
 
-def test_a_file_that_changed_meanwhile_is_not_mixed_with_the_old_one(server: ScriptedServer, tmp_path: Path) -> None:
+def test_a_changed_file_is_not_mixed_with_the_old_one(server: ScriptedServer, tmp_path: Path) -> None:
     new = BODY[::-1]
     url = server.url(resumable(stop=HALF), resumable(new, etag='"2"', stop=HALF), resumable(new, etag='"2"'))
     assert fetched(url, tmp_path) == new

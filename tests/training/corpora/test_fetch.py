@@ -93,7 +93,7 @@ def test_other_columns_and_codes_of_a_source_are_known(catalog: dict[str, Catalo
     assert list(read_pairs(tmp_path / "parallel/ted/en-fr.tsv.gz", "fr")) == [("Thanks & bye", "Merci")]
 
 
-def test_lines_that_are_not_pairs_are_skipped_by_setting_and_logged(
+def test_bad_lines_are_skipped_by_setting_and_logged(
     catalog: dict[str, CatalogEntry], server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.url(whole(zipped({"deu.txt": b"Hi\tHallo\tx\nT\xfcr\tx\tx\none\nRun\tLauf\tx\n"})), path="/deu-eng.zip")
@@ -177,9 +177,7 @@ def test_what_cannot_be_fetched_is_one_sentence(
         fetch_source(name, [language], tmp_path, patience=EAGER)
 
 
-def test_a_run_that_may_fetch_gets_what_it_lacks_and_its_evaluation_sets(
-    catalog: dict[str, CatalogEntry], tmp_path: Path
-) -> None:
+def test_a_run_fetches_missing_sources_and_evaluation_sets(catalog: dict[str, CatalogEntry], tmp_path: Path) -> None:
     config = CorpusConfig(sources={"moses": SourceConfig(), "ted": SourceConfig()}, max_length_ratio=None)
     ensure_sources(config, ["de"], tmp_path)
     assert files_in(tmp_path) == set()  # not asked to
@@ -269,9 +267,7 @@ def test_the_command_fetches_what_a_configuration_reads(catalog: dict[str, Catal
     assert languages_there("ted", catalog["ted"], tmp_path / "data") == ["de"]  # in the configuration's languages
 
 
-def test_the_list_names_every_source_its_licence_and_what_is_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_shows_each_source_with_licence_and_languages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "parallel/diabla").mkdir(parents=True)
     (tmp_path / "parallel/diabla/en-fr.tsv").write_text("Hi\tSalut\n")
     assert main(["list", "--data", str(tmp_path)]) == 0
@@ -285,7 +281,7 @@ def test_the_list_names_every_source_its_licence_and_what_is_there(
 # ── the real catalogue ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_every_entry_of_the_catalogue_has_a_licence_a_home_and_addresses_that_can_be_filled_in() -> None:
+def test_catalogue_entries_have_licence_home_and_addresses() -> None:
     for name, entry in load_catalog().items():
         assert entry.licence
         assert entry.url.startswith("https://")

@@ -44,13 +44,13 @@ def test_a_filter_that_is_off_drops_nothing() -> None:
     assert kept_and_dropped(pairs, max_chars=None, max_length_ratio=None) == (pairs, {})
 
 
-def test_repeats_and_equal_sides_are_kept_where_that_is_asked_for() -> None:
+def test_keep_repeats_keeps_duplicates_and_equal_sides() -> None:
     pairs = [("A cat.", "Eine Katze."), ("a cat", "Eine Katze!"), ("Berlin", "Berlin")]
     assert kept_and_dropped(pairs) == (pairs[:1], {"duplicate": 1, "identical sides": 1})
     assert kept_and_dropped(pairs, keep_repeats=True) == (pairs, {})
 
 
-def test_white_space_is_collapsed_and_the_first_of_what_looks_the_same_is_kept() -> None:
+def test_white_space_is_collapsed_and_the_first_repeat_kept() -> None:
     pairs = [("Good \t day", "Guten\u2028Tag\n"), ("good day!", "guten Tag."), ("Good day", "Schönen Tag")]
     assert kept_and_dropped(pairs) == ([("Good day", "Guten Tag"), ("Good day", "Schönen Tag")], {"duplicate": 1})
 
@@ -70,7 +70,7 @@ def test_a_short_chinese_sentence_passes_the_length_ratio() -> None:
     assert length_ratio("a", "a" * 21, language="de") == pytest.approx(31 / 11)  # ten characters more on either side
 
 
-def test_a_sentence_left_in_english_is_in_another_language_and_a_short_one_tells_nothing() -> None:
+def test_an_untranslated_sentence_is_wrong_unless_short() -> None:
     german = LanguageCheck("de")
     assert german.is_wrong(ENGLISH)
     assert not german.is_wrong(GERMAN)
@@ -79,11 +79,3 @@ def test_a_sentence_left_in_english_is_in_another_language_and_a_short_one_tells
     assert not LanguageCheck("tlh").is_wrong(ENGLISH)  # Klingon: what the identifier does not know, it cannot miss
     assert not LanguageCheck("nb").is_wrong("Den gamle mannen kjøper et ferskt brød hos bakeren hver eneste morgen.")
     assert not LanguageCheck("zh_Hant").is_wrong("那位老先生每天早上都會到巷口的麵包店買一條剛出爐的新鮮麵包回家。")
-
-
-def test_languages_are_checked_on_either_side_where_that_is_asked_for() -> None:
-    pairs = [(ENGLISH, GERMAN), (ENGLISH, "When I was young, I used to walk to the river."), (GERMAN, GERMAN[::-1])]
-    kept, dropped = kept_and_dropped(pairs, check_language=True)
-    assert kept == pairs[:1]
-    assert dropped == {"in another language": 2}
-    assert kept_and_dropped(pairs)[0] == pairs

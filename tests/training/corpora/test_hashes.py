@@ -18,7 +18,7 @@ def test_hashes_are_numbered_as_a_dictionary_numbers_them(batches: list[list[int
     assert len(index) == len(expected)
 
 
-def test_an_index_grows_past_its_first_slots_and_hashes_that_want_one_slot_are_kept_apart() -> None:
+def test_a_growing_index_keeps_colliding_hashes_apart() -> None:
     index, count = HashIndex(), 3 * FIRST_SLOTS
     crowded = np.arange(count, dtype=np.uint64) * np.uint64(FIRST_SLOTS // 64)  # 64 homes among the first slots
     hashes = np.concatenate(
@@ -33,7 +33,7 @@ def test_an_index_grows_past_its_first_slots_and_hashes_that_want_one_slot_are_k
     assert np.array_equal(again, np.arange(len(hashes))[::-1])
 
 
-def test_a_key_has_the_same_hash_in_every_process_and_others_have_others() -> None:
+def test_a_key_has_one_hash_in_every_process() -> None:
     assert hash_keys(["a", "b", "a"]).tolist() == [hash_keys([key])[0] for key in "aba"]
     assert hash_keys(["crosslet"]).tobytes().hex() == "8c6f45b5ab5bd8f1"  # b2sum -l 64
     assert len(set(hash_keys(map(str, range(10_000))).tolist())) == 10_000

@@ -14,7 +14,7 @@ def test_the_same_pairs_and_seed_give_the_same_copies() -> None:
     assert list(noisy_pairs(PAIRS, 0.5, seed=1)) != list(noisy_pairs(PAIRS, 0.5, seed=2))
 
 
-def test_about_the_share_of_the_pairs_comes_again_with_one_side_changed() -> None:
+def test_about_the_share_of_pairs_gets_a_noisy_copy() -> None:
     copies = list(noisy_pairs(PAIRS, 0.25, seed=1))
     assert 60 <= len(copies) <= 130
     assert not list(noisy_pairs(PAIRS, 0, seed=1))

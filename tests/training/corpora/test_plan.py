@@ -40,11 +40,11 @@ def test_language_shares_sum_to_one_and_keep_the_order_of_sizes(counts: dict[str
     assert all(shares[a] <= shares[b] + 1e-12 for a, b in pairwise(by_size))
 
 
-def test_a_plan_is_deterministic_and_sees_every_pair_before_any_twice() -> None:
+def test_a_plan_draws_every_pair_before_any_twice() -> None:
     corpus, _ = tiny_corpus(40)
-    plan = SamplingPlan(corpus, NEWS, 60, seed=3).whole()
-    assert np.array_equal(plan, SamplingPlan(corpus, NEWS, 60, seed=3).whole())
-    assert not np.array_equal(plan, SamplingPlan(corpus, NEWS, 60, seed=4).whole())
+    plan = SamplingPlan(corpus, NEWS, 60, seed=3).all_rounds()
+    assert np.array_equal(plan, SamplingPlan(corpus, NEWS, 60, seed=3).all_rounds())
+    assert not np.array_equal(plan, SamplingPlan(corpus, NEWS, 60, seed=4).all_rounds())
     seen = Counter(plan.tolist())
     assert len(plan) == 60
     assert set(seen) == set(range(40))
@@ -54,26 +54,26 @@ def test_a_plan_is_deterministic_and_sees_every_pair_before_any_twice() -> None:
 def test_source_weights_shift_the_mix() -> None:
     corpus = corpus_of({("de", "captions"): 10, ("de", "manuals"): 30})
     config = CorpusConfig(sources={"captions": SourceConfig(weight=9), "manuals": SourceConfig(weight=1)})
-    drawn = drawn_by_source(corpus, SamplingPlan(corpus, config, 120, seed=1).whole())
+    drawn = drawn_by_source(corpus, SamplingPlan(corpus, config, 120, seed=1).all_rounds())
     assert drawn == {"captions": 90, "manuals": 30}  # 10 x 9 against 30 x 1
 
 
 def test_languages_are_drawn_by_size_to_the_exponent() -> None:
     corpus = corpus_of({("de", "news"): 400, ("fi", "news"): 100})
     for exponent, of_german in ((1, 400), (0.5, 333), (0, 250), (-1, 100)):  # of 500
-        plan = SamplingPlan(corpus, NEWS, 500, seed=1, language_exponent=exponent).whole()
+        plan = SamplingPlan(corpus, NEWS, 500, seed=1, language_exponent=exponent).all_rounds()
         assert (corpus.language_code[plan] == 0).sum() == of_german
 
 
 def test_a_plan_of_some_sources_draws_from_these_alone() -> None:
     corpus = corpus_of({("de", "news"): 30, ("de", "talks"): 10, ("fi", "news"): 20})
     config = CorpusConfig(sources={"news": SourceConfig(), "talks": SourceConfig()})
-    plan = SamplingPlan(corpus, config, 25, seed=1, sources=["talks"]).whole()
+    plan = SamplingPlan(corpus, config, 25, seed=1, sources=["talks"]).all_rounds()
     assert drawn_by_source(corpus, plan) == {"talks": 25}
     assert corpus.count(["talks"]) == 10
     assert corpus.count() == 60
     with pytest.raises(CorpusError, match="the corpus holds no pair of novels"):
-        SamplingPlan(corpus, config, 25, seed=1, sources=["novels"]).whole()
+        SamplingPlan(corpus, config, 25, seed=1, sources=["novels"]).all_rounds()
 
 
 @pytest.mark.parametrize("pairs", [1, 7, 100, 977])
@@ -90,11 +90,11 @@ def test_rounds_are_bounded_add_up_and_have_one_mix(monkeypatch: pytest.MonkeyPa
         assert max(counts) - min(counts) <= 2  # one more or less for each language
 
 
-def test_a_round_needs_none_before_it_and_a_pass_may_end_inside_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_is_drawn_without_earlier_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "ROUND_PAIRS", 60)
     corpus, _ = tiny_corpus(40)
     rounds = [SamplingPlan(corpus, NEWS, 200, seed=5).round(index) for index in (3, 1, 0, 2)]
-    whole = SamplingPlan(corpus, NEWS, 200, seed=5).whole()
+    whole = SamplingPlan(corpus, NEWS, 200, seed=5).all_rounds()
     assert np.array_equal(np.concatenate([rounds[2], rounds[1], rounds[3], rounds[0]]), whole)
     for stop in range(40, 201):
         seen = np.bincount(whole[:stop], minlength=40)

@@ -11,11 +11,10 @@ import pytest
 
 from tests.training.files import write
 from training.corpora.sources.archives import open_zip, unpack
-from training.corpora.sources.bad_lines import BadLines
 from training.corpora.sources.hub import read_dataset_pairs
-from training.corpora.sources.readers import files_of, find_pair_file, read_pairs
+from training.corpora.sources.readers import files_of, find_pair_file, mono_texts, read_pairs
+from training.corpora.sources.text_pairs import BadLines, read_multiway_pairs, read_tsv_pairs, read_zipped_tsv_pairs
 from training.corpora.sources.tmx import read_tmx_pairs
-from training.corpora.sources.tsv import read_multiway_pairs, read_tsv_pairs, read_zipped_tsv_pairs
 from training.errors import CorpusError
 
 PAIRS = [("Good day", "Guten Tag"), ("Thanks & bye", "Danke & tschüss")]
@@ -59,13 +58,13 @@ def test_plain_and_gzip_pairs_read_the_same(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["only one", "a\tb\tc", "\tb", "a\t ", ""])
-def test_a_line_that_is_not_a_pair_stops_with_file_and_line_number(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_no_pair_stops_with_its_place(tmp_path: Path, line: str) -> None:
     path = write(tmp_path / "en-de.tsv", "Good day\tGuten Tag", line)
     with pytest.raises(CorpusError, match=r"en-de\.tsv line 2 has \d columns.*on_bad_line: skip"):
         list(read_tsv_pairs(path))
 
 
-def test_a_line_that_is_not_a_pair_is_skipped_by_setting_and_counted(tmp_path: Path) -> None:
+def test_a_line_that_is_no_pair_is_skipped_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "en-de.tsv", "one", "Good day\tGuten Tag", "a\tb\tc")
     dropped: Counter[str] = Counter()
     assert list(read_pairs(path, "de", on_bad_line="skip", dropped=dropped)) == [("Good day", "Guten Tag")]
@@ -86,7 +85,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_line_that_is_not_utf8_stops_with_its_place_or_is_skipped_and_counted(
+def test_a_line_that_is_not_utf8_stops_or_is_skipped(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     content, where, left = BAD[name]
@@ -144,7 +143,7 @@ def test_a_text_in_utf16_is_one_sentence_and_no_bad_line(tmp_path: Path, encodin
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "iso-8859-1"])
-def test_a_translation_memory_in_an_encoding_that_it_names_is_read(tmp_path: Path, encoding: str) -> None:
+def test_a_tmx_is_read_in_the_encoding_it_names(tmp_path: Path, encoding: str) -> None:
     content = TMX.replace("UTF-8", encoding.upper().removesuffix("-LE")).encode(encoding)
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", content), "de")) == PAIRS
 
@@ -161,7 +160,7 @@ def test_a_truncated_gzip_and_broken_utf8_are_one_sentence(tmp_path: Path) -> No
         list(read_tsv_pairs(tmp_path / "latin.tsv"))
 
 
-def test_a_language_of_a_multiway_file_has_the_lines_it_was_translated_in(tmp_path: Path) -> None:
+def test_a_multiway_file_gives_the_pairs_of_a_language(tmp_path: Path) -> None:
     path = write(tmp_path / "ted.tsv.gz", "talkid\ten\tde\tzh-cn", "1\tHi\tHallo\t", "1\tYes\t\t是", "2\tNo\tNein\t不")
     assert list(read_multiway_pairs(path, "de")) == [("Hi", "Hallo"), ("No", "Nein")]
     assert list(read_multiway_pairs(path, "zh-cn")) == [("Yes", "是"), ("No", "不")]
@@ -183,7 +182,7 @@ def test_a_language_of_a_multiway_file_has_the_lines_it_was_translated_in(tmp_pa
         ("en-de.txt.zip", "plain", "de", "de"),
     ],
 )
-def test_moses_zips_are_read_in_either_order_and_under_other_codes(
+def test_moses_zips_are_read_in_either_order_and_other_codes(
     tmp_path: Path, name: str, stem: str, code: str, language: str
 ) -> None:
     put(tmp_path / "news" / name, moses(stem, code))
@@ -213,9 +212,7 @@ def test_moses_sides_of_unequal_length_are_refused(tmp_path: Path) -> None:
         (zipped({"N.en": "Hi\n", "N.de": "Hallo\n"}, zipfile.ZIP_BZIP2), "packed other than by deflate"),
     ],
 )
-def test_an_archive_that_is_not_what_it_should_be_is_one_sentence(
-    tmp_path: Path, content: bytes, complaint: str
-) -> None:
+def test_a_bad_archive_is_refused_in_one_sentence(tmp_path: Path, content: bytes, complaint: str) -> None:
     with pytest.raises(CorpusError, match=complaint):
         list(read_pairs(put(tmp_path / "en-de.txt.zip", content), "de"))
 
@@ -227,7 +224,7 @@ def test_a_flipped_byte_inside_an_archive_is_found(tmp_path: Path) -> None:
         list(read_pairs(put(tmp_path / "en-de.txt.zip", bytes(content)), "de"))
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "bomb.zip", zipped({"a.en": "x" * 10_000}))
     with pytest.raises(CorpusError, match="unpacks to 10000 bytes; the limit is 9999"), open_zip(path, max_bytes=9_999):
         pass
@@ -270,7 +267,7 @@ def test_an_archive_that_fails_half_way_leaves_no_folder(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["en-de.tmx", "de-en.tmx", "en-de.tmx.gz", "en-de.tmx.zip"])
-def test_a_translation_memory_gives_the_units_that_have_both_languages(tmp_path: Path, name: str) -> None:
+def test_a_tmx_gives_the_units_in_both_languages(tmp_path: Path, name: str) -> None:
     content = TMX.encode()
     if name.endswith(".gz"):
         content = gzip.compress(content)
@@ -282,7 +279,7 @@ def test_a_translation_memory_gives_the_units_that_have_both_languages(tmp_path:
     assert list(read_pairs(path, "de")) == PAIRS
 
 
-def test_a_translation_memory_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tmx_read_in_small_pieces_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.corpora.sources.tmx.CHUNK_BYTES", 7)
     assert list(read_tmx_pairs(put(tmp_path / "en-de.tmx", TMX.encode()), "de")) == PAIRS
 
@@ -301,9 +298,7 @@ OUTSIDE = '<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/passwd">]><tmx/>'
         (TMX.replace("lang", "kind"), "has no unit in English and de; its languages: none"),
     ],
 )
-def test_a_translation_memory_that_is_harmful_or_cut_is_one_sentence(
-    tmp_path: Path, content: str, complaint: str
-) -> None:
+def test_a_harmful_or_cut_tmx_is_one_sentence(tmp_path: Path, content: str, complaint: str) -> None:
     path = put(tmp_path / "en-de.tmx", content.encode())
     with pytest.raises(CorpusError, match=complaint):
         list(read_tmx_pairs(path, "de"))
@@ -338,7 +333,7 @@ def test_a_dataset_folder_is_read_whatever_its_columns_and_files(tmp_path: Path,
     assert files_of(path)
 
 
-def test_a_dataset_that_has_no_such_columns_or_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unusable_dataset_is_refused_in_one_sentence(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"a": ["x"], "b": ["y"], "c": ["z"]}).save_to_disk(tmp_path / "columns")
     complaint = "has the columns a, b, c; it needs translation, en and de, or one of: source and target, src and tgt, "
     with pytest.raises(CorpusError, match=complaint):
@@ -364,7 +359,7 @@ def test_columns_are_never_taken_by_their_place(tmp_path: Path, columns: dict) -
         list(read_dataset_pairs(tmp_path, "de"))
 
 
-def test_a_row_that_is_no_pair_of_texts_stops_with_its_number_or_is_skipped(tmp_path: Path) -> None:
+def test_a_row_that_is_no_pair_stops_or_is_skipped(tmp_path: Path) -> None:
     rows = [{"en": "Good day", "de": "Guten Tag"}, {"en": 7, "de": "sieben"}, {"en": None, "de": "x"}]
     translations = [{"translation": row} for row in rows] + [{"translation": "Good day"}]
     for name, content, found, left_out in (
@@ -415,7 +410,7 @@ def test_numbers_that_fill_a_chunk_of_csv_stay_texts(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_row_that_is_not_utf8_stops_with_its_number_or_is_skipped(tmp_path: Path, name: str, content: bytes) -> None:
+def test_a_row_that_is_not_utf8_stops_or_is_skipped(tmp_path: Path, name: str, content: bytes) -> None:
     put(tmp_path / name, content)
     with pytest.raises(CorpusError, match="row 2 is not valid UTF-8"):
         list(read_dataset_pairs(tmp_path, "de"))
@@ -424,9 +419,28 @@ def test_a_row_that_is_not_utf8_stops_with_its_number_or_is_skipped(tmp_path: Pa
     assert bad.dropped == {"not UTF-8": 1}
 
 
-def test_the_first_format_found_is_read_and_an_absent_pair_is_none(tmp_path: Path) -> None:
+def test_the_first_format_wins_and_an_absent_pair_is_none(tmp_path: Path) -> None:
     put(tmp_path / "news/en-de.tmx", b"")
     put(tmp_path / "news/en-de.tsv.gz", b"")
     put(tmp_path / "news/de-en.tsv", b"")  # columns have no names: this order is not ours
     assert find_pair_file(tmp_path, "news", "de") == tmp_path / "news/en-de.tsv.gz"
     assert find_pair_file(tmp_path, "news", "fr") is None
+
+
+# ── monolingual text ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_mono_text_is_read_in_english_and_given_languages(tmp_path: Path) -> None:
+    write(tmp_path / "mono/web/de.txt.gz", "Der Hund schläft.", "", "  Die Katze auch. ")
+    write(tmp_path / "mono/web/en.txt", "A dog sleeps.")
+    write(tmp_path / "mono/web/fr.txt", "Un chien dort.")
+    found = list(mono_texts(tmp_path, ["web"], ["de", "ja"]))
+    assert found == ["A dog sleeps.", "Der Hund schläft.", "Die Katze auch."]
+
+
+def test_mono_text_missing_or_not_utf8_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "mono/web/de.txt", "groß\n".encode("latin-1"))
+    with pytest.raises(CorpusError, match=r"de\.txt line 1 is not valid UTF-8"):
+        list(mono_texts(tmp_path, ["web"], ["de"]))
+    with pytest.raises(CorpusError, match="source 'books' has no"):
+        list(mono_texts(tmp_path, ["books"], ["de"]))

@@ -21,9 +21,8 @@ from training.pipeline.preflight import without_missing_dev
 from training.pipeline.run import Run
 from training.pipeline.runner import Step, fingerprints, run_steps, share_steps
 from training.pipeline.steps import JOBS, stage_settings
-from training.system.device import pick_device
+from training.system.device import describe_hardware, pick_device
 from training.system.files import files_under, fingerprint_files
-from training.system.hardware import describe_hardware
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
 

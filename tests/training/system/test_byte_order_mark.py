@@ -7,7 +7,7 @@ import pytest
 
 from export.sts import read_sts
 from export.texts import read_texts
-from training.corpora.sources.tsv import read_multiway_pairs, read_tsv_pairs
+from training.corpora.sources.text_pairs import read_multiway_pairs, read_tsv_pairs
 from training.evaluation.lines import read_lines
 
 MARK = b"\xef\xbb\xbf"

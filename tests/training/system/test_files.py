@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +25,10 @@ from training.system.files import (
     check_folder,
     partial,
     refuse_pointers,
+    wait_for,
     write_atomically,
     write_json_atomically,
 )
-from training.system.locks import wait_for
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
 
@@ -111,6 +113,19 @@ def test_a_lock_does_not_empty_what_a_link_leads_to(tmp_path: Path, victim: Path
     (tmp_path / "step" / ".lock").symlink_to(victim)
     with wait_for(tmp_path / "step"):
         pass
+
+
+def test_a_second_process_waits_for_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "step"
+    script = "import sys; from pathlib import Path; from training.system.files import wait_for\n"
+    script += "with wait_for(Path(sys.argv[1])): print((Path(sys.argv[1]) / 'result').read_text(), flush=True)"
+    with wait_for(folder):
+        other = subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True)
+        try:
+            other.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            (folder / "result").write_text("made once")
+    assert other.communicate(timeout=250)[0] == "made once\n"
 
 
 @pytest.fixture(params=[0o022, 0o077], ids=["shared", "private"])

@@ -1,4 +1,4 @@
-"""Filters pairs for training and counts the others by reason."""
+"""Drops bad pairs and counts the reasons."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from training.config.corpus import CorpusConfig
 from training.corpora.cleaning.hashes import HashIndex, hash_keys
 from training.corpora.cleaning.keys import key_of, matching_words
-from training.corpora.cleaning.language import LanguageCheck
 from training.corpora.cleaning.leakage import EvaluationSentences
-from training.corpora.sources.tsv import Pair
+from training.corpora.sources.text_pairs import Pair
 
 # English characters for one character of a language: medians over our corpora; about 1 in other languages
 CHARACTER_WEIGHT = {"zh": 3, "ja": 2, "ko": 2}
@@ -25,42 +24,41 @@ def length_ratio(english: str, other: str, language: str) -> float:
 
 
 class PairFilter:
-    """The filters of one language, over all its sources; remembers each pair in 24 bytes."""
+    """Drop bad pairs of one language, from all its sources; each pair is remembered in 24 bytes."""
 
     def __init__(self, config: CorpusConfig, language: str, evaluation: EvaluationSentences) -> None:
         self._config = config
         self._language = language
         self._evaluation = evaluation
         self._seen = HashIndex()
-        self._checks = (LanguageCheck("en"), LanguageCheck(language)) if config.check_language else None
 
     def keep(self, pairs: Sequence[Pair], dropped: Counter[str]) -> list[Pair]:
-        """The pairs that pass, in order and with white space collapsed; `dropped` counts the rest by reason."""
+        """Return the good pairs, in order and with white space collapsed; count the reasons of the others."""
         fit: list[Pair] = []
         keys: list[str] = []
         for english, other in pairs:
             pair = (" ".join(english.split()), " ".join(other.split()))
             words = matching_words(pair[0]), matching_words(pair[1])
             left, right = map(key_of, words)
-            if reason := self._wrong_with(pair) or self._leak(words) or self._same(left, right):
+            is_same = left == right and not self._config.keep_repeats
+            if reason := self._fault(pair) or self._leak(words) or ("identical sides" if is_same else None):
                 dropped[reason] += 1
             else:
                 fit.append(pair)
                 keys.append(f"{left}\t{right}")
         if self._config.keep_repeats:
-            return self._in_language(fit, dropped) if self._checks else fit
+            return fit
         is_new = self._seen.add(hash_keys(keys))[1].tolist()
         dropped["duplicate"] += len(fit) - sum(is_new)
-        new = [pair for pair, first in zip(fit, is_new, strict=True) if first]
-        return self._in_language(new, dropped) if self._checks else new
+        return [pair for pair, first in zip(fit, is_new, strict=True) if first]
 
     def without_leaks(self, pairs: Sequence[Pair], dropped: Counter[str]) -> list[Pair]:
-        """The pairs that are not in or near an evaluation set, as `keep` finds them, and no other filter."""
+        """Return the pairs that are not in or near an evaluation set; count the others. No other filter applies."""
         leaks = [self._leak((matching_words(english), matching_words(other))) for english, other in pairs]
         dropped.update(leak for leak in leaks if leak)
         return [pair for pair, leak in zip(pairs, leaks, strict=True) if not leak]
 
-    def _wrong_with(self, pair: Pair) -> str | None:
+    def _fault(self, pair: Pair) -> str | None:
         english, other = pair
         limit, ratio = self._config.max_chars, self._config.max_length_ratio
         if not english or not other:
@@ -77,14 +75,3 @@ class PairFilter:
         if any(map(self._evaluation.has_near, words)):
             return "near an evaluation sentence"
         return None
-
-    def _same(self, left: str, right: str) -> str | None:
-        return "identical sides" if left == right and not self._config.keep_repeats else None
-
-    def _in_language(self, pairs: list[Pair], dropped: Counter[str]) -> list[Pair]:
-        """Drop pairs in another language. The slowest filter, so it comes last."""
-        assert self._checks is not None  # noqa: S101  (for the type checker)
-        english, other = self._checks
-        fit = [pair for pair in pairs if not english.is_wrong(pair[0]) and not other.is_wrong(pair[1])]
-        dropped["in another language"] += len(pairs) - len(fit)
-        return fit

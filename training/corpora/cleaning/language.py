@@ -7,7 +7,7 @@ from functools import cache
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 MIN_CHARS = 20  # shorter texts are not checked
-MAX_CHARS = 200  # of a text that are read: the time grows with them
+MAX_CHARS = 200  # read of a longer text: the time grows with them
 OTHER_AT_LEAST = 0.7  # the probability of another language, to call a text wrong
 OWN_AT_MOST = 0.05  # the probability of its own language, to call a text wrong
 SAME = {"nb": ("nb", "no", "nn"), "nn": ("nn", "no", "nb")}  # our code: py3langid's codes for it
@@ -16,8 +16,8 @@ SAME = {"nb": ("nb", "no", "nn"), "nn": ("nn", "no", "nb")}  # our code: py3lang
 class LanguageCheck:
     """Checks texts against one language; a language that py3langid does not know is never wrong.
 
-    The limits were set on 42,720 texts of 22 sources in 63 languages (docs/guide/corpora.md). They flag 0.24% of these
-    texts, nearly all rightly, and 87% of English sentences filed under another language.
+    The limits flag 0.24 % of 42,720 texts of 22 sources in 63 languages, nearly all rightly, and 87 % of English
+    sentences filed under another language. A text takes 0.1 ms.
     """
 
     def __init__(self, language: str) -> None:

@@ -17,19 +17,23 @@ from pathlib import Path
 
 from training.config.corpus import CorpusConfig
 from training.corpora.sources.archives import unpack
-from training.corpora.sources.bad_lines import BadLine, BadLines
 from training.corpora.sources.catalog import CatalogEntry, SourceFiles, load_catalog
 from training.corpora.sources.download import Patience, download
 from training.corpora.sources.hub import read_dataset_pairs
-from training.corpora.sources.moses import read_moses_pairs
 from training.corpora.sources.readers import find_pair_file
+from training.corpora.sources.text_pairs import (
+    BadLine,
+    BadLines,
+    Pair,
+    read_moses_pairs,
+    read_multiway_pairs,
+    read_zipped_tsv_pairs,
+)
 from training.corpora.sources.tmx import read_tmx_pairs
-from training.corpora.sources.tsv import Pair, read_multiway_pairs, read_zipped_tsv_pairs
 from training.errors import CorpusError, FetchError
-from training.system.files import files_under, partial, write_atomically
+from training.system.files import LOCK, files_under, partial, wait_for, write_atomically
 
 PATIENCE = Patience()
-LOCK = ".lock"  # in DIR/downloads
 UNFINISHED = ".unfinished"  # in DIR/eval, while its sets are fetched
 logger = logging.getLogger(__name__)
 READERS: dict[str, Callable[[Path, str, BadLines], Iterator[Pair]]] = {
@@ -49,10 +53,10 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
     if not config.fetch:
         return
     catalog = load_catalog()
-    _wait_for_another(data)
+    _wait_for_running_fetch(data)
     if not _lacking(config, catalog, languages, data) and _has_evaluation(data):
         return
-    with _alone(data):
+    with wait_for(data / "downloads"):
         for name, lacking in _lacking(config, catalog, languages, data).items():  # another fetch may have run
             dataset = config.sources[name].dataset
             if dataset is not None:
@@ -99,7 +103,7 @@ def fetch_source(
     absent = [language for language in languages if language not in source.languages]
     if absent:
         raise FetchError(f"{name} has no {', '.join(absent)}; it has {', '.join(source.languages)}")
-    with _alone(data):
+    with wait_for(data / "downloads"):
         if source.kind == "evaluation":
             _fetch_evaluation(name, source.files, languages, data, patience)
         else:
@@ -127,11 +131,8 @@ def _fetch_parallel(
         if not archive.exists():
             download(url, archive, sha256=_checksum(files, language), patience=patience)
         bad = BadLines(on_bad_line)
-        try:
+        with _removed_if_unusable(archive, url):
             _convert(READERS[files.format](archive, files.code(language), bad), bad, data, name, language)
-        except CorpusError as exc:
-            archive.unlink()
-            raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
 
 
 def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data: Path, patience: Patience) -> None:
@@ -144,17 +145,23 @@ def _fetch_evaluation(name: str, files: SourceFiles, languages: list[str], data:
             if not target.exists():
                 download(url, target, sha256=_checksum(files, language), patience=patience)
             if files.format == "unpacked":
-                try:
+                with _removed_if_unusable(target, url):
                     unpack(target, folder)
-                except CorpusError as exc:
-                    target.unlink()
-                    raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
+
+
+@contextmanager
+def _removed_if_unusable(download: Path, url: str) -> Iterator[None]:
+    try:
+        yield
+    except CorpusError as exc:
+        download.unlink()
+        raise FetchError(f"{url} gave nothing that can be used: {exc}; the download was removed") from exc
 
 
 def _fetch_all_evaluation(catalog: Mapping[str, CatalogEntry], languages: list[str], data: Path) -> None:
     """Download every evaluation set of the catalogue if there are none, or resume such a fetch.
 
-    Incomplete sets would leave leaks undetected, so a marker file stays until all are there.
+    A marker file stays until all are there: incomplete sets would leave leaks undetected.
     """
     if _has_evaluation(data):
         return
@@ -217,18 +224,9 @@ def _checksum(files: SourceFiles, language: str) -> str | None:
     return files.sha256.get(language, files.sha256.get("*"))
 
 
-def _wait_for_another(data: Path) -> None:
-    """Wait for a running fetch to end: evaluation sets arrive file by file."""
+def _wait_for_running_fetch(data: Path) -> None:
+    """Wait until no other fetch runs, writing nothing: evaluation sets arrive file by file."""
     lock = data / "downloads" / LOCK
     if lock.exists():
         with lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_SH)
-
-
-@contextmanager
-def _alone(data: Path) -> Iterator[None]:
-    """Hold the data folder's lock; a second fetch waits, then finds the first one's files."""
-    (data / "downloads").mkdir(parents=True, exist_ok=True)
-    with (data / "downloads" / LOCK).open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.corpora.sources.bad_lines import STOP, BadLines
-from training.corpora.sources.tsv import Pair
+from training.corpora.sources.text_pairs import STOP, BadLines, Pair
 from training.errors import CorpusError
 from training.system.text_files import MARK, MARKED_UTF8
 

@@ -1,4 +1,4 @@
-"""Finds the file of a source and language, and reads pairs from it by its format."""
+"""Finds the files of a source, and reads their pairs, or sentences, by format."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from training.corpora.sources.bad_lines import BadLine, BadLines
 from training.corpora.sources.hub import read_dataset_pairs
-from training.corpora.sources.moses import read_moses_pairs
+from training.corpora.sources.text_pairs import BadLine, BadLines, Pair, read_moses_pairs, read_tsv_pairs
 from training.corpora.sources.tmx import read_tmx_pairs
-from training.corpora.sources.tsv import Pair, read_tsv_pairs
 from training.errors import CorpusError
 from training.system.files import LfsPointer, files_under, refuse_pointers
+from training.system.text_files import text_lines
 
 SUFFIXES = (".tsv.gz", ".tsv", ".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip", "")  # "": a folder of `datasets`
+MONO_SUFFIXES = (".txt.gz", ".txt")  # a sentence a line
 EITHER_ORDER = (".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip")  # sides are named, so de-en means en-de
 
 
@@ -60,3 +60,19 @@ def read_pairs(
     if path.suffix == ".zip":
         return read_moses_pairs(path, language, bad)
     raise CorpusError(f"{path} has an unknown format; known: {', '.join(SUFFIXES[:-1])} or a folder")
+
+
+def mono_texts(data: Path, sources: list[str], languages: list[str]) -> Iterator[str]:
+    """The sentences of these sources in English and these languages.
+
+    Raises: CorpusError: a source has no file in any of them, or a line is not UTF-8.
+    """
+    for source in sources:
+        candidates = [
+            data / "mono" / source / f"{name}{suffix}" for name in ("en", *languages) for suffix in MONO_SUFFIXES
+        ]
+        found = [path for path in candidates if path.is_file()]
+        if not found:
+            raise CorpusError(f"source {source!r} has no <language>.txt[.gz] under {data / 'mono'}")
+        for path in found:
+            yield from (text for _, line in text_lines(path, error=CorpusError) if (text := line.strip()))

@@ -1,0 +1,153 @@
+"""Reads pairs from lines of text: two columns, one column a language, or two files with aligned lines (Moses).
+
+All readers share `Pair` and `BadLines`, which stops at a line that is not a pair, or counts and skips it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Literal
+from zipfile import ZipFile
+
+from training.corpora.sources.archives import member_lines, open_zip, text_members
+from training.errors import CorpusError
+from training.system.text_files import NOT_UTF8, Line, numbered_lines
+
+Pair = tuple[str, str]  # English, other
+BadLine = Literal["stop", "skip"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BadLines:
+    """What to do with a line that is not a pair.  dropped: counts skipped lines by reason."""
+
+    action: BadLine = "stop"
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def not_utf8(self, where: str) -> None:
+        """Report a line that is not UTF-8.
+
+        Args:   where: file and line.
+        Raises: CorpusError: unless such lines are skipped; the message has `where`.
+        """
+        self._add(where, NOT_UTF8, "not UTF-8")
+
+    def not_a_pair(self, where: str, what: str) -> None:
+        """Report a line that is not two texts.
+
+        Args:   where: file and line.  what: is wrong with it, without the text itself.
+        Raises: CorpusError: unless such lines are skipped; the message has both.
+        """
+        self._add(where, what, "not a pair")
+
+    def _add(self, where: str, what: str, reason: str) -> None:
+        if self.action == "stop":
+            raise CorpusError(f"{where} {what} (corpus.on_bad_line: skip skips such lines)")
+        if not self.dropped[reason]:
+            logger.warning("%s %s; skipping this line and others like it", where, what)
+        self.dropped[reason] += 1
+
+
+STOP = BadLines()  # never skips, so it can be shared
+
+
+def read_tsv_pairs(path: Path, bad: BadLines = STOP) -> Iterator[Pair]:
+    """Read an `english<TAB>other` file, plain or gzip, UTF-8.
+
+    Args:   bad: receives lines that are not two non-empty columns.
+    Raises: CorpusError: the file is damaged, or `bad` stops at a line.
+    """
+    for place, columns in _rows(numbered_lines(path, error=CorpusError), f"{path}", bad):
+        if len(columns) == 2 and columns[0].strip() and columns[1].strip():
+            yield columns[0].strip(), columns[1].strip()
+        else:
+            bad.not_a_pair(place, f"has {len(columns)} columns; a pair has 2, none empty")
+
+
+def read_multiway_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
+    """Read a file whose first line names its columns by language (TED2020); rows with an empty cell are skipped.
+
+    Args:   bad: receives lines whose number of columns differs from the first line's.
+    Raises: CorpusError: there is no such column, or `bad` stops at a line.
+    """
+    lines = numbered_lines(path, error=CorpusError)
+    _, first = next(lines, (1, ""))
+    if first is None:
+        raise CorpusError(f"{path} line 1 {NOT_UTF8}")
+    header = first.rstrip("\r").split("\t")
+    if "en" not in header or language not in header:
+        raise CorpusError(f"{path} has no columns for en and {language}; its columns: {', '.join(header)[:500]}")
+    english, other = header.index("en"), header.index(language)
+    for place, columns in _rows(lines, f"{path}", bad):
+        if len(columns) != len(header):
+            bad.not_a_pair(place, f"has {len(columns)} columns, its first line {len(header)}")
+        elif columns[english].strip() and columns[other].strip():
+            yield columns[english].strip(), columns[other].strip()
+
+
+def read_zipped_tsv_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
+    """Read a zip that holds `<language>.txt`: English, other, and ignored columns (manythings.org).
+
+    Args:   bad: receives lines with a single column.
+    Raises: CorpusError: there is no such file, or `bad` stops at a line.
+    """
+    with open_zip(path) as archive:
+        name = f"{language}.txt"
+        if name not in archive.namelist():
+            raise CorpusError(f"{path} holds no {name}; it holds {', '.join(archive.namelist())}")
+        for place, columns in _rows(member_lines(archive, name), f"{path}: {name}", bad):
+            if len(columns) < 2:
+                bad.not_a_pair(place, f"has {len(columns)} columns; a pair has 2")
+            else:
+                yield columns[0], columns[1]
+
+
+def read_moses_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
+    """Read a zip of `<name>.en` and `<name>.<language>`; sides may be empty.
+
+    If the archive uses another language code, it is read from the end of `<name>` (`Europarl.de-en`).
+
+    Args:   bad: receives lines that are not UTF-8; their translations are skipped with them.
+    Raises: CorpusError: there are no such files, one has more lines than the other, or `bad` stops at a line.
+    """
+    with open_zip(path) as archive:
+        english_name, other_name = _sides(archive, language, path)
+        sides = zip_longest(member_lines(archive, english_name), member_lines(archive, other_name))
+        for number, (left, right) in enumerate(sides, start=1):
+            if left is None or right is None:
+                shorter = english_name if left is None else other_name
+                raise CorpusError(f"{path}: {shorter} ends before line {number}, the other side does not")
+            (_, english), (_, other) = left, right
+            if english is None or other is None:
+                bad.not_utf8(f"{path}: {english_name if english is None else other_name} line {number}")
+            else:
+                yield english.strip(), other.strip()
+
+
+def _sides(archive: ZipFile, language: str, path: Path) -> tuple[str, str]:
+    """The names of the English member and of the other one."""
+    names = {member.filename for member in text_members(archive)}
+    for english in sorted(name for name in names if name.endswith(".en")):
+        stem = english.removesuffix(".en")
+        codes = stem.rpartition(".")[2].split("-")
+        for code in (language, *codes):
+            if code != "en" and f"{stem}.{code}" in names:
+                return english, f"{stem}.{code}"
+    raise CorpusError(f"{path} holds no files <name>.en and <name>.{language}; it holds {', '.join(sorted(names))}")
+
+
+def _rows(lines: Iterable[Line], name: str, bad: BadLines) -> Iterator[tuple[str, list[str]]]:
+    """Split lines at tabs and say where each is, for messages. `bad` receives lines that are not UTF-8."""
+    for number, line in lines:
+        place = f"{name} line {number}"
+        if line is None:
+            bad.not_utf8(place)
+        else:
+            yield place, line.split("\t")
