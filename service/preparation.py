@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 TURN_S = 0.02
+LONG_BYTES = 64 * 1024  # of a body that is parsed on the thread, not on the event loop: 4 MB may take a second
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]  # yields every few milliseconds

@@ -79,8 +79,8 @@ class AccessCheck:
             await error_response(scope["path"], refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> ServiceError | None:
-        found: RouteMatch = scope["route_match"]
-        access = found.policy.access
+        match: RouteMatch = scope["route_match"]
+        access = match.policy.access
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
             return MalformedHead(f"the request has {len(hosts)} Host headers; HTTP/1.1 needs exactly one")

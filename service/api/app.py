@@ -16,7 +16,6 @@ from starlette.staticfiles import StaticFiles
 from service.api.access import BEARER, AccessCheck, Cors
 from service.api.backups import Backups
 from service.api.body_limit import BodyLimit
-from service.api.fast_path import FastPath
 from service.api.request_log import RequestLog
 from service.api.response_limit import ResponseLimit
 from service.api.responses import NO_SUCH_ROUTE, on_http_error, on_service_error, on_validation_error
@@ -32,15 +31,13 @@ from service.api.routes import (
     search,
     similarity,
 )
-from service.api.routing import PathPrefix, Resources, RouteTable
+from service.api.routing import Dispatch, PathPrefix, RouteTable
 from service.errors import ServiceError, StartError
 from service.process.files import resolved
 from service.runtime import Runtime
 from service.version import VERSION
 
 ROUTERS = [module.router for module in (embed, similarity, rerank, search, documents, collections, backup, openai)]
-# The others ignore unknown parameters, as TEI and OpenAI do.
-STRICT_ROUTERS = [search.router, documents.router, collections.router, backup.router]
 DESCRIPTION = """Small cross-lingual sentence encoders, served from little memory.
 
 A text becomes a vector of norm 1; texts with the same meaning are near each other, whatever their languages."""
@@ -81,7 +78,7 @@ def create_metrics_app(runtime: Runtime) -> FastAPI:
     """Return the application that serves /metrics on a port of its own, without a key, under any host name."""
     app = _framework(runtime)
     app.include_router(health.metrics_router)
-    app.add_middleware(Resources, unknown="this port serves only GET /metrics (CROSSLET_METRICS_PORT)")
+    app.add_middleware(Dispatch, unknown="this port serves only GET /metrics (CROSSLET_METRICS_PORT)")
     app.add_middleware(AccessCheck, hosts=None)
     app.add_middleware(RequestLog, metrics=runtime.metrics, table=RouteTable(_routes_of(health.metrics_router)))
     return app
@@ -107,8 +104,7 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     # Added last, called first: prefix -> log -> CORS -> response limit -> gzip -> access -> body -> routes.
     # Host, key and origin are checked before the body is read.
     mounts = [route for route in app.routes if isinstance(route, Mount)]
-    app.add_middleware(Resources, unknown=NO_SUCH_ROUTE, strict=_routes_of(*STRICT_ROUTERS))
-    app.add_middleware(FastPath, routes=routes)
+    app.add_middleware(Dispatch, unknown=NO_SUCH_ROUTE)
     app.add_middleware(
         BodyLimit,
         max_body_bytes=settings.max_body_bytes,

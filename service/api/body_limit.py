@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.decompression import Decoder, decoder_of
-from service.api.policy import Body
-from service.api.request import header, is_ndjson
+from service.api.request import header
 from service.api.responses import error_response
+from service.api.routing import streams_lines
 from service.errors import BodyTimeout, ClientGone, MalformedBody, Overloaded, TooLarge, UnknownEncoding
+from service.preparation import LONG_BYTES
 from service.process.memory import return_free_memory
 
 LARGE_BYTES = 10_000_000  # return this much memory to the system at once; it takes milliseconds
@@ -33,7 +34,6 @@ BYTE_BYTES = 4
 COMMA_BYTES = 48  # per number or short string
 VALUE_BYTES = 64
 SLICE_BYTES = 64 * 1024
-LONG_BYTES = 64 * 1024  # of a body that is not looked through on the event loop: to parse 4 MB may take a second
 
 
 @dataclass
@@ -74,7 +74,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["route_match"].policy.body is Body.LINES and is_ndjson(scope):
+        if streams_lines(scope):
             await self._stream(scope, receive, send)
             return
         held = _Held()

@@ -1,7 +1,4 @@
-"""What a route needs of a request and takes as its body: declared on each endpoint.
-
-auth.py enforces the access, body_limit.py the body.
-"""
+"""What a route needs of a request, and how it is called: declared on its endpoint, read by `RouteTable` alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,26 +22,30 @@ class Access(Enum):
     WRITE = auto()  # a known Host, a full key and no page of another origin: the route changes or copies documents
 
 
-class Body(Enum):
-    """How a route takes its body."""
-
-    WHOLE = auto()  # within CROSSLET_MAX_BODY_BYTES, read before the route begins
-    LINES = auto()  # of any length, a line of JSON a document, read by the route while it arrives
-
-
 @dataclass(frozen=True)
 class Policy:
-    """What an endpoint declares."""
+    """What an endpoint declares.
+
+    access: which requests it answers.
+    strict: refuse unknown query parameters; other routes ignore them, as TEI and OpenAI do.
+    fast: answer ordinary JSON requests without FastAPI (ADR 6).
+    lines: the endpoint for bodies with one JSON document per line, which it reads while they arrive. All other bodies
+        are read whole, within CROSSLET_MAX_BODY_BYTES, before an endpoint is called.
+    """
 
     access: Access
-    body: Body = Body.WHOLE
+    strict: bool = False
+    fast: bool = False
+    lines: Callable[..., Any] | None = None
 
 
-def access(needed: Access, *, body: Body = Body.WHOLE) -> Callable[[Endpoint], Endpoint]:
+def policy(
+    access: Access, *, strict: bool = False, fast: bool = False, lines: Callable[..., Any] | None = None
+) -> Callable[[Endpoint], Endpoint]:
     """Declare an endpoint's policy. Stands below the router's decorator."""
 
     def declare(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, ATTRIBUTE, Policy(needed, body))
+        setattr(endpoint, ATTRIBUTE, Policy(access, strict, fast, lines))
         return endpoint
 
     return declare

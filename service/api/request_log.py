@@ -87,8 +87,8 @@ class RequestLog:
     def _record(self, scope: Scope, facts: RequestFacts) -> None:
         took_s = time.monotonic() - facts.started_at
         # The route's template: ids must not become labels.
-        found: RouteMatch = scope["route_match"]
-        route = "unmatched" if found.route is None else found.route.path
+        match: RouteMatch = scope["route_match"]
+        route = "unmatched" if match.resource is None else match.resource.route.path
         self._metrics.requests.labels(route, str(facts.status)).inc()
         self._metrics.request_duration.labels(route).observe(took_s)
         level = logging.DEBUG if route in QUIET_ROUTES and facts.status < 500 else logging.INFO

@@ -1,50 +1,85 @@
-"""Finds the route of a path and method, and refuses paths, methods and query parameters that no route takes.
+"""Finds the route of a request and reads its policy, once; refuses what no route takes; calls the route.
 
 A trailing slash is ignored rather than redirected: behind a proxy, a redirect might name the wrong scheme. Where the
 path ends in an id, the slash is part of the id. HEAD is handled as GET; the server drops the body.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
+from fastapi import Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.json_route import EndpointCall, endpoint_call
 from service.api.policy import Access, Policy, policy_of
+from service.api.request import is_ndjson
 from service.api.responses import error_response
 from service.errors import InvalidInput, MalformedHead, MethodNotAllowed, NotFound, ServiceError
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # no new document's id has one
 LONGEST_NAME = 64  # characters of an unknown parameter's name in a message
+JSON = (b"content-type", b"application/json")  # the header of an ordinary JSON request
+
+
+class Resource:
+    """A route of the application, and all that its endpoint declares."""
+
+    def __init__(self, route: Route | Mount) -> None:
+        """Raises: AttributeError: the endpoint declares no policy.  TypeError: it cannot be called without FastAPI."""
+        self.route = route
+        self.policy = policy_of(route)
+        self.methods = {"GET"} if isinstance(route, Mount) else route.methods or set()  # a mount serves static files
+        self.ends_in_id = isinstance(route, Mount) or route.path.endswith(":path}")
+        self.query_names: list[str] | None = None  # of the parameters it takes; None: any
+        self.fast: EndpointCall | None = None
+        self.lines: EndpointCall | None = None
+        if isinstance(route, APIRoute):
+            if self.policy.strict:
+                flat = get_flat_params(route.dependant)
+                self.query_names = [one.alias for one in flat if isinstance(one.field_info, Query)]
+            self.fast = endpoint_call(route.endpoint) if self.policy.fast else None
+            self.lines = endpoint_call(self.policy.lines) if self.policy.lines is not None else None
+
+    def path_parameters(self, path: str) -> dict[str, str] | None:
+        """Return the parameters in a path, or None if it is not this route's."""
+        match = self.route.path_regex.match(path)
+        return match.groupdict() if match and all(match.groupdict().values()) else None  # an id is never empty
 
 
 @dataclass(frozen=True)
 class RouteMatch:
-    """Where a request goes, and what it needs for that."""
+    """Where a request goes, and what it needs for that.
 
-    route: Route | Mount | None  # None: no route has the path. If none takes the method, the path's first route
-    path: str  # as the route spells it
-    methods: frozenset[str]  # of all routes of the path
+    resource: None if no route has the path. If none takes the method, the path's first.
+    path: as the route spells it.
+    methods: of all routes of the path.
+    """
+
+    resource: Resource | None
+    path: str
+    methods: frozenset[str]
     policy: Policy
+    path_parameters: dict[str, str] = field(default_factory=dict)
 
 
 class RouteTable:
     """The routes of an application, each found once a request, for the log, the access check and the answer."""
 
     def __init__(self, routes: Iterable[Route | Mount]) -> None:
-        self._routes = [(route, isinstance(route, Mount) or route.path.endswith(":path}")) for route in routes]
+        self._resources = [Resource(route) for route in routes]
         self._fixed = {
             (method, spelling): self._search(method, spelling)
-            for route, _ in self._routes
-            if isinstance(route, Route) and not route.param_convertors
-            for method in _methods(route)
-            for spelling in spellings(route.path)
+            for resource in self._resources
+            if isinstance(resource.route, Route) and not resource.route.param_convertors
+            for method in resource.methods
+            for spelling in (resource.route.path, f"{resource.route.path.removesuffix('/')}/")
         }
 
     def match(self, method: str, path: str) -> RouteMatch:
@@ -52,91 +87,106 @@ class RouteTable:
         return self._fixed.get((method, path)) or self._search(method, path)
 
     def _search(self, method: str, path: str) -> RouteMatch:
-        found = [] if CONTROL_CHARACTER.search(path) else list(self._of_path(path))
-        methods = frozenset[str]().union(*(_methods(route) for route, _ in found))
+        candidates = [] if CONTROL_CHARACTER.search(path) else list(self._of_path(path))
+        methods = frozenset[str]().union(*(resource.methods for resource, _, _ in candidates))
         if method == "HEAD" or (method == "OPTIONS" and "GET" in methods):  # OPTIONS needs what reading needs
             method = "GET"
-        for route, spelling in found:
-            if method in _methods(route):
-                return RouteMatch(route, spelling, methods, policy_of(route))
-        first, spelling = found[0] if found else (None, path)
+        for resource, spelling, parameters in candidates:
+            if method in resource.methods:
+                return RouteMatch(resource, spelling, methods, resource.policy, parameters)
+        first, spelling = candidates[0][:2] if candidates else (None, path)
         return RouteMatch(first, spelling, methods, Policy(Access.READ))
 
-    def _of_path(self, path: str) -> Iterator[tuple[Route | Mount, str]]:
+    def _of_path(self, path: str) -> Iterator[tuple[Resource, str, dict[str, str]]]:
         """Yield the routes of a path, whatever their methods, each with the path as the route spells it."""
         both = dict.fromkeys((path, path.removesuffix("/") or "/"))
-        for route, ends_in_id in self._routes:
-            for spelling in (path,) if ends_in_id else both:
-                match = route.path_regex.match(spelling)
-                if match and all(match.groupdict().values()):  # an id is never empty
-                    yield route, spelling
+        for resource in self._resources:
+            for spelling in (path,) if resource.ends_in_id else both:
+                parameters = resource.path_parameters(spelling)
+                if parameters is not None:
+                    yield resource, spelling, parameters
 
 
-class Resources:
-    """The middleware around FastAPI's router: passes each path and method on in one spelling."""
+def streams_lines(scope: Scope) -> bool:
+    """Whether the body has one JSON document per line, and the route reads it while it arrives."""
+    match: RouteMatch = scope["route_match"]
+    return match.policy.lines is not None and is_ndjson(scope)
 
-    def __init__(self, app: ASGIApp, *, unknown: str, strict: Collection[Route] = ()) -> None:
-        """unknown: the message for a path that no route has.  strict: the routes that refuse unknown parameters."""
+
+class Dispatch:
+    """The innermost middleware: refuses what no route takes, and calls the others, directly or through FastAPI."""
+
+    def __init__(self, app: ASGIApp, *, unknown: str) -> None:
+        """unknown: the message for a path that no route has."""
         self._app = app
         self._unknown = unknown
-        self._parameters = {id(route): _query_parameters(route) for route in strict}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on to its route, or answer 400, 404, 405, 422 or an OPTIONS request."""
+        """Answer the request. Its body is complete, unless it is one of lines."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        found: RouteMatch = scope["route_match"]
+        match: RouteMatch = scope["route_match"]
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        refusal = self._refusal(found, method, scope)
-        if refusal is not None:
-            await error_response(found.path, refusal)(scope, receive, send)
-        elif method not in found.methods:  # OPTIONS
-            await Response(status_code=204, headers={"allow": _allow(found.methods)})(scope, receive, send)
+        answer: ASGIApp | None
+        if match.resource is None:
+            answer = error_response(match.path, self._no_route(match.path))
+        elif method not in match.methods:
+            answer = _method_refused(match, method)
+        elif unknown := _unknown_parameter(match.resource, scope["query_string"]):
+            answer = error_response(match.path, unknown)
         else:
             # A copy: the server needs the original method to handle HEAD.
-            await self._app({**scope, "path": found.path, "method": method}, receive, send)
+            scope = {**scope, "path": match.path, "method": method, "path_params": match.path_parameters}
+            answer, receive = await _called(match.resource, scope, receive)
+        await (answer or self._app)(scope, receive, send)
 
-    def _refusal(self, found: RouteMatch, method: str, scope: Scope) -> ServiceError | None:
-        if found.route is None and CONTROL_CHARACTER.search(found.path):
+    def _no_route(self, path: str) -> ServiceError:
+        if CONTROL_CHARACTER.search(path):
             return MalformedHead(
                 "the path has a control character; documents with one in their id are listed by GET /documents and "
                 "removed by POST /documents/delete"
             )
-        if found.route is None:
-            return NotFound(self._unknown)
-        if method not in found.methods:
-            allow = _allow(found.methods)
-            message = f"the method is {method}; allowed are {allow}"
-            return None if method == "OPTIONS" else MethodNotAllowed(message, allow)
-        known = self._parameters.get(id(found.route)) if scope["query_string"] else None
-        if known is None:
-            return None
-        given = [name for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)]
-        unknown = next((name for name in given if name not in known), None)
-        if unknown is None:
-            return None
-        takes = f"this route takes {', '.join(known)}" if known else "this route takes none"
-        return InvalidInput(f'the query parameter "{unknown[:LONGEST_NAME]}" is unknown; {takes}')
+        return NotFound(self._unknown)
 
 
-def spellings(path: str) -> set[str]:
-    """Return the spellings of a parameterless path: with and without a trailing slash."""
-    return {path, f"{path.removesuffix('/')}/"}
+def _method_refused(match: RouteMatch, method: str) -> Response:
+    """Answer OPTIONS with the methods of the path, every other method with 405."""
+    allow = ", ".join(sorted({"OPTIONS", *match.methods} | ({"HEAD"} if "GET" in match.methods else set())))
+    if method == "OPTIONS":
+        return Response(status_code=204, headers={"allow": allow})
+    return error_response(match.path, MethodNotAllowed(f"the method is {method}; allowed are {allow}", allow))
 
 
-def _methods(route: Route | Mount) -> set[str]:
-    return {"GET"} if isinstance(route, Mount) else route.methods or set()  # a mount serves static files
+def _unknown_parameter(resource: Resource, query_string: bytes) -> InvalidInput | None:
+    """Return the refusal of a query parameter that a strict route does not take, or None."""
+    known = resource.query_names
+    if known is None or not query_string:
+        return None
+    given = [name for name, _ in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)]
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return None
+    takes = f"this route takes {', '.join(known)}" if known else "this route takes none"
+    return InvalidInput(f'the query parameter "{unknown[:LONGEST_NAME]}" is unknown; {takes}')
 
 
-def _allow(methods: Collection[str]) -> str:
-    return ", ".join(sorted({"OPTIONS", *methods} | ({"HEAD"} if "GET" in methods else set())))
+async def _called(resource: Resource, scope: Scope, receive: Receive) -> tuple[Response | None, Receive]:
+    """Call the endpoint directly where its policy says so.
 
+    Returns: the answer, or None where FastAPI must call the route; and a `receive` that still has the body.
+    """
+    if resource.lines is not None and is_ndjson(scope):
+        return await resource.lines.answer(Request(scope, receive)), receive
+    if resource.fast is None or scope["query_string"] or JSON not in scope["headers"]:
+        return None, receive
+    messages = [await receive()]
+    answer = await resource.fast.answer(Request(scope, receive), messages[0].get("body", b""))
 
-def _query_parameters(route: Route | Mount) -> list[str]:
-    if not isinstance(route, APIRoute):
-        return []
-    return [one.alias for one in get_flat_params(route.dependant) if isinstance(one.field_info, Query)]
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return answer, replay
 
 
 class PathPrefix:

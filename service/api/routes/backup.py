@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.backups import Backups, Copy
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency, while_connected
 from service.api.routes.openapi import answers
 from service.documents.milvus.address import EMBEDDED
@@ -54,7 +54,7 @@ async def _chunks(copy: Copy) -> AsyncIterator[bytes]:
     ),
     summary="Back up the documents",
 )
-@access(Access.WRITE)
+@policy(Access.WRITE, strict=True)
 async def back_up(request: Request, runtime: RuntimeDependency) -> Response:
     """A copy of all documents at one moment, while others read and write them. Takes no body. One at a time."""
     if runtime.settings.index != EMBEDDED:

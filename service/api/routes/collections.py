@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Response
 from fastapi.routing import APIRoute
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency
 from service.api.responses import json_response
 from service.api.routes import documents, search
@@ -33,7 +33,7 @@ NAMED = [Depends(_documented)]
 
 
 @router.get("", response_model=CollectionsOut, responses=answers(401, 422, 429, 503), summary="List collections")
-@access(Access.READ)
+@policy(Access.READ, strict=True)
 async def list_collections(runtime: RuntimeDependency) -> Response:
     """Every collection with its documents and the memory of its index; the default one first."""
     return json_response({"collections": await runtime.read(described, runtime)})
@@ -46,7 +46,7 @@ async def list_collections(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 404, 422, 429, 503),
     summary="Read a collection",
 )
-@access(Access.READ)
+@policy(Access.READ, strict=True)
 async def get_collection(runtime: RuntimeDependency) -> Response:
     """One collection."""
     return json_response(await runtime.read(_described, runtime.collection_name, runtime.collection))
@@ -59,7 +59,7 @@ async def get_collection(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 403, 404, 422, 503, 507),
     summary="Drop a collection",
 )
-@access(Access.WRITE)
+@policy(Access.WRITE, strict=True)
 async def drop_collection(runtime: RuntimeDependency) -> Response:
     """Remove a collection with all its documents. The default one stays."""
     name = runtime.collection_name

@@ -1,5 +1,6 @@
 """PUT, GET and DELETE /documents; listing, counting and deleting by filter."""
 
+import asyncio
 import re
 from functools import partial
 from typing import Annotated
@@ -7,15 +8,15 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.types import Message
 
 from service.api.document_embedding import in_passages
 from service.api.document_writing import write_documents
-from service.api.embedder import EmbedderDependency, cost_headers
+from service.api.embedder import Embedder, EmbedderDependency, cost_headers
 from service.api.facets import check_facets, counted
 from service.api.json_route import JsonRoute
-from service.api.lines_route import LinesRoute, put_lines
 from service.api.merge_patch import patched
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import BODY_ERRORS, answers, inference
@@ -32,6 +33,7 @@ from service.api.schemas.documents import (
     PutDocumentsRequest,
     PutDocumentsResponse,
 )
+from service.api.uploads import Upload
 from service.documents.backend import DocumentIndex
 from service.documents.store.document import Document
 from service.documents.store.store import StoredDocument
@@ -39,8 +41,6 @@ from service.errors import InvalidInput, NotFound
 from service.json_parsing import loads, not_unicode
 
 router = APIRouter(prefix="/documents", tags=["documents"], route_class=JsonRoute)
-# First: the route of lists takes any content-type.
-router.add_api_route("", put_lines, methods=["PUT"], include_in_schema=False, route_class_override=LinesRoute)
 
 DocumentIdInPath = Annotated[str, Path(description="The document's id; it may hold slashes.", examples=["de/1"])]
 DOCUMENTS_PATH = re.compile(rb"(?:/collections/[^/]+)?/documents/")  # before an id; an id may look like it
@@ -50,6 +50,19 @@ LINES_CONTENT = {"application/x-ndjson": {"schema": {"type": "string"}, "example
 MAX_PAGE_CHARS = 4_000_000  # of texts and metadata; as much as the default limit on a body
 
 
+async def put_lines(request: Request, runtime: RuntimeDependency) -> Response:
+    """Store documents while they arrive, a line each; the answer comes after the last."""
+    embedder = Embedder(Request(request.scope, _nothing))
+    report = await Upload(runtime, embedder).run(request.stream())
+    return json_response(report.answer, headers=report.headers)
+
+
+async def _nothing() -> Message:
+    """Receive nothing: the upload reads the body, and notices when the client leaves."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets the event")
+
+
 @router.put(
     "",
     response_model=PutDocumentsResponse,
@@ -57,7 +70,7 @@ MAX_PAGE_CHARS = 4_000_000  # of texts and metadata; as much as the default limi
     summary="Insert or replace documents",
     openapi_extra={"requestBody": {"content": LINES_CONTENT}},
 )
-@access(Access.WRITE)
+@policy(Access.WRITE, strict=True, lines=put_lines)
 async def put_documents(
     body: PutDocumentsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -88,7 +101,7 @@ async def put_documents(
 
 
 @router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")
-@access(Access.READ)
+@policy(Access.READ, strict=True)
 async def list_documents(
     runtime: RuntimeDependency,
     cursor: Annotated[
@@ -120,7 +133,7 @@ async def list_documents(
     responses=answers(*BODY_ERRORS, 503),
     summary="Count documents",
 )
-@access(Access.READ)
+@policy(Access.READ, strict=True, fast=True)
 async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """The number of documents, or of those that match a filter; with `facets`, by the values of fields as well."""
     check_facets(body.facets, runtime)
@@ -133,7 +146,7 @@ async def count_documents(body: CountDocumentsRequest, runtime: RuntimeDependenc
     responses=answers(*BODY_ERRORS, 403, 503, 507),
     summary="Remove several documents",
 )
-@access(Access.WRITE)
+@policy(Access.WRITE, strict=True, fast=True)
 async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDependency) -> Response:
     """Remove documents by id, or all that match a filter."""
     if body.ids is not None:
@@ -151,7 +164,7 @@ async def delete_documents(body: DeleteDocumentsRequest, runtime: RuntimeDepende
     responses=answers(401, 404, 429, 503),
     summary="Read a document",
 )
-@access(Access.READ)
+@policy(Access.READ, strict=True)
 async def get_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """One document by its id."""
     document = await runtime.read(runtime.collection.get, _id_in(request))
@@ -166,7 +179,7 @@ async def get_document(request: Request, document_id: DocumentIdInPath, runtime:
     responses=answers(*BODY_ERRORS, 403, 404, 503, 507),
     summary="Change a document's metadata",
 )
-@access(Access.WRITE)
+@policy(Access.WRITE, strict=True)
 async def patch_document(
     request: Request, document_id: DocumentIdInPath, body: PatchDocumentRequest, runtime: RuntimeDependency
 ) -> Response:
@@ -184,7 +197,7 @@ async def patch_document(
     responses=answers(401, 403, 404, 503, 507),
     summary="Remove a document",
 )
-@access(Access.WRITE)
+@policy(Access.WRITE, strict=True)
 async def delete_document(request: Request, document_id: DocumentIdInPath, runtime: RuntimeDependency) -> Response:
     """Remove one document by its id."""
     deleted = await runtime.write(runtime.collection.delete, [_id_in(request)])

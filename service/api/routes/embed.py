@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from service.api.embedder import EmbedderDependency, cost_headers, one_or_listed, shown_vectors
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
 from service.api.routes.similarity import similarity
@@ -21,7 +21,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
 @router.post(
     "/embed", response_model=list[list[float]], responses=inference(example=[[0.1, -0.2]]), summary="Embed texts"
 )
-@access(Access.READ)
+@policy(Access.READ, fast=True)
 async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     """Turn each text into a vector of norm 1. A vector never depends on the other texts in the request."""
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
@@ -45,7 +45,7 @@ async def embed(body: EmbedRequest, embedder: EmbedderDependency) -> Response:
     responses=inference(example=[[0.1, -0.2]]),
     summary="Embed or compare texts",
 )
-@access(Access.READ)
+@policy(Access.READ, fast=True)
 async def embed_or_compare(body: RootRequest, embedder: EmbedderDependency) -> Response:
     """Like /embed for a text or a list of texts, like /similarity for an object. For clients with only a base URL."""
     if isinstance(body, SimilarityRequest):

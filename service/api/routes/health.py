@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.api.access import BEARER
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency
 from service.api.responses import json_response
 from service.api.routes.collections import described
@@ -34,7 +34,7 @@ METRICS_CONTENT = {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}, "example"
 
 
 @router.get("/health", response_model=StatusResponse, responses=answers(), summary="Is the process alive?")
-@access(Access.PROBE)
+@policy(Access.PROBE)
 async def health() -> Response:
     """200 as long as the process answers."""
     return json_response({"status": "ok"})
@@ -43,7 +43,7 @@ async def health() -> Response:
 @router.get(
     "/ready", response_model=StatusResponse, responses=answers(503), summary="Is the service ready for requests?"
 )
-@access(Access.PROBE)
+@policy(Access.PROBE)
 async def ready(runtime: RuntimeDependency) -> Response:
     """200, or 503 with the reason: starting, shutting down, workers that make no progress, or a store that is gone."""
     trouble = runtime.trouble()
@@ -60,7 +60,7 @@ async def ready(runtime: RuntimeDependency) -> Response:
     dependencies=[BEARER],
     summary="Prometheus metrics",
 )
-@access(Access.METRICS)
+@policy(Access.METRICS)
 async def metrics(runtime: RuntimeDependency) -> Response:
     """Counters, gauges and histograms in Prometheus' text format."""
     # In a thread: counting documents may ask another process (Milvus). Not by `runtime.read`, whose queue may be full.
@@ -74,7 +74,7 @@ async def metrics(runtime: RuntimeDependency) -> Response:
     dependencies=[BEARER],
     summary="Describe the service",
 )
-@access(Access.READ)
+@policy(Access.READ)
 async def info(runtime: RuntimeDependency) -> Response:
     """The model, the limits in force and the index."""
     manifest, settings = runtime.manifest, runtime.settings

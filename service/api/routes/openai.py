@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Response
 
 from service.api.embedder import EmbedderDependency, Place, cost_headers, one_or_listed, shown_vectors
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency
 from service.api.responses import dump_json, dumped_response, json_response
 from service.api.routes.openapi import answers, inference
@@ -53,7 +53,7 @@ router = APIRouter(tags=["embeddings"], route_class=JsonRoute)
     responses=inference(error=OpenAIErrorResponse),
     summary="Embed texts, as OpenAI does",
 )
-@access(Access.READ)
+@policy(Access.READ, fast=True)
 async def create_embeddings(
     body: OpenAIEmbeddingsRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:
@@ -114,7 +114,7 @@ def _base64(vectors_BD: npt.NDArray[np.float32]) -> list[str]:
     responses=answers(401, error=OpenAIErrorResponse),
     summary="List the model, as OpenAI does",
 )
-@access(Access.READ)
+@policy(Access.READ)
 async def list_models(runtime: RuntimeDependency) -> Response:
     """The served model. `/v1/embeddings` accepts any model name."""
     return json_response({"object": "list", "data": [_described(runtime.manifest)]})
@@ -126,7 +126,7 @@ async def list_models(runtime: RuntimeDependency) -> Response:
     responses=answers(401, 404, error=OpenAIErrorResponse),
     summary="Describe the model, as OpenAI does",
 )
-@access(Access.READ)
+@policy(Access.READ)
 async def get_model(model: ModelInPath, runtime: RuntimeDependency) -> Response:
     """The model, by its name in the list."""
     name = runtime.manifest.name

@@ -12,7 +12,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import JSONResponse, RedirectResponse
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency
 from service.documents.milvus.address import EMBEDDED
 from service.documents.mode import Mode
@@ -53,7 +53,7 @@ page_router = APIRouter(include_in_schema=False, route_class=JsonRoute)
 
 
 @docs_router.get("/docs")
-@access(Access.PUBLIC)
+@policy(Access.PUBLIC)
 async def docs(runtime: RuntimeDependency) -> Response:
     """Swagger UI; its scripts are in an installed package."""
     root = runtime.settings.root_path
@@ -67,14 +67,14 @@ async def docs(runtime: RuntimeDependency) -> Response:
 
 
 @docs_router.get("/openapi.json")
-@access(Access.PUBLIC)
+@policy(Access.PUBLIC)
 async def openapi(request: Request) -> Response:
     """The OpenAPI schema, built on the first request."""
     return JSONResponse(request.app.openapi())
 
 
 @root_router.get("/")
-@access(Access.PUBLIC)
+@policy(Access.PUBLIC)
 async def to_docs(runtime: RuntimeDependency) -> Response:
     """Redirect to /docs, keeping the client's scheme and host."""
     root = runtime.settings.root_path
@@ -82,7 +82,7 @@ async def to_docs(runtime: RuntimeDependency) -> Response:
 
 
 @page_router.get("/")
-@access(Access.PUBLIC)
+@policy(Access.PUBLIC)
 async def page(request: Request, runtime: RuntimeDependency) -> Response:
     """The page for whoever accepts HTML; other clients are led to /docs."""
     accepted = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "").split(",")}
@@ -96,7 +96,7 @@ async def page(request: Request, runtime: RuntimeDependency) -> Response:
 
 
 @page_router.get(f"{PAGE_PATH}/{{name}}")
-@access(Access.PUBLIC)
+@policy(Access.PUBLIC)
 async def page_file(name: str, request: Request) -> Response:
     """A script, a style, an icon or the words of a language; read from the disk each time: they are small."""
     path = PAGE_FILES / name

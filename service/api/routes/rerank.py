@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.ranking import RankerDependency, Ranking
 from service.api.responses import json_response
 from service.api.routes.openapi import inference
@@ -18,7 +18,7 @@ router = APIRouter(tags=["re-ranking"], route_class=JsonRoute)
     responses=inference(example=[{"index": 1, "score": 0.83}], scores=True),
     summary="Put texts in order",
 )
-@access(Access.READ)
+@policy(Access.READ, fast=True)
 async def rerank(body: RerankRequest, request: Request, ranker: RankerDependency) -> Response:
     """With `texts` as text-embeddings-inference answers, with `documents` as Cohere and Jina do; best first."""
     if isinstance(body, RerankDocuments):
@@ -33,7 +33,7 @@ async def rerank(body: RerankRequest, request: Request, ranker: RankerDependency
 @router.post(
     "/v2/rerank", response_model=RerankResponse, responses=inference(scores=True), summary="Put documents in order"
 )
-@access(Access.READ)
+@policy(Access.READ, fast=True)
 async def rerank_documents(body: RerankDocuments, request: Request, ranker: RankerDependency) -> Response:
     """Drop-in for clients of Cohere and Jina: change the base URL."""
     if body.max_tokens_per_doc:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from service.api.embedder import EmbedderDependency, cost_headers
 from service.api.facets import check_facets, facets_of
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency, while_connected
 from service.api.responses import dump_json, dumped_response
 from service.api.routes.openapi import inference
@@ -29,7 +29,7 @@ router = APIRouter(tags=["documents"], route_class=JsonRoute)
 
 
 @router.post("/search", response_model=SearchResponse, responses=inference(scores=True), summary="Find documents")
-@access(Access.READ)
+@policy(Access.READ, strict=True, fast=True)
 async def search(
     request: Request, body: SearchRequest, embedder: EmbedderDependency, runtime: RuntimeDependency
 ) -> Response:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 
 from service.api.embedder import EmbedderDependency, cost_headers
 from service.api.json_route import JsonRoute
-from service.api.policy import Access, access
+from service.api.policy import Access, policy
 from service.api.responses import array_response
 from service.api.routes.openapi import inference
 from service.api.schemas.embed import (
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float32]
     responses=inference(example=[0.83]),
     summary="Compare texts",
 )
-@access(Access.READ)
+@policy(Access.READ, fast=True)
 async def similarity(body: SimilarityRequest, embedder: EmbedderDependency) -> Response:
     """Cosines in [-1, 1]: of one sentence and many, of pairs, or of each text on the left and each on the right."""
     inputs = body.inputs

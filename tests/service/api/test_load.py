@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from service.api.app import create_app
-from service.api.body_limit import LONG_BYTES
 from service.model.encoder import Encoded, TextInput, load_encoder
+from service.preparation import LONG_BYTES
 from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import TEXTS

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from starlette.routing import Match, Route
 
 from service.api.app import ROUTERS, create_app
-from service.api.policy import Access, Body, policy_of
+from service.api.policy import Access, policy_of
 from service.api.routing import RouteTable
 from service.documents.store.store import Document, DocumentStore
 from service.model.artifact import load_manifest
@@ -175,9 +175,9 @@ def test_the_table_finds_the_route_that_the_framework_calls() -> None:
         for method in route.methods or ():
             scope = {"type": "http", "method": method, "path": path, "headers": [], "root_path": ""}
             called = next(one for one in ROUTES if one.matches(scope)[0] is Match.FULL)
-            found = table.match(method, path).route
-            assert found is not None
-            facts = {(one.path, policy_of(one).access) for one in (found, called, route)}
+            resource = table.match(method, path).resource
+            assert resource is not None
+            facts = {(one.path, policy_of(one).access) for one in (resource.route, called, route)}
             assert facts == {(route.path, policy_of(route).access)}
 
 
@@ -212,7 +212,7 @@ def test_an_old_id_with_a_control_character_can_be_removed(tiny_model: Path, ser
 
 
 def test_only_a_put_of_documents_takes_lines() -> None:
-    lines = {(method, one.path) for one in ROUTES if policy_of(one).body is Body.LINES for method in one.methods or ()}
+    lines = {(method, one.path) for one in ROUTES if policy_of(one).lines for method in one.methods or ()}
     assert lines == {("PUT", "/documents"), ("PUT", "/collections/{collection}/documents")}
 
 

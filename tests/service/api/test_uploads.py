@@ -10,7 +10,7 @@ from httpx import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from service.api.body_limit import BodyLimit
-from service.api.policy import Access, Body, Policy
+from service.api.policy import Access, Policy
 from service.api.routing import RouteMatch
 from tests.artifacts import TEXTS
 from tests.service.conftest import Serve
@@ -224,7 +224,7 @@ def test_uploads_share_half_of_the_budget_of_bodies() -> None:
     async def run() -> None:
         limit = BodyLimit(app, max_body_bytes=500, max_inflight_bytes=1000, body_timeout_s=1)
         headers = [(b"content-type", b"application/x-ndjson")]
-        found = RouteMatch(None, "/documents", frozenset(), Policy(Access.WRITE, Body.LINES))
+        found = RouteMatch(None, "/documents", frozenset(), Policy(Access.WRITE, lines=lambda: None))
         scope: Scope = {"type": "http", "method": "PUT", "path": "/documents", "headers": headers, "route_match": found}
         first = asyncio.create_task(limit(scope, receive, send))
         await is_held.wait()
