@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from export.evaluation.__main__ import BUNDLED
 from service.documents.collection import Collection
 from service.documents.keywords.index import KeywordIndex
 from service.documents.protocol import Vectors
@@ -27,7 +28,6 @@ from service.documents.store.schema import DEFAULT
 from service.documents.store.store import Document, DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
 from service.process.memory import resident_bytes
-from training.evaluation.arguments import BUNDLED
 
 DIM, TOP_K, WORDS, LOAD = 384, 10, 30, 2000
 MIB = 2**20

@@ -15,6 +15,7 @@ from training.config.parsing import read_yaml
 from training.config.run import RunConfig, load_config
 from training.corpora.sources.fetch import ensure_sources
 from training.errors import ConfigError, PeerError, TrainingError
+from training.evaluation.encoders import LoadModel, load_model
 from training.optimisation.processes import is_main_process, join_processes, on_main_process
 from training.pipeline.ending import ending
 from training.pipeline.held_out import hold_out
@@ -31,8 +32,12 @@ logger = logging.getLogger(__name__)
 DATA = Path("data")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the job. Returns: 0 when done, 2 with one sentence when it cannot go on, 130 on Ctrl-C."""
+def main(arguments: list[str] | None = None, *, load_model: LoadModel = load_model) -> int:
+    """Run the job.
+
+    Args:    load_model: of the bi-encoders that a re-ranker's configuration names.
+    Returns: 0 when done, 2 with one sentence when it cannot go on, 130 on Ctrl-C.
+    """
     parser = argparse.ArgumentParser(
         prog="training/run.sh", description="Distil a small cross-lingual sentence encoder."
     )
@@ -64,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.restart_from:
         again += f", without --restart-from once {options.restart_from} has begun,"
     try:
-        run_job(options)
+        run_job(options, load_model)
     except PeerError:
         return 2  # the process that failed says why
     except TrainingError as exc:
@@ -79,13 +84,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def run_job(options: argparse.Namespace) -> None:
+def run_job(options: argparse.Namespace, load_model: LoadModel) -> None:
     """Run all steps, or those up to `--until`, holding the lock of the output folder."""
     if is_reranker(read_yaml(options.config)):
         if options.pairs:
             raise ConfigError(f"{options.config} trains a re-ranker, from questions; --pairs distils an encoder")
         options.data = options.data or DATA
-        run_rerank_job(options)
+        run_rerank_job(options, load_model)
         return
     config = load_config(options.config)
     if options.base:

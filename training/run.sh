@@ -13,4 +13,4 @@ if [ -z "$python" ]; then
   make --no-print-directory -C "$root" setup-dev >&2
   python=$root/.venv-dev/bin/python
 fi
-PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} exec "$python" -m training "$@"
+PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} exec "$python" -m export.train "$@"

@@ -112,7 +112,8 @@ while [ $# -gt 0 ]; do
 done
 echo "$job ${{out#{root}}}" >> "{calls}"
 case "$job" in
-training) mkdir -p "$out/final/checkpoint"; cd "$out/final/checkpoint"; [ -e crosslet.json ] || touch crosslet.json ;;
+export.train)
+  mkdir -p "$out/final/checkpoint"; cd "$out/final/checkpoint"; [ -e crosslet.json ] || touch crosslet.json ;;
 export) mkdir -p "$out"; touch "$out/manifest.json" ;;
 esac
 """
@@ -131,11 +132,11 @@ def test_a_model_is_exported_anew_only_when_its_checkpoint_is_newer(tmp_path: Pa
         make("model", f"DEV={os.path.relpath(tmp_path / 'dev', ROOT)}", f"OUT={out}")
         return [line.strip() for line in calls.read_text().splitlines()]
 
-    assert made() == ["training", "export /artifact"]
+    assert made() == ["export.train", "export /artifact"]
     os.utime(out / "final/checkpoint/crosslet.json", (1000, 1000))
-    assert made() == ["training"]
+    assert made() == ["export.train"]
     os.utime(out / "artifact/manifest.json", (500, 500))
-    assert made() == ["training", "export /artifact"]
+    assert made() == ["export.train", "export /artifact"]
 
 
 def install_torch(

@@ -64,7 +64,7 @@ def main() -> int:
     if given.file_size_limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (given.file_size_limit, given.file_size_limit))
 
-    def run_job(options: argparse.Namespace) -> None:
+    def run_job(options: argparse.Namespace, _: object) -> None:
         config = RunConfig(["de"], CorpusConfig(sources={}))
         work = partial(train_tiny, checkpoint_minutes=given.checkpoint_minutes)
         step = Step("assistant", lambda _: {}, ("data",), work, together=True)

@@ -27,6 +27,7 @@ from training.ablation.spec import load_spec
 from training.config.parsing import read_yaml
 from training.corpora.sources.fetch import ensure_sources
 from training.errors import ConfigError, TrainingError
+from training.evaluation.encoders import LoadModel, load_model
 from training.pipeline.preflight import check_evaluation, check_machine
 from training.pipeline.runner import run_alone
 
@@ -34,9 +35,10 @@ REPORT = "report"
 FAILED_CELLS = 1
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, *, load_model: LoadModel = load_model) -> int:
     """Run the command.
 
+    Args:    load_model: of the bi-encoder that a re-ranking study measures too.
     Returns: 0 if every cell is trained, 1 if some failed, 2 after an error, 130 after Ctrl-C.
     """
     parser = argparse.ArgumentParser(prog="crosslet ablate", description="Train variants of one run and compare them.")
@@ -55,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return ablate(options)
+        return ablate(options, load_model)
     except TrainingError as exc:
         print(f"error: {exc}", file=sys.stderr)
         return 2
@@ -67,13 +69,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
-def ablate(options: argparse.Namespace) -> int:
+def ablate(options: argparse.Namespace, load_model: LoadModel) -> int:
     """Plan, train, report."""
     raw = read_yaml(options.spec)
     if is_study(raw):
         if options.jobs > 1:
             raise ConfigError("--jobs is for students; a re-ranking study trains one cell at a time: leave it out")
-        return ablate_reranking(study_spec(raw, where=options.spec.name), options)
+        return ablate_reranking(study_spec(raw, where=options.spec.name), options, load_model)
     spec = load_spec(options.spec)
     cells = read_cells(spec, options.spec)
     if not options.dry_run and not options.report_only:
@@ -108,9 +110,9 @@ def _train(trials: list[Trial], options: argparse.Namespace) -> dict[str, str]:
     return train_in_processes(trials, options.out, options.jobs)
 
 
-def ablate_reranking(spec: StudySpec, options: argparse.Namespace) -> int:
+def ablate_reranking(spec: StudySpec, options: argparse.Namespace, load_model: LoadModel) -> int:
     """The study of Chen et al. 2020: plan, train, report."""
-    cells = study_cells(spec, options.data, options.out)
+    cells = study_cells(spec, options.data, options.out, load_model)
     if options.dry_run:
         print("\n".join(describe_cells(cells)))
         return 0

@@ -1,6 +1,4 @@
-"""Writes a model with its head: an artifact by an edit of its graph, a checkpoint by modules behind its own.
-
-Knows files of both kinds; knows no training. The only module of this package that knows `export` and the artifact.
+"""Writes a checkpoint with its head, as modules behind its own.
 
 Shapes: D dims.
 """
@@ -8,7 +6,6 @@ Shapes: D dims.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,13 +15,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from torch import nn
 
-from export.errors import ExportError
-from export.head import ServedHead, add_head
-from service.model.artifact import MANIFEST_FILE, ArtifactError, DataLicence
 from training.alignment.candidates import Candidate
 from training.alignment.head import ACTIVATIONS
 from training.alignment.layers import Layer, Vectors
-from training.errors import AlignmentError, LoadError
+from training.errors import AlignmentError
 from training.models.loading import load_sentence_transformer
 from training.models.packages import packaged_folder
 from training.system.files import share
@@ -32,30 +26,12 @@ from training.system.files import share
 RECORD_FILE = "crosslet.json"
 
 
-def write_model(
-    model: str, out: Path, head: Candidate, *, alignment: Mapping[str, Any], source: str, licence: str
-) -> None:
-    """Write a copy of the model that gives the vectors the head gives.
-
-    Args:   model: folder of an artifact or a checkpoint, or a hub name.  alignment: what the card says of the head.
-            source, licence: of the pairs.
-    Raises: AlignmentError: the model cannot take a head, or nothing can be written.
-    """
-    data = DataLicence(source, licence, "", int(alignment["pairs"]))
-    try:
-        if (Path(model) / MANIFEST_FILE).is_file():
-            add_head(Path(model), out, ServedHead(head.layers, head.mean_D), alignment=alignment, data=data)
-        else:
-            write_checkpoint(model, out, head, alignment=alignment, data=data)
-    except (ArtifactError, ExportError, LoadError) as exc:
-        raise AlignmentError(str(exc)) from exc
-
-
 def write_checkpoint(
-    model: str, out: Path, head: Candidate, *, alignment: Mapping[str, Any], data: DataLicence
+    model: str, out: Path, head: Candidate, *, alignment: Mapping[str, Any], data: Mapping[str, Any]
 ) -> None:
     """A sentence-transformers folder: the model's own modules, then the head's, then unit length less the mean.
 
+    Args:   model: its folder, or a hub name.  alignment, data: what its record says of the head and of its pairs.
     Raises: AlignmentError: the model cuts its vectors.  LoadError: it cannot be loaded.
     """
     loaded = load_sentence_transformer(str(packaged_folder(model) or model), device="cpu")
@@ -73,15 +49,9 @@ def write_checkpoint(
     if record.is_file():
         facts = json.loads(record.read_text(encoding="utf-8"))
         facts["evaluation"] = {"alignment": alignment}
-        facts["data"] = [*facts.get("data", []), vars(data)]
+        facts["data"] = [*facts.get("data", []), data]
         text = json.dumps(facts, ensure_ascii=False, indent=1)
         (out / RECORD_FILE).write_text(text, encoding="utf-8")
-
-
-def remove_model(out: Path) -> None:
-    """Remove what an earlier run wrote."""
-    if out.is_dir():
-        shutil.rmtree(out)
 
 
 def _dense(layer: Layer) -> Dense:

@@ -29,7 +29,7 @@ from training.alignment.study_spec import Files, StudySpec, TableName, read_spec
 from training.alignment.trainer import PAPER, Pairs, Settings, train_head
 from training.alignment.vectors import Known
 from training.evaluation.bitext import score_bitext
-from training.evaluation.encoders import load_model
+from training.evaluation.encoders import LoadModel
 from training.evaluation.vectors import unit_rows
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Data:
         return train, dev, test
 
 
-def run_study(path: Path, data: Path, out: Path) -> None:
+def run_study(path: Path, data: Path, out: Path, load_model: LoadModel) -> None:
     """Measure every table and write report.md.
 
     Raises: ConfigError: the specification is wrong.  AlignmentError: a file of pairs cannot be used.

@@ -1,4 +1,4 @@
-"""Scores models on similarity, paraphrase, bitext, mining, retrieval and search sets; `crosslet evaluate`.
+"""Measures of models on similarity, paraphrase, bitext and retrieval sets; `export.evaluation` is the command.
 
-Imports `models`, `reranking`, and the service, to score an artifact as it is served.
+Imports `config`, `models`, `system`.
 """

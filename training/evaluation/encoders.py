@@ -1,10 +1,9 @@
-"""Loads models to score: exported artifacts, and whatever sentence-transformers can load."""
+"""Loads models to score: whatever sentence-transformers can load. `export.evaluation.models` also loads artifacts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,24 +15,22 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerBase
 
-from service.errors import ArtifactError
-from service.model.artifact import MANIFEST_FILE
-from service.model.encoder import load_encoder as load_artifact_encoder
-from service.model.prompts import Prompts
-from service.model.tokenizer import stripped
-from service.process.cpus import usable_cpus
 from training.errors import ConfigError, EvaluationError
-from training.evaluation.arguments import is_path
 from training.evaluation.vectors import Encode
 from training.models.packages import packaged_folder
 from training.models.sentence_encoder import SentenceEncoder  # importing it also registers crosslet checkpoints
 from training.models.teacher import load_teacher
 from training.system.device import autocast, pick_device
-from training.system.files import files_under, fingerprint_files
+from training.system.files import files_under, fingerprint_files, is_path
 
 BATCH = 64  # texts
 GPU_BATCH = 512  # a GPU takes as long for 64 short texts
-ARTIFACT_CHUNK = 64  # texts a thread takes at once
+MANIFEST_FILE = "manifest.json"  # of an artifact
+# At the ends of a text, as the service has it in `service.model.tokenizer`.
+WHITE_SPACE = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000\u200b\u200e\u200f\u2060\ufeff"
+)
 
 
 @dataclass(frozen=True)
@@ -55,14 +52,19 @@ class Model:
     framework: Literal["ONNX", "Sentence Transformers"]
 
 
+LoadModel = Callable[[str], Model]
+
+
 def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
-    """Load an artifact, a checkpoint or any sentence-transformers model from a folder, or a model from the hub.
+    """Load a checkpoint or any sentence-transformers model from a folder, or a model from the hub.
+
+    It is in float32, on the first GPU or the CPU. A plain transformers model is mean-pooled.
 
     Raises: EvaluationError: there is no such folder, it holds no model, or the model cannot be loaded.
     """
     folder = Path(name)
     if (folder / MANIFEST_FILE).is_file():
-        return _load_artifact(folder)
+        raise EvaluationError(f"{folder} is an artifact, which `python -m training` does not read: run training/run.sh")
     if folder.is_dir():
         if not any((folder / file).is_file() for file in ("modules.json", "config.json")):
             raise EvaluationError(
@@ -71,7 +73,58 @@ def load_model(name: str, *, trust_remote_code: bool = False) -> Model:
             )
     elif is_path(name):
         raise EvaluationError(f"there is no folder {name}")
-    return _load_sentence_transformer(name, trust_remote_code)
+    path = packaged_folder(name) or folder
+    try:
+        model = load_teacher(name, device=pick_device(), trust_remote_code=trust_remote_code).float()
+    except ConfigError as exc:
+        raise EvaluationError(str(exc)) from exc
+
+    def encode(prompt: str, texts: list[str]) -> NDArray[np.float32]:
+        texts = [stripped(text) for text in texts]  # as served
+        vectors_ND: NDArray[np.float32] = model.encode(texts, prompt=prompt, batch_size=BATCH, show_progress_bar=False)
+        return vectors_ND
+
+    return Model(
+        *encoders_behind_prompts(encode, default_prompt(model), *search_prompts(model)),
+        name=folder.resolve().name if folder.is_dir() else name,
+        revision=_revision(model, path),
+        languages=_languages(path),
+        dim=int(model.get_embedding_dimension() or 0),
+        max_length=model.max_seq_length,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        framework="Sentence Transformers",
+    )
+
+
+def default_prompt(model: SentenceTransformer) -> str:
+    """What a model puts before texts that are neither queries nor documents."""
+    return "" if model.default_prompt_name is None else str(model.prompts[model.default_prompt_name])
+
+
+def search_prompts(model: SentenceTransformer) -> tuple[str, str]:
+    """What a model puts before queries and before documents: the first prompt of these names that is not empty.
+
+    A copy of what the service does (`service.model.prompts`).
+    """
+
+    def first_of(*names: str) -> str:
+        found = [model.prompts[name] for name in names if name in model.prompts]
+        return next(filter(None, found), "") if found else default_prompt(model)
+
+    return first_of("query"), first_of("document", "passage", "corpus")
+
+
+def encoders_behind_prompts(
+    encode: Callable[[str, list[str]], NDArray[np.float32]], default: str, query: str, document: str
+) -> tuple[Encode, Encode, Encode]:
+    """Encoders for texts, queries and documents; equal prompts share an encoder, so no text is encoded twice."""
+    of_prompt = {prompt: partial(encode, prompt) for prompt in (default, query, document)}
+    return of_prompt[default], of_prompt[query], of_prompt[document]
+
+
+def stripped(text: str) -> str:
+    """A text without white space at its ends, as every model reads it; white space alone stays."""
+    return text.strip(WHITE_SPACE) or text
 
 
 class TextEncoder:
@@ -107,74 +160,6 @@ class TextEncoder:
         vectors_ND = np.empty_like(sorted_ND)
         vectors_ND[order] = sorted_ND
         return vectors_ND
-
-
-def _load_artifact(folder: Path) -> Model:
-    """Load an artifact with the service's encoder; one thread a CPU."""
-    try:
-        encoder = load_artifact_encoder(folder)
-    except ArtifactError as exc:
-        raise EvaluationError(str(exc)) from exc
-
-    def encode_chunk(texts: list[str]) -> NDArray[np.float32]:
-        return np.stack([one.vector for one in encoder.encode_all(texts)])
-
-    def encode(prompt: str, texts: list[str]) -> NDArray[np.float32]:
-        texts = [prompt + text for text in texts]
-        chunks = [texts[start : start + ARTIFACT_CHUNK] for start in range(0, len(texts), ARTIFACT_CHUNK)]
-        with ThreadPoolExecutor(usable_cpus()) as pool:
-            return np.concatenate(list(pool.map(encode_chunk, chunks)))
-
-    manifest = encoder.manifest
-    return Model(
-        *_behind_prompts(encode, encoder.prompts),
-        name=manifest.name,
-        revision=manifest.fingerprint,
-        languages=list(manifest.languages),
-        dim=manifest.dim,
-        max_length=manifest.max_length,
-        parameters=manifest.parameters,
-        framework="ONNX",
-    )
-
-
-def _load_sentence_transformer(name: str, trust_remote_code: bool) -> Model:
-    """Load a model in float32 on the first GPU, or the CPU. A plain transformers model is mean-pooled."""
-    path = packaged_folder(name) or Path(name)
-    try:
-        model = load_teacher(name, device=pick_device(), trust_remote_code=trust_remote_code).float()
-    except ConfigError as exc:
-        raise EvaluationError(str(exc)) from exc
-
-    def encode(prompt: str, texts: list[str]) -> NDArray[np.float32]:
-        texts = [stripped(text) for text in texts]  # as served
-        vectors_ND: NDArray[np.float32] = model.encode(texts, prompt=prompt, batch_size=BATCH, show_progress_bar=False)
-        return vectors_ND
-
-    return Model(
-        *_behind_prompts(encode, Prompts(model.prompts, model.default_prompt_name)),
-        name=Path(name).resolve().name if Path(name).is_dir() else name,
-        revision=_revision(model, path),
-        languages=_languages(path),
-        dim=int(model.get_embedding_dimension() or 0),
-        max_length=model.max_seq_length,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        framework="Sentence Transformers",
-    )
-
-
-def search_prompts(model: SentenceTransformer) -> tuple[str, str]:
-    """What a model puts before queries and before documents."""
-    prompts = Prompts(model.prompts, model.default_prompt_name)
-    return prompts.query, prompts.document
-
-
-def _behind_prompts(
-    encode: Callable[[str, list[str]], NDArray[np.float32]], prompts: Prompts
-) -> tuple[Encode, Encode, Encode]:
-    """Encoders for texts, queries and documents; equal prompts share an encoder, so no text is encoded twice."""
-    of_prompt = {prompt: partial(encode, prompt) for prompt in (prompts.default, prompts.query, prompts.document)}
-    return of_prompt[prompts.default], of_prompt[prompts.query], of_prompt[prompts.document]
 
 
 def _revision(model: SentenceTransformer, folder: Path) -> str:

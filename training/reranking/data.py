@@ -13,7 +13,7 @@ import numpy as np
 from training.corpora.cleaning.leakage import EvaluationSentences
 from training.corpora.sources.readers import files_of, find_pair_file, read_pairs
 from training.errors import ConfigError, CorpusError, EvaluationError
-from training.evaluation.encoders import Model, load_model
+from training.evaluation.encoders import LoadModel, Model, load_model
 from training.evaluation.vectors import each_text_once
 from training.models.cross_encoder import load_base
 from training.reranking.code_switching import code_switch
@@ -40,10 +40,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RerankData:
-    """The texts of a run; each part is read once, when it is first asked for."""
+    """The texts of a run; each part is read once, when it is first asked for.
+
+    load_model: of the bi-encoders that the configuration names.
+    """
 
     config: RerankConfig
     folder: Path
+    load_model: LoadModel = load_model
 
     @cached_property
     def measured(self) -> MeasuredText:
@@ -95,7 +99,7 @@ class RerankData:
         """The pairs of stage 2, stage after stage, by the run's strategy."""
         pairs: list[AlignedPair] = []
         settings, seed = self.config.negatives, self.config.seed
-        encoder = load_model(settings.encoder) if "hard" in settings.kind and settings.encoder else None
+        encoder = self.load_model(settings.encoder) if "hard" in settings.kind and settings.encoder else None
         for collection in self.training:
             found = aligned_pairs(collection, find_negatives(collection, settings, encoder=encoder, seed=seed))
             first = 1 + max((pair.question for pair in pairs), default=-1)
@@ -215,24 +219,18 @@ class RerankData:
                 yield from files_of(path) if path else ()
 
 
-def find_negatives(
-    collection: Collection, settings: NegativesConfig, *, encoder: Model | None = None, seed: int
-) -> Negatives:
-    """The negatives of each question, by chance, by place or by the bi-encoder that the settings name.
-
-    Args: encoder: that bi-encoder; None: it is loaded where it is needed.
-    """
+def find_negatives(collection: Collection, settings: NegativesConfig, *, encoder: Model | None, seed: int) -> Negatives:
+    """The negatives of each question, by chance, by place or by the bi-encoder that the settings name."""
     near = partial(near_negatives, collection, settings.count, depth=settings.depth, seed=seed)
     if settings.kind == "near":
         return near()
-    if settings.kind == "random" or settings.encoder is None:
+    if settings.kind == "random" or encoder is None:
         return random_negatives(collection, settings.count, seed=seed)
-    model = encoder or load_model(settings.encoder)
     hard = hard_negatives(
         collection,
         settings.count,
-        encode_query=each_text_once(model.encode_query),
-        encode_passage=each_text_once(model.encode_document),
+        encode_query=each_text_once(encoder.encode_query),
+        encode_passage=each_text_once(encoder.encode_document),
         depth=settings.depth,
         seed=seed,
     )

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from training.config.stage import StageConfig
 from training.errors import ConfigError
-from training.evaluation.encoders import load_model
+from training.evaluation.encoders import LoadModel
 from training.evaluation.vectors import each_text_once
 from training.models.cross_encoder import CrossEncoder, load_base
 from training.models.teacher import teacher_identity
@@ -145,7 +145,7 @@ class RerankRun:
         taught = None if self.config.teach is None else str(self.out / "taught" / MODEL)
         for name, bi_encoder in ((BI_ENCODER, self.config.measure.bi_encoder), (TAUGHT, taught)):
             if bi_encoder is not None:
-                encoder = load_model(bi_encoder)
+                encoder = self.data.load_model(bi_encoder)
                 encoders = each_text_once(encoder.encode_query), each_text_once(encoder.encode_document)
                 scorers[name] = BiEncoderScorer(*encoders)
         return scorers
@@ -180,7 +180,7 @@ class RerankRun:
         return "eager" if self.device.type == "cpu" else "sdpa"
 
 
-def run_rerank_job(options: argparse.Namespace) -> None:
+def run_rerank_job(options: argparse.Namespace, load_model: LoadModel) -> None:
     """All steps, or those up to `--until`, with the output folder to itself.
 
     Raises: TrainingError: the run cannot go on; the sentence says why.
@@ -191,7 +191,7 @@ def run_rerank_job(options: argparse.Namespace) -> None:
     if process_count() > 1:
         raise ConfigError(f"a re-ranker trains in one process; {process_count()} were started")
     out = options.out or Path("runs") / config.name
-    run = RerankRun(config, RerankData(config, options.data), out)
+    run = RerankRun(config, RerankData(config, options.data, load_model), out)
     logger.info("device %s: %s", run.device, describe_hardware())
     with run_alone(out):
         run_steps(

@@ -1,20 +1,17 @@
-"""Ways to score the candidates of queries: a cross-encoder, a bi-encoder's cosines, both, BM25. Knows no metric."""
+"""Ways to score the candidates of queries: a cross-encoder, a bi-encoder's cosines, BM25. Knows no metric."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
-from service.blending import Weight, with_reranker
 from training.evaluation.keywords import bm25_scores
 from training.evaluation.vectors import Encode, unit_rows
 from training.models.cross_encoder import CrossEncoder
 from training.reranking.pair_tokens import PairTokenizer
-from training.reranking.ranking import RankingSet, Scorer
+from training.reranking.ranking import RankingSet
 from training.system.device import autocast
 
 BATCH, GPU_BATCH = 64, 512  # pairs
@@ -79,41 +76,6 @@ class BiEncoderScorer:
             passage_ND[np.searchsorted(wanted_N, row)] @ query_D
             for row, query_D in zip(found.candidates, query_QD, strict=True)
         ]
-
-
-def probabilities(logits: Scorer) -> Scorer:
-    """Scores in [0, 1] of a scorer that gives logits."""
-    return lambda found: [torch.from_numpy(logit_N).double().sigmoid().numpy() for logit_N in logits(found)]
-
-
-@dataclass(frozen=True)
-class TwoStageScorer:
-    """The first `rerank_k` candidates of `first` by both scores, then the others: as a search with `rerank`.
-
-    Args:
-        first: cosines.  second: scores in [0, 1].
-        weight: of the second: the service's `rerank_weight`.
-    """
-
-    first: Scorer
-    second: Scorer
-    rerank_k: int
-    weight: Weight
-
-    def __call__(self, found: RankingSet) -> Scores:
-        """Minus the rank of each candidate."""
-        first = self.first(found)
-        orders = [np.argsort(-score_N, kind="stable") for score_N in first]
-        heads = [row[order[: self.rerank_k]] for row, order in zip(found.candidates, orders, strict=True)]
-        ranks = []
-        for order, cosine_N, score_K in zip(orders, first, self.second(replace(found, candidates=heads)), strict=True):
-            head = order[: self.rerank_k]
-            both_K = with_reranker(cosine_N[head].astype(np.float64), score_K.astype(np.float64), self.weight)
-            reranked = head[np.argsort(-both_K, kind="stable")]
-            rank_N = np.empty(len(order), dtype=np.float32)
-            rank_N[np.concatenate([reranked, order[self.rerank_k :]])] = np.arange(len(order))
-            ranks.append(-rank_N)
-        return ranks
 
 
 def bm25(found: RankingSet) -> Scores:

@@ -27,6 +27,11 @@ def fresh(path: Path) -> Path:
     return path
 
 
+def is_path(name: str) -> bool:
+    """Whether a model's name can only be a path, such as `./mine`; other names may be a hub's."""
+    return Path(name).is_file() or name.count("/") > 1 or name.startswith((".", "/", "~"))
+
+
 class LfsPointer(OSError):  # noqa: N818 - what it is
     """A file is the pointer that Git LFS leaves where the file itself was not downloaded."""
 

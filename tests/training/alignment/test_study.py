@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from export.align import main
 from tests.artifacts import build_artifact
 from tests.export.checkpoints import MINILM
 from tests.skeleton.project import ROOT
 from tests.training.alignment.files import PAIRS, write_pairs
-from training.alignment.__main__ import main
 from training.alignment.layer_vectors import layer_vectors
 from training.alignment.study import Measured, paragraphs, verdict
 from training.alignment.study_spec import TableName, read_spec

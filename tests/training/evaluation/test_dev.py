@@ -1,5 +1,6 @@
-from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,19 +8,17 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from service.model.encoder import load_encoder
-from tests.artifacts import TEXTS, build_artifact
+from service.model import tokenizer
+from service.model.prompts import Prompts
 from tests.training.evaluation.test_sts import encode_by_length, write_lines
 from tests.training.tiny import tiny_sentence_encoder
 from training.errors import EvaluationError
-from training.evaluation.encoders import TextEncoder, load_model
+from training.evaluation.encoders import WHITE_SPACE, TextEncoder, default_prompt, load_model, search_prompts, stripped
 from training.evaluation.report import evaluate, markdown, with_average
-from training.evaluation.sets import Choice, evaluate_folder
 from training.evaluation.vectors import each_text_once
 from training.models.sentence_encoder import save_sentence_encoder
 
 SENTENCES = ["der hund bellt", "a man", "the man plays the guitar", "der mann spielt", "guitar", "hund"]
-ALL = ("sts", "bitext", "mining", "retrieval")
 
 
 def save_transformers_model(folder: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
@@ -42,6 +41,28 @@ def write_sets(root: Path) -> Path:
     write_lines(root / "news/passages.tsv", ["p1\tcc", "p2\tddddd"])
     write_lines(root / "news/qrels.tsv", ["q1\tp1"])
     return root
+
+
+@pytest.mark.parametrize(
+    ("texts", "default"),
+    [
+        ({}, None),
+        ({"query": "", "document": ""}, None),
+        ({"query": "q: ", "document": "", "passage": "p: "}, None),
+        ({"query": "", "corpus": "c: ", "sts": "s: "}, "sts"),
+        ({"sts": "s: "}, "sts"),
+    ],
+)
+def test_prompts_are_those_that_the_service_chooses(texts: dict[str, str], default: str | None) -> None:
+    model: Any = SimpleNamespace(prompts=texts, default_prompt_name=default)
+    served = Prompts(texts, default)
+    assert (default_prompt(model), *search_prompts(model)) == (served.default, served.query, served.document)
+
+
+def test_texts_are_stripped_as_in_the_service() -> None:
+    assert WHITE_SPACE == tokenizer.WHITE_SPACE
+    for text in (" a b\u200b", "\n ", ""):
+        assert stripped(text) == tokenizer.stripped(text)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
@@ -73,15 +94,6 @@ def test_a_model_that_gives_no_numbers_cannot_be_scored() -> None:
         each_text_once(lambda texts: np.full((len(texts), 2), np.nan, dtype=np.float32))(["a"])
 
 
-def test_an_artifact_is_encoded_as_the_service_encodes_it(tmp_path: Path) -> None:
-    manifest = build_artifact(tmp_path)
-    model = load_model(str(tmp_path))
-    texts = [*TEXTS, *(f"{text} {number}" for text in TEXTS for number in range(20))]  # more than one chunk
-    service = load_encoder(tmp_path)
-    assert (model.encode(texts) == np.stack([service.encode(text).vector for text in texts])).all()
-    assert (model.revision, model.languages) == (manifest.fingerprint, list(manifest.languages))
-
-
 def test_a_checkpoint_gives_the_vectors_it_had_in_training(
     tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
 ) -> None:
@@ -92,39 +104,6 @@ def test_a_checkpoint_gives_the_vectors_it_had_in_training(
     expected = TextEncoder(trained, small_tokenizer, max_length=24)(SENTENCES)
     assert model.encode(SENTENCES) == pytest.approx(expected, abs=1e-6)
     assert (model.languages, model.dim, model.max_length) == (["de", "en"], 16, 24)
-
-
-def test_texts_queries_and_documents_get_the_prompts_of_the_model(
-    tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
-) -> None:
-    prompts = {"query": "ein mann ", "document": "der hund ", "sts": "a man "}
-    build_artifact(tmp_path / "artifact", prompts=prompts, default_prompt_name="sts")
-    service = load_encoder(tmp_path / "artifact")
-    plain = SentenceTransformer(str(save_transformers_model(tmp_path / "bert", small_tokenizer)), device="cpu")
-    folder = SentenceTransformer(modules=list(plain), device="cpu", prompts=prompts, default_prompt_name="sts")
-    folder.save(str(tmp_path / "saved"), create_model_card=False)
-    for path, expected in {
-        tmp_path / "artifact": lambda text: service.encode(text).vector,
-        tmp_path / "saved": plain.encode,
-    }.items():
-        model = load_model(str(path))
-        for encode, name in ((model.encode, "sts"), (model.encode_query, "query"), (model.encode_document, "document")):
-            assert encode(["ein text"])[0] == pytest.approx(expected(f"{prompts[name]}ein text"), abs=1e-6)
-
-
-def test_retrieval_encodes_queries_and_passages_each_in_their_way(tmp_path: Path) -> None:
-    write_lines(tmp_path / "eval/set/queries.tsv", ["q\taa"])
-    write_lines(tmp_path / "eval/set/passages.tsv", ["p\tbb"])
-    write_lines(tmp_path / "eval/set/qrels.tsv", ["q\tp"])
-    asked: dict[str, list[str]] = {"text": [], "query": [], "document": []}
-
-    def encode(kind: str, texts: list[str]) -> np.ndarray:
-        asked[kind] += texts
-        return encode_by_length(texts)
-
-    ways = {kind: partial(encode, kind) for kind in asked}
-    evaluate_folder(ways["text"], tmp_path, Choice(ALL), query=ways["query"], document=ways["document"])
-    assert asked == {"text": [], "query": ["aa"], "document": ["bb"]}
 
 
 @pytest.mark.parametrize("kind", ["transformers", "sentence-transformers"])
@@ -165,31 +144,6 @@ def test_a_training_run_measures_sts2017_where_it_is(tmp_path: Path) -> None:
     scores = evaluate(encode_by_length, tmp_path, ["de", "fr"])
     assert scores["sts2017"].keys() == {"de-en", "en-fr", "average"}
     assert scores["sts2017_monolingual"].keys() == {"en-en", "average"}
-
-
-def test_a_folder_is_scored_on_all_it_holds(tmp_path: Path) -> None:
-    write_sets(tmp_path / "eval")
-    scores = evaluate_folder(encode_by_length, tmp_path, Choice(ALL))
-    assert scores["stsb_test"].keys() == {"en-de", "en-fr", "average"}
-    assert scores["tatoeba_p5_forward"] == {"de": 100.0, "fr": 100.0, "average": 100.0}
-    assert scores["tatoeba_xsim"] == {"de": 0.0, "fr": 0.0, "average": 0.0}
-    assert scores["tatoeba_mining_f1"]["average"] == 100
-    assert scores["tatoeba_mining_threshold"].keys() == {"de", "fr"}
-    assert scores["news"]["mrr@10"] == 100
-    assert evaluate_folder(encode_by_length, tmp_path / "eval", Choice(ALL)) == scores
-
-
-def test_only_chosen_kinds_and_languages_are_scored(tmp_path: Path) -> None:
-    write_sets(tmp_path)
-    scores = evaluate_folder(encode_by_length, tmp_path, Choice(("sts", "bitext"), languages=("de",)))
-    assert scores["stsb_test"].keys() == {"en-de", "average"}
-    assert {name.partition("_")[0] for name in scores} == {"stsb", "tatoeba"}
-    assert evaluate_folder(encode_by_length, tmp_path, Choice(("sts",)))["stsb_test"].keys() > {"en-fr"}
-
-
-def test_a_language_is_scored_whatever_its_region() -> None:
-    assert Choice(("sts",), languages=("pt",)).allows(["en", "pt_BR"])
-    assert not Choice(("sts",), languages=("pt_BR",)).allows(["en", "pt"])
 
 
 def test_an_average_is_added() -> None:

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from export.evaluation.scoring import Choice, evaluate_folder
 from tests.training.evaluation.test_sts import write_lines
 from training.evaluation.paraphrase import area_under_curve, evaluate_paraphrases, find_paraphrases
-from training.evaluation.sets import Choice, evaluate_folder
 
 
 def encode_by_letters(texts: list[str]) -> np.ndarray:

@@ -8,14 +8,14 @@ from service.settings import Settings
 from tests.training.models.bases import FAMILIES, save_family
 from tests.training.reranking.small import TEXTS, a_ranking_set, student_base
 from training.errors import ConfigError, EvaluationError
-from training.evaluation.arguments import evaluate_parser
+from export.evaluation.__main__ import evaluate_parser
 from training.evaluation.vectors import unit_rows
 from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder, save_cross_encoder
 from training.models.cross_encoder import load_base, segment_ids
 from training.reranking.losses import margin_mse, relevance
 from training.reranking.pair_tokens import PairTokenizer
 from training.reranking.ranking import RankingSet, Scorer, score_ranking
-from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, TwoStageScorer, bm25, probabilities
+from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -110,28 +110,3 @@ def test_baselines_score_each_querys_own_candidates() -> None:
         expected = unit_rows(encode([found.passages[index] for index in row])) @ unit_rows(encode([query]))[0]
         np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert [len(scores) for scores in bm25(found)] == [len(row) for row in found.candidates]
-
-
-def test_the_second_stage_raises_the_head_of_the_first_and_leaves_the_rest() -> None:
-    found = RankingSet(["q"], list("abcde"), [np.array([4, 3, 2, 1, 0])], [frozenset({1})])
-    cosines = {4: 0.1, 3: 0.9, 2: 0.8, 1: 0.7, 0: 0.2}
-    second = {3: 0.0, 2: 0.1, 1: 0.9}  # of the first three alone: another candidate is a KeyError
-
-    def scorer(values: dict[int, float]) -> Scorer:
-        return lambda one: [np.array([values[index] for index in row.tolist()]) for row in one.candidates]
-
-    orders = {0.0: [3, 2, 1, 0, 4], 0.5: [3, 1, 2, 0, 4], 1.0: [1, 3, 2, 0, 4], "alone": [1, 2, 3, 0, 4]}
-    for weight, expected in orders.items():
-        scores = TwoStageScorer(scorer(cosines), scorer(second), 3, weight)(found)
-        assert found.candidates[0][np.argsort(-scores[0])].tolist() == expected
-    assert score_ranking(found, scores)["acc@1"] == 100
-
-
-def test_the_default_weight_is_the_services() -> None:
-    assert evaluate_parser().get_default("rerank_weight") == Settings.model_fields["rerank_weight"].default
-
-
-def test_logits_become_scores() -> None:
-    found = RankingSet(["q"], ["a", "b"], [np.array([0, 1])], [frozenset({1})])
-    (scores,) = probabilities(lambda _: [np.array([0.0, -800.0], np.float32)])(found)
-    assert scores.tolist() == [0.5, 0.0]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from export.evaluation.__main__ import main as evaluate
 from tests.training.models.bases import save_family
 from tests.training.reranking.small import TEXTS, THINGS, student_base, translated, write_data
 from training.__main__ import main
-from training.evaluation.__main__ import main as evaluate
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.config import load_rerank_config, rerank_config
 from training.reranking.data import RerankData

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from training.config.parsing import build
 from training.errors import ConfigError
+from training.evaluation.encoders import LoadModel, load_model
 from training.pipeline.runner import DONE, fingerprints, run_steps, share_steps
 from training.pipeline.summary import pairs_seen
 from training.reranking.config import RerankConfig, check_config
@@ -95,7 +96,7 @@ def seeds_of(spec: StudySpec) -> list[int]:
     return [spec.run.seed] if spec.seeds is None else spec.seeds
 
 
-def study_cells(spec: StudySpec, data: Path, out: Path) -> list[StudyCell]:
+def study_cells(spec: StudySpec, data: Path, out: Path, load_model: LoadModel = load_model) -> list[StudyCell]:
     """The cells of each seed in turn. Only the first seed measures the bi-encoder: it has no seed."""
     seeds, cells = seeds_of(spec), []
     for seed in seeds:
@@ -103,7 +104,7 @@ def study_cells(spec: StudySpec, data: Path, out: Path) -> list[StudyCell]:
         for name, varied in _configs(spec).items():
             config = replace(varied, seed=seed, measure=measure)
             label = name if len(seeds) == 1 else f"{name}, seed {seed}"
-            run = RerankRun(config, RerankData(config, data), out / "cells" / _folder(label))
+            run = RerankRun(config, RerankData(config, data, load_model), out / "cells" / _folder(label))
             cells.append(StudyCell(name, label, run))
     return cells
 

@@ -1,28 +1,31 @@
-"""Finds the evaluation sets in a folder by their file layouts, and scores an encoder on each."""
+"""Finds the evaluation sets in a folder by their file layouts, and scores an encoder or a re-ranker on each."""
 
 from __future__ import annotations
 
+import argparse
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from export.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
+from export.evaluation.models import ServedReranker, TwoStageScorer, is_served_reranker, load_model, probabilities
+from export.evaluation.search import SearchSet, evaluate_search, read_search
 from training.errors import EvaluationError
-from training.evaluation.arguments import KINDS
 from training.evaluation.bitext import Bitext, evaluate_bitext, find_bitext
 from training.evaluation.failures import Failure, worst_failures
 from training.evaluation.lines import folders_under
-from training.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, find_mining
 from training.evaluation.paraphrase import evaluate_paraphrases, find_paraphrases
 from training.evaluation.report import Scores, with_average
 from training.evaluation.retrieval import evaluate_retrieval
-from training.evaluation.search import SearchSet, evaluate_search, read_search
 from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, languages_of
 from training.evaluation.vectors import Encode, each_text_once
+from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder
 from training.reranking.measure import couples_in, find_collection, measure, sets_of
 from training.reranking.ranking import Scorer
-from training.reranking.scorers import BiEncoderScorer, bm25
+from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
+from training.system.device import pick_device
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +35,7 @@ class Choice:
     """What to score.
 
     Args:
-        kinds: some of `KINDS`, in that order.
+        kinds: some of `SCORE_KIND`, in that order.
         languages: score only files in these and English, in any region or script (`pt` includes `pt_BR`); None: all.
             Does not apply to retrieval sets, whose file names have no language.
         threshold: the lowest margin of a mined pair; None: chosen on the half that is not scored.
@@ -63,6 +66,48 @@ class Encoders:
     document: Encode
 
 
+def scores_of(options: argparse.Namespace) -> tuple[Scores, list[Failure]]:
+    """Of a re-ranker, or of an encoder with its worst failures where they are asked for.
+
+    Raises: EvaluationError: the model or a set is missing or malformed.
+    """
+    folder = Path(options.model)
+    if is_cross_encoder(folder) or is_served_reranker(folder):
+        return evaluate_reranker(_reranker(options), options.data, _choice(options, options.languages)), []
+    model = load_model(options.model, trust_remote_code=options.trust_remote_code)
+    choice = _choice(options, options.languages or model.languages)
+    scores = evaluate_folder(
+        model.encode, options.data, choice, query=model.encode_query, document=model.encode_document
+    )
+    return scores, find_failures(model.encode, options.data, choice, options.failures) if options.failures else []
+
+
+def _reranker(options: argparse.Namespace) -> dict[str, Scorer]:
+    """The cross-encoder, BM25, and the bi-encoder that is to stand beside them, or whose first ones are re-ranked."""
+    own = _own_scorer(Path(options.model))
+    if options.baseline is None:
+        return {"": own, "_bm25": bm25}
+    encoder = load_model(options.baseline, trust_remote_code=options.trust_remote_code)
+    first = BiEncoderScorer(each_text_once(encoder.encode_query), each_text_once(encoder.encode_document))
+    if options.rerank_k is not None:
+        scores = probabilities(own) if isinstance(own, CrossEncoderScorer) else own
+        own = TwoStageScorer(first, scores, options.rerank_k, options.rerank_weight)
+    return {"": own, "_bm25": bm25, "_bi_encoder": first}
+
+
+def _own_scorer(folder: Path) -> Scorer:
+    """Of an artifact, or of a checkpoint."""
+    if not is_cross_encoder(folder):
+        return ServedReranker(folder)
+    model, tokenizer, facts = load_cross_encoder(folder)
+    return CrossEncoderScorer(model.to(pick_device()), tokenizer, max_length=facts.max_length)
+
+
+def _choice(options: argparse.Namespace, languages: Iterable[str] | None) -> Choice:
+    chosen = tuple(languages) if languages else None
+    return Choice(options.sets, chosen, options.threshold, options.queries, options.one_language)
+
+
 def evaluate_folder(
     encode: Encode, data: Path, choice: Choice, *, query: Encode | None = None, document: Encode | None = None
 ) -> Scores:
@@ -80,7 +125,7 @@ def evaluate_folder(
         for kind in choice.kinds:
             found = {
                 f"{name}{metric}": values
-                for metric, values in OF_KINDS[kind](encoders, folder, choice).items()
+                for metric, values in SCORE_KIND[kind](encoders, folder, choice).items()
                 if values
             }
             if found:
@@ -204,6 +249,12 @@ def rerank_scores(scorers: Mapping[str, Scorer], folder: Path, choice: Choice) -
     }
 
 
-OF_KINDS: dict[str, Callable[[Encoders, Path, Choice], Scores]] = dict(
-    zip(KINDS, (_sts, _paraphrase, _bitext, _mining, _retrieval, _search, _rerank), strict=True)
-)
+SCORE_KIND: dict[str, Callable[[Encoders, Path, Choice], Scores]] = {
+    "sts": _sts,
+    "paraphrase": _paraphrase,
+    "bitext": _bitext,
+    "mining": _mining,
+    "retrieval": _retrieval,
+    "search": _search,
+    "rerank": _rerank,
+}

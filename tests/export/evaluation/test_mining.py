@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training.evaluation.test_sts import encode_by_length, write_lines
-from training.errors import EvaluationError
-from training.evaluation.mining import (
+from export.evaluation.mining import (
     best_margins,
     best_threshold,
     evaluate_mining,
@@ -17,6 +15,8 @@ from training.evaluation.mining import (
     score_mining,
     xsim_error,
 )
+from tests.training.evaluation.test_sts import encode_by_length, write_lines
+from training.errors import EvaluationError
 from training.evaluation.vectors import nearest, unit_rows
 
 

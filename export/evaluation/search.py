@@ -9,15 +9,20 @@ Each plain or .gz. Thresholds are chosen on dev; everything else is measured on 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from service.documents.keywords.fusion import hybrid_score
+from service.documents.store.store import Document, DocumentStore
+from service.errors import CrossletError
 from training.errors import EvaluationError
-from training.evaluation.keywords import bm25_scores, character_scores, service_scores
+from training.evaluation.keywords import bm25_scores
 from training.evaluation.lines import check_unique, find_file, read_json_lines
 from training.evaluation.vectors import Encode, unit_rows
 
@@ -87,6 +92,41 @@ def evaluate_search(encode_query: Encode, encode_document: Encode, found: Search
         "_unrelated": {"mean_cosine": _mean_of_nouns(query_QD, found)},
     }
     return scores | _thresholds(cosine_QN, found)
+
+
+def service_scores(queries: list[str], documents: list[str]) -> NDArray[np.float64]:
+    """The service's keyword scores, in [0, 1): (Q, N). Keywords are kept in a store of their own while this runs.
+
+    Raises: EvaluationError: the temporary folder has no room for them.
+    """
+    try:
+        with TemporaryDirectory() as folder:
+            return _scores_in(Path(folder), queries, documents)
+    except CrossletError as exc:
+        raise EvaluationError(f"{gettempdir()} has no room for the keywords; TMPDIR names another folder") from exc
+
+
+def _scores_in(folder: Path, queries: list[str], documents: list[str]) -> NDArray[np.float64]:
+    score_QN = np.zeros((len(queries), len(documents)))
+    with closing(DocumentStore(folder / "documents.sqlite3", fingerprint="none", dim=1)) as store:
+        with store.transaction() as transaction:
+            named = [Document(str(number), text, {}) for number, text in enumerate(documents)]
+            transaction.upsert(named, np.ones((len(named), 1), np.float32))
+            rows = transaction.rows_of([document.id for document in named])
+            transaction.commit()
+        place = {row: number for number, row in enumerate(rows)}
+        for score_N, query in zip(score_QN, queries, strict=True):
+            hits = store.with_keywords(query)
+            score_N[[place[row] for row in hits.rows.tolist()]] = hits.scores
+    return score_QN
+
+
+def character_scores(queries: list[str], documents: list[str]) -> NDArray[np.float32]:
+    """Cosine of TF-IDF over n-grams of two to four characters within words: (Q, N)."""
+    vectorizer = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), sublinear_tf=True)
+    document_NT = vectorizer.fit_transform(documents)
+    found: NDArray[np.float32] = (vectorizer.transform(queries) @ document_NT.T).toarray().astype(np.float32)
+    return found
 
 
 def _ranking(score_QN: NDArray[np.float32], found: SearchSet) -> dict[str, Values]:

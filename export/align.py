@@ -1,33 +1,45 @@
-"""`crosslet align MODEL --pairs FILE --out DIR`: a head for a language pair, in minutes, on a CPU."""
+"""`crosslet align MODEL --pairs FILE --out DIR`: a head for a language pair, in minutes, on a CPU.
+
+An artifact gets its head by an edit of its graph, a checkpoint by modules behind its own.
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import shutil
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
+from safetensors import SafetensorError
 from tqdm import tqdm
 
-from training.alignment.arguments import add_arguments, at_least_1, exit_status, read_files
-from training.alignment.candidates import METHODS
+from export.errors import ExportError
+from export.evaluation.models import load_model
+from export.head import ServedHead, add_head
+from service.model.artifact import MANIFEST_FILE, ArtifactError, DataLicence
+from training.alignment.candidates import METHODS, Candidate
 from training.alignment.head import STRUCTURES
 from training.alignment.job import Outcome, Task, align
 from training.alignment.losses import DISTANCES
 from training.alignment.negatives import STRATEGIES
-from training.alignment.output import remove_model, write_model
+from training.alignment.output import write_checkpoint
+from training.alignment.pairs import PairFile, read_pairs
 from training.alignment.probe import MAX_LOSS
 from training.alignment.report import write_report
 from training.alignment.study import run_study
 from training.alignment.trainer import Epoch, Progress, Settings
-from training.errors import AlignmentError
-from training.evaluation.encoders import load_model
+from training.corpora.cleaning.leakage import EvaluationSentences
+from training.errors import AlignmentError, LoadError, TrainingError
 from training.system.files import check_folder
 
 MODEL = "model"  # in --out
 REFUSED = 1
+LEAST_TEST = 10  # pairs of --test
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     """Read, align, report, write; or a study."""
     torch.set_num_threads(1)  # small matrices: a second thread costs more than it brings
     if options.study:
-        run_study(options.study, options.data or Path(), options.out)
+        run_study(options.study, options.data or Path(), options.out, load_model)
         print(f"report: {options.out / 'report.md'}")
         return 0
     if options.model is None or options.pairs is None:
@@ -95,6 +107,31 @@ def record(task: Task, outcome: Outcome) -> dict[str, object]:
     }
 
 
+def write_model(
+    model: str, out: Path, head: Candidate, *, alignment: Mapping[str, Any], source: str, licence: str
+) -> None:
+    """Write a copy of the model that gives the vectors the head gives.
+
+    Args:   model: folder of an artifact or a checkpoint, or a hub name.  alignment: what the card says of the head.
+            source, licence: of the pairs.
+    Raises: AlignmentError: the model cannot take a head, or nothing can be written.
+    """
+    data = DataLicence(source, licence, "", int(alignment["pairs"]))
+    try:
+        if (Path(model) / MANIFEST_FILE).is_file():
+            add_head(Path(model), out, ServedHead(head.layers, head.mean_D), alignment=alignment, data=data)
+        else:
+            write_checkpoint(model, out, head, alignment=alignment, data=asdict(data))
+    except (ArtifactError, ExportError, LoadError) as exc:
+        raise AlignmentError(str(exc)) from exc
+
+
+def remove_model(out: Path) -> None:
+    """Remove what an earlier run wrote."""
+    if out.is_dir():
+        shutil.rmtree(out)
+
+
 def _bar(total: int) -> Progress:
     """Shows epochs from the first on, which comes when all vectors are there."""
     bars: list[tqdm[NoReturn]] = []
@@ -134,6 +171,80 @@ def _parser() -> argparse.ArgumentParser:
     add("--epochs", type=at_least_1, default=default.epochs, help="default: %(default)s; the paper: 70")
     add("--trust-remote-code", action="store_true", help="run Python files of the model's folder")
     return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, pairs_required: bool) -> None:
+    """Add them.  pairs_required: whether MODEL and --pairs must be given."""
+    add = parser.add_argument
+    add(
+        "model",
+        metavar="MODEL",
+        nargs=None if pairs_required else "?",
+        help="folder of an artifact or a checkpoint; `align` also takes any sentence-transformers model",
+    )
+    add(
+        "--pairs",
+        type=Path,
+        metavar="FILE",
+        required=pairs_required,
+        help="zh-vi.tsv: left<TAB>right, or what `mine` writes",
+    )
+    add("--out", type=Path, required=True, metavar="DIR", help="folder for the report and the model")
+    add("--test", type=Path, metavar="FILE", help="pairs to measure with; default: part of --pairs is held out")
+    add("--languages", type=_pair, metavar="zh,vi", help="of the two columns; default: the file's name says them")
+    add("--min-score", type=float, metavar="X", help="of pairs that `crosslet mine` found")
+    add("--licence", default="not stated", help="of the pairs, for the card; default: %(default)s")
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder with stsb/dev or eval/stsb/dev: similarity must not fall either",
+    )
+    add("--seed", type=int, default=0, help="default: %(default)s")
+    add("--force", action="store_true", help=f"write the model though a language loses more than {MAX_LOSS} points")
+    add("--overwrite", action="store_true", help="replace the model of an earlier run in --out")
+
+
+def exit_status(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """What `run` returns; 2 with one sentence after an error, 130 on Ctrl-C."""
+    try:
+        return run(options)
+    except (TrainingError, OSError, SafetensorError) as exc:  # the last: a full disk
+        print(f"error: {exc}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; nothing was written", file=sys.stderr)
+        return 130
+
+
+def at_least_1(text: str) -> int:
+    """A whole number of 1 or more, for argparse."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return number
+
+
+def read_files(options: argparse.Namespace) -> tuple[PairFile, PairFile | None]:
+    """The pairs, without sentences of the evaluation sets that ship with this project, and those of --test.
+
+    Raises: AlignmentError: one sentence on what is wrong with a file.
+    """
+    pairs = read_pairs(
+        options.pairs,
+        languages=options.languages,
+        min_score=options.min_score,
+        barred=EvaluationSentences.shipped(),
+    )
+    test = read_pairs(options.test, languages=pairs.languages, least=LEAST_TEST) if options.test else None
+    return pairs, test
+
+
+def _pair(text: str) -> tuple[str, str]:
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) != 2 or not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not two languages, e.g. zh,vi")
+    return names[0], names[1]
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from export.evaluation.__main__ import BUNDLED
+from export.evaluation.scoring import Choice, evaluate_folder
+from export.evaluation.search import SearchSet, character_scores, evaluate_search, read_search, service_scores
 from training.errors import EvaluationError
-from training.evaluation.arguments import BUNDLED
-from training.evaluation.keywords import bm25_scores, character_scores, service_scores
-from training.evaluation.search import SearchSet, evaluate_search, read_search
-from training.evaluation.sets import Choice, evaluate_folder
+from training.evaluation.keywords import bm25_scores
 
 DOCUMENTS = [
     {"id": "a", "language": "de", "text": "Rückgabe innerhalb von 30 Tagen"},

@@ -1,21 +1,61 @@
-"""The arguments of `crosslet evaluate`, checked before anything slow is imported. Knows no model and no metric."""
+"""`crosslet evaluate MODEL --data DIR` or `python -m export.evaluation`: scores a model, as JSON or tables.
+
+Arguments are checked before anything slow is imported.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
+import logging
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import training
 from service.spelling import Parser, nearest
 from training.errors import EvaluationError
+from training.system.files import is_path, write_json_atomically
 
 if TYPE_CHECKING:
     from service.blending import Weight
 
-BUNDLED = Path(__file__).parent / "bundled"  # a search set, written for this project
+BUNDLED = Path(training.__file__).parent / "evaluation" / "bundled"  # a search set, written for this project
 KINDS = ("sts", "paraphrase", "bitext", "mining", "retrieval", "search", "rerank")
 DEFAULT_KINDS = tuple(kind for kind in KINDS if kind != "rerank")  # rerank takes minutes: it scores every language pair
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status: 0; 2 after an error, such as no model or no set; 130 after Ctrl-C."""
+    options = evaluate_parser().parse_args(arguments)
+    try:
+        check(options)
+        evaluate(options)
+    except (EvaluationError, OSError) as exc:
+        print(f"error: {exc}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> None:
+    """Score the model, then write and print what was asked for."""
+    from export.evaluation.scoring import scores_of  # here: torch takes seconds to load
+    from training.evaluation.failures import failures_markdown
+    from training.evaluation.report import markdown
+
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    for package in ("training", "export"):
+        logging.getLogger(package).setLevel(logging.INFO)
+    scores, failures = scores_of(options)
+    if options.out:
+        write_json_atomically(options.out, scores)
+    print(markdown(scores) if options.markdown else json.dumps(scores, indent=1))
+    if failures:
+        print(f"\n{failures_markdown(failures)}")
 
 
 def check(options: argparse.Namespace) -> None:
@@ -33,11 +73,6 @@ def check(options: argparse.Namespace) -> None:
     for name in filter(None, (options.model, options.baseline)):
         if (is_path(name) or _is_below_a_folder(name)) and not Path(name).is_dir():
             raise EvaluationError(f"there is no folder {name}{_nearest(Path(name))}")
-
-
-def is_path(name: str) -> bool:
-    """Whether a model's name can only be a path, such as `./mine`; other names may be a hub's."""
-    return Path(name).is_file() or name.count("/") > 1 or name.startswith((".", "/", "~"))
 
 
 def _is_below_a_folder(name: str) -> bool:
@@ -128,3 +163,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     if unknown or not _names(text):
         raise argparse.ArgumentTypeError(f"{', '.join(unknown) or 'nothing'} is not one of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if kind in _names(text))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

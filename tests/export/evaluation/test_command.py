@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from export.evaluation.__main__ import main
 from tests.artifacts import build_artifact
 from tests.skeleton.project import ROOT
 from tests.training.evaluation.test_dev import write_sets
-from training.evaluation.__main__ import main
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_typo_is_answered_before_anything_slow_is_imported(
     (tmp_path / "models" / "default").mkdir(parents=True)
     code = f"""
 import sys
-from training.evaluation.__main__ import main
+from export.evaluation.__main__ import main
 try:
     status = main({arguments!r})
 except SystemExit as exc:

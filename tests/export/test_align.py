@@ -1,6 +1,7 @@
 """`crosslet align`: from a file of pairs to a model that serves."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from export.__main__ import main as export
+from export.align import main
+from export.evaluation.models import load_model
 from service.model.artifact import DataLicence, load_manifest
 from service.model.encoder import load_encoder
 from tests.artifacts import build_artifact
@@ -15,14 +18,12 @@ from tests.export.checkpoints import save_student, write_record
 from tests.export.test_head import ALIGNMENT
 from tests.skeleton.project import ROOT
 from tests.training.alignment.files import PAIRS, write_pairs
-from training.alignment.__main__ import main
 from training.alignment.candidates import Candidate
 from training.alignment.layers import Layer
 from training.alignment.output import write_checkpoint
 from training.alignment.pairs import read_pairs
 from training.alignment.probe import embed_probe, losses_of, probe_scores
 from training.evaluation.bitext import score_bitext
-from training.evaluation.encoders import load_model
 
 QUICK = ["--epochs", "2", "--learning-rate", "0.01"]
 
@@ -160,7 +161,7 @@ def test_a_checkpoint_gets_the_head_as_modules(tmp_path: Path) -> None:
     layer = Layer(*(generator.standard_normal(shape).astype(np.float32) for shape in ((24, 24), 24)), "tanh")
     head = Candidate("made", (layer,), (0.1 * generator.standard_normal(24)).astype(np.float32), 0.0)
 
-    write_checkpoint(str(folder), out, head, alignment=ALIGNMENT, data=DataLicence("p", "CC0", "", 9))
+    write_checkpoint(str(folder), out, head, alignment=ALIGNMENT, data=asdict(DataLicence("p", "CC0", "", 9)))
     texts = ["A man is playing a guitar.", "Ein Mann spielt Gitarre."]
     before = SentenceTransformer(str(folder), device="cpu").encode(texts)
     np.testing.assert_allclose(SentenceTransformer(str(out), device="cpu").encode(texts), head(before), atol=1e-5)

@@ -1,0 +1,239 @@
+"""`crosslet adapt MODEL --pairs FILE --out DIR`: goes on training a model with a user's pairs, on a CPU.
+
+An artifact is read back into a module, and what it became is exported in the same form; a checkpoint stays one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from transformers.utils import logging as transformers_logging
+
+from export.__main__ import say
+from export.align import MODEL, REFUSED, add_arguments, at_least_1, exit_status, read_files, remove_model
+from export.bundle import rewrite_card
+from export.card import model_card
+from export.errors import ExportError
+from export.evaluation.models import load_model
+from export.pipeline import export_artifact
+from export.request import ExportRequest
+from export.restore.source import open_source
+from export.restore.student import restored_student
+from service.model.artifact import MANIFEST_FILE, MODEL_FILE, ArtifactError, Manifest, load_manifest
+from training.adaptation.job import Served, Task, Training, adapt, lost_of, served_scores
+from training.adaptation.lesson import kept_texts
+from training.adaptation.report import write_report
+from training.adaptation.start import RECORD_FILE, Start, open_checkpoint
+from training.adaptation.trainer import RATES, UNFROZEN, Settings
+from training.alignment.probe import MAX_LOSS
+from training.alignment.split import split_file
+from training.errors import AlignmentError
+from training.models.sentence_encoder import save_sentence_encoder
+from training.system.files import check_folder, write_json_atomically
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns: 0; 1 where nothing is gained or a language is harmed; 2 with one sentence; 130 on Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(format="%(message)s", stream=sys.stderr)
+    return exit_status(run, options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, train, export, measure, report; keep the model where it gains and harms nothing."""
+    check_folder(options.out, error=AlignmentError)
+    out: Path = options.out / MODEL
+    if out.exists() and not options.overwrite:
+        raise AlignmentError(f"{out} exists; --overwrite replaces it")
+    pairs, test = read_files(options)
+    split = split_file(pairs, test, seed=options.seed)
+    served = load_model(options.model)
+    start, form = open_start(Path(options.model))
+    settings = Settings(
+        options.unfreeze,
+        options.epochs,
+        options.learning_rate,
+        max_length=min(Settings.max_length, start.max_length),
+        seed=options.seed,
+        round_words=form is not None and form.word_bits == 4,
+    )
+    task = Task(served, start, pairs, split, options.data, settings, options.new_pieces)
+    before = served_scores(served, task, name="scores before")
+    training = adapt(task)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".adapt.", dir=options.out) as scratch:
+        written = write_model(replace(task, start=training.start), form, Path(scratch), licence=options.licence)
+        after = served_scores(load_model(str(written)), task, name="scores after")
+        write_report(task, training, before, after, options.out, model=Path(options.model).name)
+        print(summary(task, training, before, after))
+        print(f"report: {options.out / 'report.md'}")
+        if (reason := refusal(training, before, after)) and not options.force:
+            print(f"refused: {reason}; --force writes the model all the same", file=sys.stderr)
+            return REFUSED
+        describe_model(written, record(task, training, before, after))
+        remove_model(out)
+        written.rename(out)
+    print(f"model: {out}")
+    return 0
+
+
+def refusal(training: Training, before: Served, after: Served) -> str | None:
+    """Why the model is not worth writing, if it is not."""
+    if lost := lost_of(before, after):
+        return f"points lost beyond {MAX_LOSS}: " + ", ".join(f"{name} {points:.2f}" for name, points in lost.items())
+    if training.chosen.dev_p1 <= training.before_p1:
+        return f"nothing gained on dev: P@1 {training.before_p1:.1f} before, {training.chosen.dev_p1:.1f} after"
+    return None
+
+
+def summary(task: Task, training: Training, before: Served, after: Served) -> str:
+    """The gain in one line."""
+    return (
+        f"{task.pairs.label}, {len(task.split.test):,} test pairs: "
+        f"P@1 {before.test['p1']:.1f} -> {after.test['p1']:.1f}, P@5 {before.test['p5']:.1f} -> {after.test['p5']:.1f} "
+        f"(strength {training.chosen.strength:g})"
+    )
+
+
+def record(task: Task, training: Training, before: Served, after: Served) -> dict[str, object]:
+    """What the model's card says of its adaptation."""
+    return {
+        "before": task.model.revision,
+        "languages": task.pairs.label,
+        "pairs": len(task.split.train),
+        "test_pairs": len(task.split.test),
+        "new_pieces": training.pieces,
+        "method": f"{task.settings.unfreeze}, {task.settings.epochs} passes, strength {training.chosen.strength:g}",
+        "scores": {"before": before.test, "after": after.test},
+        "probe": {"before": before.probe, "after": after.probe},
+    }
+
+
+@dataclass(frozen=True)
+class Form:
+    """How an artifact stores its weights.  word_bits: of the word table in int8; None: fp32."""
+
+    precision: Literal["int8", "fp32"]
+    word_bits: Literal[4, 8] | None
+
+
+def open_start(folder: Path) -> tuple[Start, Form | None]:
+    """Open an artifact, or a checkpoint with its record, whose form is None.
+
+    Raises: AlignmentError: it is neither, damaged, or of a kind that cannot be trained further.
+    """
+    if not (folder / MANIFEST_FILE).is_file():
+        return open_checkpoint(folder), None
+    try:
+        source = open_source(folder)
+        manifest = source.manifest
+        if manifest.prompts or manifest.truncate_dim is not None:
+            raise AlignmentError(f"{folder} has prompts or cuts its vectors; `crosslet align` takes such models")
+        model = restored_student(source)
+    except (ArtifactError, ExportError) as exc:
+        raise AlignmentError(str(exc)) from exc
+    texts = list(source.parity.texts[:-1])  # the last joins the others
+    record = _record(manifest) | {"parity_texts": {"parity": texts}}
+    return Start(model, source.tokenizer, record), Form(manifest.precision, source.weights.word_bits)
+
+
+def _record(manifest: Manifest) -> dict[str, Any]:
+    facts = {
+        name: manifest.training[name] for name in ("config", "git_commit", "pairs_seen") if name in manifest.training
+    }
+    return {
+        "name": manifest.name,
+        "languages": list(manifest.languages),
+        "max_length": manifest.max_length,
+        "data": [asdict(source) for source in manifest.data_licences],
+        **facts,
+    }
+
+
+def write_model(task: Task, form: Form | None, scratch: Path, *, licence: str) -> Path:
+    """Write the weights in `task.start.model` under a scratch folder; returns the model's folder.
+
+    Args:   form: of the artifact to write; None: a checkpoint.  licence: of the pairs.
+    Raises: AlignmentError: the exporter's gates refuse it.
+    """
+    start, checkpoint = task.start, scratch / "checkpoint"
+    checkpoint.mkdir()
+    save_sentence_encoder(start.model, start.tokenizer, checkpoint, max_length=start.max_length)
+    write_json_atomically(checkpoint / RECORD_FILE, adapted_record(task, licence=licence))
+    if form is None:
+        return checkpoint
+    calibration, out = scratch / "calibration.txt", scratch / "artifact"
+    texts = dict.fromkeys([text for pair in task.split.train for text in pair] + kept_texts(task.model.languages))
+    calibration.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    transformers_logging.set_verbosity_error()
+    request = ExportRequest(
+        checkpoint,
+        out,
+        form.precision,
+        calibration=calibration if form.precision == "int8" else None,
+        word_bits=form.word_bits or 8,
+    )
+    try:
+        export_artifact(request, progress=say)
+    except (ArtifactError, ExportError) as exc:
+        raise AlignmentError(str(exc)) from exc
+    return out
+
+
+def adapted_record(task: Task, *, licence: str) -> dict[str, Any]:
+    """`crosslet.json` of the adapted model: its scores before are left out, they are another model's."""
+    before = task.start.record
+    languages = dict.fromkeys([*before["languages"], *(language.split("_")[0] for language in task.pairs.languages)])
+    source = {"source": f"{task.pairs.path.name}, pairs", "licence": licence, "url": "", "pairs": len(task.split.train)}
+    return {
+        **before,
+        "name": f"{before['name']}-{task.pairs.label}",
+        "languages": list(languages),
+        "evaluation": {},
+        "weaknesses": [],
+        "data": [*before.get("data", []), source],
+    }
+
+
+def describe_model(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Add to a model's card, or a checkpoint's record, what the adaptation gained and lost as it is served."""
+    if not (folder / MANIFEST_FILE).is_file():
+        record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
+        write_json_atomically(folder / RECORD_FILE, record | {"evaluation": {"adaptation": facts}})
+        return
+    manifest = load_manifest(folder)
+    manifest = replace(manifest, evaluation={**manifest.evaluation, "adaptation": facts})
+    card = model_card(manifest, model_bytes=(folder / MODEL_FILE).stat().st_size, folder=folder)
+    rewrite_card(folder, card, manifest)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="crosslet adapt", description="Train a model further with your pairs; docs/guide/adapt.md has more."
+    )
+    add_arguments(parser, pairs_required=True)
+    add, default = parser.add_argument, Settings()
+    rates = ", ".join(f"{rate:g} ({name})" for name, rate in RATES.items())
+    add("--unfreeze", choices=UNFROZEN, default=default.unfreeze, help="what is trained; default: %(default)s")
+    add("--epochs", type=at_least_1, default=default.epochs, help="passes over the pairs; default: %(default)s")
+    add(
+        "--new-pieces",
+        type=at_least_1,
+        default=0,
+        metavar="N",
+        help="of a language that the model was not taught, at most, for a Unigram vocabulary; default: none",
+    )
+    add("--learning-rate", type=float, help=f"default: {rates}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+from tests.training.conftest import small_tokenizer
+
+__all__ = ["small_tokenizer"]
