@@ -1,7 +1,7 @@
-"""The losses, one function per equation of Ding et al. 2022. Pure: tensors in, a scalar out.
+"""The losses, one function per equation of Ding et al. 2022, and those of re-ranking. Tensors in, a scalar out.
 
 Shapes: B pairs of a batch, S of them whose source side is encoded, N candidates, L tokens, H hidden, D dims of the
-sentence embedding.
+sentence embedding, Q queries of two passages each.
 """
 
 from __future__ import annotations
@@ -146,3 +146,20 @@ def _divisor(vectors_ND: Tensor, reduction: Reduction) -> int:
 
 def _rows(of_batch: Tensor, rows_S: Indices | None) -> Tensor:
     return of_batch if rows_S is None else of_batch[torch.from_numpy(rows_S).to(of_batch.device)]
+
+
+def relevance(logit_B: Tensor, label_B: Tensor) -> Tensor:
+    """Eqs. (2) and (4), Chen et al. 2020: binary cross-entropy of sigmoid(logit) and the label.
+
+    Eq. (2) prints z-hat for the label that its text calls z. Differs: mean, not sum, over pairs, so that the step does
+    not grow with the batch.
+    """
+    return F.binary_cross_entropy_with_logits(logit_B.float(), label_B.float())
+
+
+def margin_mse(student_positive_Q: Tensor, student_negative_Q: Tensor, teacher_margin_Q: Tensor) -> Tensor:
+    """Mean squared difference of the margins between a positive and a negative: eq. (4), Hofstätter et al. 2020.
+
+    The teacher is a cross-encoder, the student a bi-encoder.
+    """
+    return (student_positive_Q - student_negative_Q - teacher_margin_Q).square().mean()

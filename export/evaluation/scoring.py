@@ -22,8 +22,8 @@ from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, languages_of
 from training.evaluation.vectors import Encode, each_text_once
 from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder
-from training.reranking.measure import couples_in, find_collection, measure, sets_of
-from training.reranking.ranking import Scorer
+from training.reranking.ranking import Scorer, couples_in, measure, sets_of
+from training.reranking.readers import find_collection
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
 from training.system.device import pick_device
 

@@ -1,9 +1,11 @@
-"""Questions, the passages that answer them, and both in as many languages as there are. Knows no file and no model."""
+"""Questions, the passages that answer them, and both in as many languages as there are."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 Texts = Mapping[str, str]  # language -> the same text in it
 
@@ -26,26 +28,36 @@ class Collection:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """All that a question or a passage is in, sorted."""
+        """Return the languages of all questions and passages, sorted."""
         texts = (*(question.texts for question in self.questions), *self.passages)
         return tuple(sorted({language for one in texts for language in one}))
 
     def with_questions(self, questions: Iterable[Question]) -> Collection:
-        """The same passages, other questions."""
+        """Return the same passages with other questions."""
         return replace(self, questions=tuple(questions))
 
     def in_all(self, languages: Iterable[str]) -> Collection:
-        """Only what is there in all of these languages."""
+        """Return what is there in all of these languages."""
         wanted = set(languages)
-        kept = [index for index, passage in enumerate(self.passages) if wanted <= passage.keys()]
+
+        def is_complete(texts: Texts) -> bool:
+            return wanted <= texts.keys()
+
+        return self.restricted(is_complete)
+
+    def restricted(self, fits: Callable[[Texts], bool]) -> Collection:
+        """Return the passages and questions that fit, without questions that have no positive left."""
+        kept = [index for index, passage in enumerate(self.passages) if fits(passage)]
         new_index = {old: new for new, old in enumerate(kept)}
+
+        def renumbered(indices: Iterable[int]) -> tuple[int, ...]:
+            return tuple(new_index[index] for index in indices if index in new_index)
+
         questions = []
         for question in self.questions:
-            positives = tuple(new_index[index] for index in question.positives if index in new_index)
-            candidates = question.candidates
-            if candidates is not None:
-                candidates = tuple(new_index[index] for index in candidates if index in new_index)
-            if positives and wanted <= question.texts.keys():
+            positives = renumbered(question.positives)
+            candidates = None if question.candidates is None else renumbered(question.candidates)
+            if positives and fits(question.texts):
                 questions.append(Question(question.texts, positives, candidates))
         return Collection(tuple(questions), tuple(self.passages[index] for index in kept))
 
@@ -103,3 +115,8 @@ class CollectionBuilder:
 
     def _agrees(self, index: int, texts: Texts) -> bool:
         return all(self.passages[index].get(language, text) == text for language, text in texts.items())
+
+
+def evenly_spaced(count: int, most: int) -> list[int]:
+    """Return at most `most` of `count` row numbers, from the first to the last."""
+    return [int(row) for row in np.linspace(0, count - 1, min(most, count)).round()]

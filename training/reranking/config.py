@@ -10,12 +10,12 @@ from typing import Any, Literal
 from training.config.parsing import build, read_yaml
 from training.config.stage import StageConfig
 from training.errors import ConfigError
-from training.reranking.mixing import Strategy
-from training.reranking.pair_tokens import MIN_LENGTH
-from training.reranking.paraphrases import MonoPositives
-from training.reranking.readers import Format
 
 KIND = "reranker"
+MIN_LENGTH = 16  # tokens of a pair
+Format = Literal["jsonl", "squad", "mkqa", "tsv", "parallel", "insurance"]  # training.reranking.readers
+Strategy = Literal["merged", "cascade", "mixed"]  # training.reranking.pairs
+MonoPositives = Literal["paraphrases", "none"]
 
 
 @dataclass(frozen=True)

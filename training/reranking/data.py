@@ -1,8 +1,13 @@
-"""What a run trains, validates and is measured on, read from the data folder and screened. Trains nothing."""
+"""What a run trains, validates and is measured on: read from the data folder, without measured text in training.
+
+A passage is measured text when it, or one of its longer sentences, is in a measured set: windows of one article differ
+at their ends.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,11 +21,9 @@ from training.errors import ConfigError, CorpusError, EvaluationError
 from training.evaluation.encoders import LoadModel, Model, load_model
 from training.evaluation.vectors import each_text_once
 from training.models.cross_encoder import load_base
-from training.reranking.code_switching import code_switch
-from training.reranking.collection import Collection, Texts
+from training.reranking.code_switching import Lexicon, code_switch, splitter
+from training.reranking.collection import Collection, Texts, evenly_spaced
 from training.reranking.config import NegativesConfig, RerankConfig, SourceConfig
-from training.reranking.lexicon import Lexicon, splitter
-from training.reranking.mixing import AlignedPair, TextPair, mixed_test_set, stages_of
 from training.reranking.negatives import (
     Negatives,
     aligned_pairs,
@@ -29,13 +32,43 @@ from training.reranking.negatives import (
     near_negatives,
     random_negatives,
 )
-from training.reranking.paraphrases import Parallel, paraphrase_pairs
-from training.reranking.ranking import RankingSet
+from training.reranking.pairs import AlignedPair, Parallel, TextPair, paraphrase_pairs, stages_of
+from training.reranking.ranking import RankingSet, mixed_test_set
 from training.reranking.readers import read_collection
-from training.reranking.screening import MeasuredText, screen, screen_sentences
 from training.system.files import files_under, fingerprint_files
 
 logger = logging.getLogger(__name__)
+SENTENCE_END = re.compile(r"(?<=[.!?؟।])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
+MIN_LETTERS = 25  # of a sentence that counts as measured: shorter ones are phrases anyone may write
+
+
+class MeasuredText:
+    """Every text of the measured sets, whole and sentence by sentence.
+
+    Args: others: sentences that are measured, too: those of an eval/ folder.
+    """
+
+    def __init__(self, texts: Iterable[str], others: EvaluationSentences | None = None) -> None:
+        self._sentences = EvaluationSentences(part for text in texts for part in _parts(text))
+        self._others = others
+
+    def __contains__(self, text: str) -> bool:
+        return any(
+            part in self._sentences or (self._others is not None and part in self._others) for part in _parts(text)
+        )
+
+    @classmethod
+    def of(cls, collections: Iterable[Collection], others: EvaluationSentences | None = None) -> MeasuredText:
+        """All questions and passages of these collections, and other sentences."""
+        return cls((text for one in collections for text in _texts(one)), others)
+
+    def has(self, texts: Texts) -> bool:
+        """Return whether a text is measured in any language."""
+        return any(text in self for text in texts.values())
+
+    def removed_from(self, sentences: Iterable[Texts]) -> list[Texts]:
+        """Return the parallel sentences of which no side is measured."""
+        return [sentence for sentence in sentences if not self.has(sentence)]
 
 
 @dataclass(frozen=True)
@@ -70,8 +103,7 @@ class RerankData:
         count = len(found.questions)
         if source.questions is None or source.questions >= count:
             return found
-        rows = np.linspace(0, count - 1, source.questions).round().astype(int).tolist()
-        return found.with_questions(found.questions[row] for row in rows)
+        return found.with_questions(found.questions[row] for row in evenly_spaced(count, source.questions))
 
     @cached_property
     def training(self) -> list[Collection]:
@@ -121,7 +153,7 @@ class RerankData:
         Raises: CorpusError: a source is missing. ConfigError: the base cannot be loaded.
         """
         sources = self.config.code_switch.sources if self.config.code_switch else []
-        sentences = screen_sentences(self.parallel(sources), self.measured)
+        sentences = self.measured.removed_from(self.parallel(sources))
         _, tokenizer = load_base(self.config.base, attention="eager")
         return Lexicon.of(sentences, self.config.languages, splitter(tokenizer))
 
@@ -133,7 +165,7 @@ class RerankData:
         settings = self.config.xpi
         if settings is None:
             raise ConfigError("the run has no xpi")
-        sentences = screen_sentences(self.parallel(settings.sources), self.measured)
+        sentences = self.measured.removed_from(self.parallel(settings.sources))
         return paraphrase_pairs(
             Parallel.of(sentences, self.config.languages),
             self.config.languages,
@@ -168,7 +200,7 @@ class RerankData:
             parts += [question.texts for question in one.questions]
             parts += [one.passages[index] for index in answers]
         if self.config.xpi is not None:
-            parts += screen_sentences(self.parallel(self.config.xpi.sources), self.measured)
+            parts += self.measured.removed_from(self.parallel(self.config.xpi.sources))
         wanted = set(self.config.languages)
         return list(dict.fromkeys(text for one in parts for name, text in one.items() if name in wanted))
 
@@ -190,11 +222,13 @@ class RerankData:
         share = -(-held_out // len(self.config.train))
         found = []
         for number, source in enumerate(self.config.train):
-            kept, dropped = screen(self.read(source), self.measured)
+            everything = self.read(source)
+            kept = everything.restricted(lambda texts: not self.measured.has(texts))
+            dropped = len(everything.questions) - len(kept.questions), len(everything.passages) - len(kept.passages)
+            counts = (len(kept.questions), len(kept.passages), *dropped)
             logger.info(
-                "%s: %d questions, %d passages; measured elsewhere and dropped: %d and %d",
-                source.path, len(kept.questions), len(kept.passages), dropped["questions"], dropped["passages"],
-            )  # fmt: skip
+                "%s: %d questions, %d passages; measured elsewhere and dropped: %d and %d", source.path, *counts
+            )
             if len(kept.questions) <= share:
                 raise CorpusError(
                     f"{source.path} has {len(kept.questions)} questions that are measured nowhere; "
@@ -247,3 +281,17 @@ def joined(sets: Iterable[RankingSet]) -> RankingSet:
         found.candidates.extend(row + first for row in one.candidates)
         found.positives.extend(frozenset(index + first for index in row) for row in one.positives)
     return found
+
+
+def _texts(collection: Collection) -> Iterator[str]:
+    for question in collection.questions:
+        yield from question.texts.values()
+    for passage in collection.passages:
+        yield from passage.values()
+
+
+def _parts(text: str) -> Iterator[str]:
+    yield text
+    for sentence in SENTENCE_END.split(text):
+        if sentence != text and sum(map(str.isalnum, sentence)) >= MIN_LETTERS:
+            yield sentence

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from training.config.stage import StageConfig
 from training.errors import ConfigError
 from training.evaluation.encoders import LoadModel
 from training.evaluation.vectors import each_text_once
@@ -28,8 +27,7 @@ from training.reranking.body import small_body
 from training.reranking.checkpoint import load_cross_encoder, save_cross_encoder
 from training.reranking.config import RerankConfig, load_rerank_config
 from training.reranking.data import RerankData
-from training.reranking.measure import measure, sets_of
-from training.reranking.ranking import Scorer
+from training.reranking.ranking import Scorer, measure, sets_of
 from training.reranking.record import write_record
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25
 from training.reranking.teaching import MODEL, teach
@@ -71,7 +69,7 @@ class RerankRun:
             chain.append(Step("body", lambda _: _shared(config) | shape, ("data",), self._body))
             before_all = "body"
         if config.xpi is not None:
-            xpi = {"xpi": asdict(config.xpi) | {"stage": _stage(config.xpi.stage)}}
+            xpi = {"xpi": asdict(config.xpi)}
             chain.append(Step("xpi", lambda _: _shared(config) | xpi, (before_all,), self._xpi))
         for number, name in enumerate(xpr):
             before = xpr[number - 1] if number else "xpi" if config.xpi else None
@@ -221,10 +219,5 @@ def _shared(config: RerankConfig) -> dict[str, Any]:
 def _xpr(config: RerankConfig) -> dict[str, Any]:
     encoder = config.negatives.encoder
     negatives = asdict(config.negatives) | {"encoder": teacher_identity(encoder) if encoder else None}
-    found = {"strategy": config.strategy, "xpr": _stage(config.xpr), "negatives": negatives}
+    found = {"strategy": config.strategy, "xpr": asdict(config.xpr), "negatives": negatives}
     return found | ({"code_switch": asdict(config.code_switch)} if config.code_switch else {})
-
-
-def _stage(stage: StageConfig) -> dict[str, Any]:
-    """Keys of earlier releases keep their defaults: finished runs stay valid."""
-    return asdict(stage) | {"batch_tokens": None, "keep_checkpoints": 1}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from training.evaluation.vectors import Encode, nearest
 from training.reranking.collection import Collection, Question, Texts
-from training.reranking.mixing import AlignedPair
+from training.reranking.pairs import AlignedPair
 
 Negatives = list[tuple[int, ...]]  # of each question: indices of passages
 

@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from training.errors import ConfigError
+from training.reranking.config import MIN_LENGTH
 from training.vocabulary.tokens import TokenStore
 
 ENCODE_BATCH = 10_000  # pairs
-MIN_LENGTH = 16  # tokens of a pair
 
 
 class PairTokenizer:

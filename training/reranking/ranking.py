@@ -1,22 +1,28 @@
-"""Ranks the candidates of each query by given scores, and measures the ranking. Pure: knows no model and no file.
+"""Ranking sets: made of a collection in some languages, and measured by the scores of candidates.
 
 Metrics are those of Chen et al. 2020, eqs. (5)-(11): acc@k, and MRR and MAP over the whole list of candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from training.errors import EvaluationError
 from training.evaluation.ranking import accuracy_at, average_precision_at, ndcg_at, reciprocal_rank_at
-from training.reranking.collection import Collection
+from training.reranking.collection import Collection, Question, Texts, evenly_spaced
 
+logger = logging.getLogger(__name__)
+MIXED = "mixed"
+SEED = 1  # mixes a test set: one set for all models
 METRICS = ("acc@1", "acc@10", "mrr", "map", "ndcg@10")
 Indices = NDArray[np.int64]
+MetricScores = dict[str, dict[str, float]]  # metric -> couple of languages -> score x 100
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class RankingSet:
         """At most so many queries, evenly spaced; None: all."""
         if queries is None or len(self) <= queries:
             return self
-        rows = np.linspace(0, len(self) - 1, queries).round().astype(int).tolist()
+        rows = evenly_spaced(len(self), queries)
         return replace(
             self,
             queries=[self.queries[row] for row in rows],
@@ -106,3 +112,70 @@ def measures(grades: Sequence[float]) -> dict[str, float]:
         "map": average_precision_at(len(grades), grades, grades),
         "ndcg@10": ndcg_at(10, grades, grades),
     }
+
+
+def mixed_test_set(collection: Collection, languages: Sequence[str], *, seed: int) -> RankingSet:
+    """The paper's test set: each query's language by a coin toss, each language the same share of the passages.
+
+    A text that is not there in the language it was given comes in one that it has; without any it is left out.
+    """
+    generator = np.random.default_rng((seed, 2))
+    query_languages = [_tossed(question, languages, generator) for question in collection.questions]
+    dealt = generator.permutation(len(collection.passages)) % len(languages)
+    passage_languages = [
+        _available(passage, languages[deal], languages)
+        for passage, deal in zip(collection.passages, dealt.tolist(), strict=True)
+    ]
+    return RankingSet.of(collection, query_languages, passage_languages)
+
+
+def set_in_languages(collection: Collection, query_language: str, passage_language: str) -> RankingSet:
+    """All queries in one language and all passages in one; what is not there in it is left out."""
+    return RankingSet.of(
+        collection,
+        [query_language if query_language in question.texts else None for question in collection.questions],
+        [passage_language if passage_language in passage else None for passage in collection.passages],
+    )
+
+
+def sets_of(
+    collection: Collection, languages: Sequence[str], couples: Iterable[str], *, queries: int | None = None
+) -> dict[str, RankingSet]:
+    """The mixed set and those in couples such as en-zh (query-passage), as far as the collection has them.
+
+    Args: languages: of the mixed set.  queries: at most so many of each, evenly spaced.
+    """
+    found = {}
+    here = [language for language in languages if language in collection.languages]
+    if len(here) > 1:
+        found[MIXED] = mixed_test_set(collection, here, seed=SEED).spread(queries)
+    for couple in couples:
+        query, passage = couple.split("-")
+        found[couple] = set_in_languages(collection, query, passage).spread(queries)
+    return {name: one for name, one in found.items() if len(one)}
+
+
+def measure(scorers: Mapping[str, Scorer], sets: Mapping[str, RankingSet]) -> dict[str, MetricScores]:
+    """Scorer -> metric -> set -> score x 100."""
+    found: dict[str, MetricScores] = {name: {metric: {} for metric in METRICS} for name in scorers}
+    for label, one in sets.items():
+        for name, scorer in scorers.items():
+            for metric, value in score_ranking(one, scorer(one)).items():
+                found[name][metric][label] = value
+            logger.info("measured %s: %s, %d queries", name, label, len(one))
+    return found
+
+
+def couples_in(collection: Collection) -> list[str]:
+    """All couples of query and passage languages, in order."""
+    asked = sorted({language for question in collection.questions for language in question.texts})
+    answered = sorted({language for passage in collection.passages for language in passage})
+    return [f"{query}-{passage}" for query, passage in product(asked, answered)]
+
+
+def _tossed(question: Question, languages: Sequence[str], generator: np.random.Generator) -> str | None:
+    return _available(question.texts, languages[int(generator.integers(len(languages)))], languages)
+
+
+def _available(texts: Texts, wanted: str, languages: Sequence[str]) -> str | None:
+    return next((language for language in (wanted, *languages) if language in texts), None)

@@ -1,11 +1,11 @@
-"""Reads questions and passages of many layouts into one `Collection`. Knows files; knows no model and no split.
+"""Reads questions and passages of many layouts into one `Collection`.
 
 jsonl      a question a line: query, positives (or positive), negatives, qlang, plang (or language), id
 squad      SQuAD's JSON (MLQA, XQuAD, BiPaR, JaQuAD ..), one file for each language or couple of languages
 mkqa       MKQA's JSON lines: a question's queries and answers by language
 tsv        XQuAD's queries.<lang>.tsv and passages.<lang>.tsv, or BiPaR's queries_full.tsv, passages_full.tsv, qrels.tsv
 parallel   a source of parallel text, en-<lang>.tsv: a few lines in a row are a passage, one of them its question
-insurance  InsuranceQA v2 and its Chinese translation (training.reranking.insurance)
+insurance  InsuranceQA v2 (Feng et al. 2015) and its Chinese translation (insuranceqa-corpus-zh), see `read_insurance`
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from training.corpora.sources.readers import read_pairs
 from training.errors import EvaluationError
-from training.evaluation.lines import LANGUAGE, find_file, parse_lines, read_rows, split_columns
+from training.evaluation.lines import LANGUAGE, find_file, parse_lines, read_json_lines, read_rows, split_columns
 from training.reranking.collection import Collection, CollectionBuilder
-from training.reranking.insurance import read_insurance
+from training.reranking.config import Format
 from training.system.text_files import open_bytes
 
-Format = Literal["jsonl", "squad", "mkqa", "tsv", "parallel", "insurance"]
 SUFFIX = r"\.jsonl?(\.gz)?"
 CONTEXT_AND_QUESTION = re.compile(rf".*context-(?P<passage>{LANGUAGE})-question-(?P<query>{LANGUAGE}){SUFFIX}")  # MLQA
 ONE_LANGUAGE = re.compile(rf"(.*[._-])?(?P<passage>{LANGUAGE}){SUFFIX}")  # xquad.en.json
 PARALLEL = re.compile(rf"en-(?P<other>{LANGUAGE})\.tsv(\.gz)?")
 PASSAGE_LINES = 5  # of parallel text in a row
 UNSPACED = ("zh", "zh_Hant", "ja", "th", "km", "my")  # sentences are joined without a space
-BIPAR = ("queries_full.tsv", "passages_full.tsv", "qrels.tsv")  # id<TAB>English<TAB>Chinese
+BIPAR = ("queries_full.tsv", "passages_full.tsv", "qrels.tsv")
+BIPAR_ROW = "id<TAB>English<TAB>Chinese"
+POOL = 500  # answers that Solr found for a question of InsuranceQA
+POOL_ROW = "domain<TAB>question<TAB>labels<TAB>labels of the pool"
 
 
 def read_collection(path: Path, kind: Format) -> Collection:
@@ -117,12 +119,12 @@ def read_tsv(folder: Path) -> Collection:
         queries, passages, qrels = (path for path in paths if path)
         index_of = {
             id_: builder.passage({"en": english, "zh": chinese}, id_)
-            for id_, english, chinese in parse_lines(passages, _bipar_row, "id<TAB>English<TAB>Chinese")
+            for id_, english, chinese in parse_lines(passages, _bipar_row, BIPAR_ROW)
         }
         answers: dict[str, list[int]] = {}
         for query, passage in read_rows(qrels, "query<TAB>passage"):
             answers.setdefault(query, []).append(_known(index_of, passage, qrels))
-        for id_, english, chinese in parse_lines(queries, _bipar_row, "id<TAB>English<TAB>Chinese"):
+        for id_, english, chinese in parse_lines(queries, _bipar_row, BIPAR_ROW):
             builder.question(id_, {"en": english, "zh": chinese}, answers.get(id_, []))
         return builder.build()
     index_of = {}
@@ -172,7 +174,7 @@ def _query_language(row: dict[str, Any]) -> str:
 def _bipar_row(line: str) -> list[str]:
     """Passages may name their book in a fourth column."""
     columns = line.split("\t")
-    return split_columns("\t".join(columns[:3]) if len(columns) == 4 else line, "id<TAB>English<TAB>Chinese")
+    return split_columns("\t".join(columns[:3]) if len(columns) == 4 else line, BIPAR_ROW)
 
 
 def _known(index_of: dict[str, int], passage: str, path: Path) -> int:
@@ -218,6 +220,101 @@ def _squad_rows(file: Path) -> Iterator[tuple[str, str, str]]:
 
 def _json_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if re.fullmatch(rf".+{SUFFIX}", path.name))
+
+
+def read_insurance(path: Path) -> Collection:
+    """Read one split, e.g. FOLDER/test: questions with 500 candidates each, in English and, where there, Chinese.
+
+    FOLDER holds, each plain or .gz, with `raw` or `token`:
+        vocabulary                                    idx_1<TAB>word
+        InsuranceQA.label2answer.token.encoded        label<TAB>idx_1 idx_2 ..
+        InsuranceQA.question.anslabel.token.500.pool.solr.<split>.encoded
+                                                      domain<TAB>question<TAB>labels<TAB>labels of the pool
+        answers.json, <split>.json                    {"label": {"en": .., "zh": ..}}; these two may be missing
+    Chinese questions are joined by the letters of their English side, answers by their label.
+
+    Raises: EvaluationError: a file is missing or malformed.
+    """
+    folder, split = path.parent, path.name
+    words = dict(read_rows(_insurance_file(folder, "vocabulary"), "index<TAB>word"))
+    chinese_answers = _insurance_translations(folder / "answers.json")
+    asked = _insurance_translations(folder / f"{split}.json").values()
+    chinese_questions = {_letters(question["en"]): question["zh"] for question in asked}
+    builder = CollectionBuilder()
+    index_of = {}
+    for label, answer in read_rows(_tokens_or_text(folder, "InsuranceQA.label2answer.{}.encoded"), "label<TAB>answer"):
+        texts = {"en": _in_words(answer, words)}
+        if label in chinese_answers:
+            texts["zh"] = chinese_answers[label]["zh"]
+        index_of[label] = builder.passage(texts, label)
+    file = _tokens_or_text(folder, f"InsuranceQA.question.anslabel.{{}}.{POOL}.pool.solr.{split}.encoded")
+    for number, (_, question, labels, pool) in enumerate(read_rows(file, POOL_ROW)):
+        texts = {"en": _in_words(question, words)}
+        if chinese := chinese_questions.get(_letters(texts["en"])):
+            texts["zh"] = chinese
+        candidates = [index_of[label] for label in pool.split() if label in index_of]
+        positives = [index_of[label] for label in labels.split() if label in index_of]
+        in_pool = [index for index in positives if index in candidates]
+        if in_pool:  # 1,625 of the 2,000 of the test split: "usable" in the paper
+            builder.question((split, number), texts, in_pool, candidates)
+    return builder.build()
+
+
+def _in_words(text: str, words: dict[str, str]) -> str:
+    """Replace indices by their words; raw text stays."""
+    return " ".join(words.get(token, token) for token in text.split())
+
+
+def _letters(text: str) -> str:
+    """Return a question's letters and digits: one file has its text, the other its tokens, punctuation apart."""
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def _insurance_translations(path: Path) -> dict[str, dict[str, str]]:
+    file = find_file(path)
+    if file is None:
+        return {}
+    try:
+        with open_bytes(file) as handle:
+            rows = json.load(handle)
+        return {str(label): {"en": str(row["en"]), "zh": str(row["zh"])} for label, row in rows.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise EvaluationError(f"{file} is not an object of objects with en and zh ({exc!r})") from exc
+
+
+def _tokens_or_text(folder: Path, pattern: str) -> Path:
+    """Return the file of tokens, or of raw text."""
+    return find_file(folder / pattern.format("token")) or _insurance_file(folder, pattern.format("raw"))
+
+
+def _insurance_file(folder: Path, name: str) -> Path:
+    path = find_file(folder / name)
+    if path is None:
+        raise EvaluationError(f"{folder} has no {name}; InsuranceQA v2 is read from its own files")
+    return path
+
+
+def find_collection(folder: Path) -> Collection | None:
+    """The collection in a folder: XQuAD's or BiPaR's tables, JSON lines with query and positive, or SQuAD's JSON.
+
+    None where there is none.
+
+    Raises: EvaluationError: a malformed line.
+    """
+    if all(find_file(folder / name) for name in BIPAR) or (
+        tsv_files(folder, "queries") and tsv_files(folder, "passages")
+    ):
+        return read_tsv(folder)
+    files = sorted(path for path in folder.iterdir() if path.is_file() and re.fullmatch(rf".+{SUFFIX}", path.name))
+    lines = [path for path in files if ".jsonl" in path.suffixes]
+    if len(files) == len(lines) == 1 and _has_questions(lines[0]):
+        return read_jsonl(lines[0])
+    return read_squad(folder) if files and not lines else None
+
+
+def _has_questions(path: Path) -> bool:
+    first = read_json_lines(path, ())[0]
+    return "query" in first and ("positive" in first or "positives" in first)
 
 
 READERS: dict[Format, Callable[[Path], Collection]] = {

@@ -11,8 +11,8 @@ from training.corpora.sources.catalog import load_catalog
 from training.reranking.collection import Collection
 from training.reranking.config import RerankConfig
 from training.reranking.data import RerankData
-from training.reranking.mixing import mixed
 from training.reranking.negatives import aligned_pairs, random_negatives
+from training.reranking.pairs import mixed
 from training.system.files import write_json_atomically
 
 RECORD_FILE = "crosslet.json"

@@ -18,15 +18,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from training.evaluation.encoders import search_prompts
+from training.losses import margin_mse
 from training.models.teacher import load_teacher
-from training.optimisation.batches import BatchStream, Indices
+from training.optimisation.batches import Indices
 from training.optimisation.loop import Objective, train
 from training.reranking.config import TeachConfig
-from training.reranking.losses import margin_mse
-from training.reranking.mixing import TextPair
+from training.reranking.pairs import TextPair
 from training.reranking.ranking import RankingSet, score_ranking
 from training.reranking.scorers import BiEncoderScorer
-from training.reranking.trainer import EpochPlan
+from training.reranking.trainer import EpochPlan, batches_of, pairs_to_train
 from training.system.files import share, write_atomically
 
 MODEL = "model"  # in the step's folder: the bi-encoder, a sentence-transformers folder
@@ -135,7 +135,7 @@ def teach(
     Args: scores: the re-ranker's. Margins are computed once and stored.
     """
     stage, triples = config.stage, triples_of(pairs)
-    total = int((stage.pairs if stage.epochs is None else max(2, round(stage.epochs * len(triples)))) or 2)
+    total = pairs_to_train(stage, len(triples))
     if total < len(triples):  # the re-ranker is slow: only what is trained on gets a margin
         drawn = np.random.default_rng(seed).choice(len(triples), total, replace=False)
         triples = [triples[index] for index in np.sort(drawn).tolist()]
@@ -144,13 +144,7 @@ def teach(
         write_atomically(folder / MARGINS, lambda path: _save(path, margin_T))
     pupil = Pupil(load_teacher(config.encoder, device=device).float().eval())
     length_T = np.array([len(one.positive) + len(one.negative) for one in triples])
-    batches = BatchStream(
-        EpochPlan(len(triples), total, seed),
-        lambda rows: length_T[rows],
-        stage.batch_size,
-        seed=seed,
-        epoch_pairs=len(triples),
-    )
+    batches = batches_of(EpochPlan(len(triples), total, seed), lambda rows: length_T[rows], stage.batch_size)
     train(
         margin_objective(pupil, triples, torch.from_numpy(np.load(folder / MARGINS)), scale=config.scale),
         batches,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from training.losses import relevance
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import CrossletEncoder, compile_layers
 from training.optimisation.batches import BatchStream, Indices
 from training.optimisation.loop import Objective, train
 from training.reranking.checkpoint import save_cross_encoder
 from training.reranking.config import RerankConfig, RerankStageConfig
-from training.reranking.losses import relevance
-from training.reranking.mixing import TextPair
 from training.reranking.pair_tokens import PairTokenizer
+from training.reranking.pairs import TextPair
 from training.reranking.ranking import RankingSet, score_ranking
 from training.reranking.scorers import CrossEncoderScorer
 from training.system.files import write_json_atomically
@@ -57,6 +57,16 @@ class EpochPlan:
         return order[: self.pairs - index * self.count]
 
 
+def pairs_to_train(stage: RerankStageConfig, count: int) -> int:
+    """Return how many pairs a stage draws from `count`: its `pairs`, or its `epochs` of them."""
+    return int(stage.pairs or 2) if stage.epochs is None else max(2, round(stage.epochs * count))
+
+
+def batches_of(plan: EpochPlan, lengths: Callable[[Indices], NDArray[np.int64]], batch_size: int) -> BatchStream:
+    """Return a plan's batches. lengths: tokens or characters of each of the given pairs."""
+    return BatchStream(plan, lengths, batch_size, seed=plan.seed, epoch_pairs=plan.count)
+
+
 def relevance_objective(model: CrossEncoder, store: TokenStore, label_N: Tensor, device: torch.device) -> Objective:
     """Eqs. (2) and (4) over pairs whose tokens are in `store`."""
     longest = int(store.lengths.max())
@@ -86,15 +96,9 @@ def train_stage(
     pair_tokenizer = PairTokenizer(tokenizer, max_length=min(stage.max_length, config.max_length))
     store = pair_tokenizer.store([pair.query for pair in pairs], [pair.passage for pair in pairs])
     label_N = torch.tensor([pair.label for pair in pairs])
-    total = stage.pairs if stage.epochs is None else max(2, round(stage.epochs * len(pairs)))
     seed = config.seed if stage.seed is None else stage.seed
-    batches = BatchStream(
-        EpochPlan(len(pairs), int(total or 2), seed),
-        lambda rows: store.lengths_of(rows.astype(np.int32)),
-        stage.batch_size,
-        seed=seed,
-        epoch_pairs=len(pairs),
-    )
+    plan = EpochPlan(len(pairs), pairs_to_train(stage, len(pairs)), seed)
+    batches = batches_of(plan, lambda rows: store.lengths_of(rows.astype(np.int32)), stage.batch_size)
     if stage.compile and isinstance(model.encoder, CrossletEncoder):
         compile_layers(model.encoder)
     keeper = BestKeeper(model, tokenizer, validation, config, folder, bf16=stage.bf16)

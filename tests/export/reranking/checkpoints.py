@@ -7,9 +7,9 @@ import torch
 
 from tests.training.models.bases import save_family
 from tests.training.reranking.small import PLACES, THINGS, student_base
+from training.losses import relevance
 from training.models.cross_encoder import CrossEncoder, load_base
 from training.reranking.checkpoint import save_cross_encoder
-from training.reranking.losses import relevance
 from training.reranking.pair_tokens import PairTokenizer
 
 FAMILIES = ["bert", "xlm-roberta", "student"]

@@ -8,8 +8,7 @@ import yaml
 
 from service.model.reranker import Reranker
 from tests.skeleton.project import ROOT
-from tests.training.reranking.small import THINGS, student_base, write_data
-from tests.training.reranking.test_job import settings
+from tests.training.reranking.small import THINGS, settings, student_base, write_data
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

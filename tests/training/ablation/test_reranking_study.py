@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.training.reranking.small import PLACES, THINGS, student_base, translated, write_data
-from tests.training.reranking.test_job import settings
+from tests.training.reranking.small import PLACES, THINGS, settings, student_base, translated, write_data
 from training.ablation.__main__ import main
 from training.ablation.document import to_markdown
 from training.ablation.findings import Verdict

@@ -12,7 +12,7 @@ from export.evaluation.__main__ import evaluate_parser
 from training.evaluation.vectors import unit_rows
 from training.reranking.checkpoint import is_cross_encoder, load_cross_encoder, save_cross_encoder
 from training.models.cross_encoder import load_base, segment_ids
-from training.reranking.losses import margin_mse, relevance
+from training.losses import margin_mse, relevance
 from training.reranking.pair_tokens import PairTokenizer
 from training.reranking.ranking import RankingSet, Scorer, score_ranking
 from training.reranking.scorers import BiEncoderScorer, CrossEncoderScorer, bm25

@@ -11,6 +11,7 @@ from tests.training.models.bases import SIZES
 from tests.vocabularies import wordpiece
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder, save_sentence_encoder
+from training.reranking.collection import Collection, Question
 from training.reranking.ranking import RankingSet
 
 THINGS = ["cat", "dog", "train", "river", "cheese", "piano", "winter", "garden", "island", "teacher", "window", "bread"]
@@ -18,6 +19,8 @@ PLACES = ["in the house", "near the sea", "under the old bridge", "behind the st
 TEXTS = [f"where is the {thing} today" for thing in THINGS] + [
     f"the {thing} is {place} and stays there" for thing in THINGS for place in PLACES
 ]
+
+STAGE = {"epochs": 2.0, "batch_size": 8, "learning_rate": 3.0e-3, "validate_pairs": 40}
 
 
 def translated(text: str) -> str:
@@ -77,3 +80,34 @@ def a_ranking_set() -> RankingSet:
         [np.arange(8), np.array([1, 4, 5]), np.array([7, 0])],
         [frozenset({0}), frozenset({4}), frozenset({7})],
     )
+
+
+def collection_in(languages: list[str], questions: int, passages: int) -> Collection:
+    return Collection(
+        tuple(
+            Question({name: f"{name} q{index}" for name in languages}, (index % passages,))
+            for index in range(questions)
+        ),
+        tuple({name: f"{name} p{index}" for name in languages} for index in range(passages)),
+    )
+
+
+def settings(base: Path, **changes: object) -> dict:
+    return {
+        "kind": "reranker",
+        "name": "small",
+        "languages": ["en", "xx"],
+        "base": str(base),
+        "max_length": 32,
+        "train": [{"path": "qa/train.jsonl"}],
+        "negatives": {"count": 2},
+        "validation": {"questions": 3, "candidates": 4},
+        "xpi": {"sources": ["talk"], "count": 64, "stage": STAGE},
+        "xpr": STAGE,
+        "measure": {
+            "sets": [{"path": "eval/xset", "format": "tsv"}],
+            "couples": ["en-xx", "xx-xx"],
+            "bi_encoder": str(base),
+        },
+        **changes,
+    }

@@ -19,7 +19,7 @@ def scores(model, tokenizer) -> np.ndarray:
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "roberta"])  # byte-level BPE keeps its bytes
-def test_all_layers_and_the_pieces_in_use_score_as_the_whole_body(family: str, tmp_path: Path) -> None:
+def test_all_layers_and_used_pieces_score_as_the_whole_body(family: str, tmp_path: Path) -> None:
     whole, tokenizer = load_base(str(save_family(family, tmp_path / "base", TEXTS)), attention="eager")
     config = BodyConfig(layers=EVERY_LAYER, vocab_size=10_000)
     small, pruned = small_body(whole, tokenizer, config, TEXTS, attention="eager")
@@ -28,7 +28,7 @@ def test_all_layers_and_the_pieces_in_use_score_as_the_whole_body(family: str, t
     np.testing.assert_allclose(scores(small, pruned), scores(whole, tokenizer), atol=1e-5)
 
 
-def test_only_frequent_pieces_some_layers_and_a_narrow_table_are_kept(tmp_path: Path) -> None:
+def test_a_small_body_keeps_frequent_pieces_and_given_layers(tmp_path: Path) -> None:
     whole, tokenizer = load_base(str(save_family("bert", tmp_path / "base", TEXTS)), attention="eager")
     size = len(tokenizer) - 8
     config = BodyConfig(layers=[0, 2], vocab_size=size, bottleneck_size=8)
@@ -42,7 +42,7 @@ def test_only_frequent_pieces_some_layers_and_a_narrow_table_are_kept(tmp_path: 
     assert all(np.array_equal(kept[name], given[name]) for name in given)
 
 
-def test_of_a_base_with_a_bottleneck_rows_and_projection_are_kept(tmp_path: Path) -> None:
+def test_a_bottleneck_of_the_base_is_kept(tmp_path: Path) -> None:
     base = save_family("bert", tmp_path / "base", TEXTS)
     whole, tokenizer = load_base(str(base), attention="eager")
     narrow = BodyConfig(layers=EVERY_LAYER, vocab_size=10_000, bottleneck_size=8)

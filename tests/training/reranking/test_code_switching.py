@@ -3,10 +3,73 @@ from collections import Counter
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
 
-from training.reranking.code_switching import code_switch, switched
-from training.reranking.lexicon import Lexicon
-from training.reranking.mixing import TextPair
+from tests.vocabularies import wordpiece
+from training.reranking.code_switching import Lexicon, code_switch, splitter, switched, word_pairs, words_in
+from training.reranking.pairs import TextPair
+
+NOUNS = {"dog": "hund", "cat": "katze", "house": "haus", "tree": "baum", "book": "buch", "king": "könig"}
+VERBS = {"sees": "sieht", "has": "hat", "likes": "mag"}
+
+
+def sentences(count: int, *, seed: int = 0) -> list[dict[str, str]]:
+    """ "the dog sees the house", the same in German and in a language of Han characters."""
+    generator = np.random.default_rng(seed)
+    han = dict(zip([*NOUNS, *VERBS], "犬猫家木本王見有好", strict=True))
+    found = []
+    for _ in range(count):
+        one, other = generator.choice(list(NOUNS), 2, replace=False).tolist()
+        verb = str(generator.choice(list(VERBS)))
+        german = f"Das {NOUNS[one]} {VERBS[verb]} das {NOUNS[other]}."
+        found.append({"en": f"The {one} {verb} the {other}.", "de": german, "zh": han[one] + han[verb] + han[other]})
+    return found
+
+
+def test_words_are_runs_of_letters_or_pieces_of_unspaced_text() -> None:
+    assert words_in("Don't go, 2 Kühe!", list) == ["don't", "go", "kühe"]
+    assert words_in("वह हिन्दी बोलता है", list) == ["वह", "हिन्दी", "बोलता", "है"]  # vowel signs belong to their word
+    assert words_in("山が高い", list) == ["山", "が", "高", "い"]
+    assert words_in("12 %", list) == []
+
+
+def test_parts_of_a_run_are_the_run_by_any_tokenizer() -> None:
+    fast = PreTrainedTokenizerFast(tokenizer_object=wordpiece(["山 が 高 高い"]), unk_token="[UNK]")
+    split = splitter(fast)
+    for run in ("山が高い", "高い山", "龍山", "ﾔﾏ"):  # the last two are unknown
+        assert "".join(split(run)) == run
+    assert len(split("山が高い")) > 1
+
+
+def test_each_word_finds_its_translation() -> None:
+    pairs = [[words_in(one[language], list) for language in ("en", "de")] for one in sentences(60)]
+    there, back = word_pairs(pairs)
+    assert there == {**NOUNS, **VERBS, "the": "das"}
+    assert back == {german: english for english, german in there.items()}
+
+
+def test_languages_meet_in_the_pivot() -> None:
+    lexicon = Lexicon.of(sentences(60), ["en", "de", "zh"], list)
+    assert lexicon.pivot == "en"
+    assert lexicon.translation("Hund", "de", "en") == "dog"
+    assert lexicon.translation("hund", "de", "zh") == "犬"
+    assert lexicon.translation("犬", "zh", "de") == "hund"
+    assert lexicon.translation("wolf", "de", "zh") is None
+    assert lexicon.translation("dog", "en", "fr") is None
+
+
+def test_a_pair_of_one_sentence_is_no_entry() -> None:
+    assert word_pairs([[["once"], ["einmal"]]]) == ({}, {})
+    assert word_pairs([]) == ({}, {})
+    assert word_pairs([[["dog"] * 50, ["hund"]]] * 5) == ({}, {})  # too long
+
+
+@given(st.lists(st.tuples(st.lists(st.sampled_from("abc"), max_size=4), st.lists(st.sampled_from("xyz"), max_size=4))))
+def test_entries_stand_together_in_a_sentence(rows: list[tuple[list[str], list[str]]]) -> None:
+    there, back = word_pairs(rows)
+    together = {(one, other) for first, second in rows for one in first for other in second}
+    assert set(there.items()) | {(one, other) for other, one in back.items()} <= together
+
 
 WORDS = {"who": "wer", "sees": "sieht", "dog": "hund"}
 HAN = {"who": "誰", "dog": "犬"}
@@ -77,7 +140,7 @@ def test_a_right_answer_never_becomes_a_wrong_one() -> None:
     assert {pair.passage for pair in after if not pair.label} == {f"wrong {number}" for number in range(50)}
 
 
-def test_a_share_of_the_questions_is_switched_and_gets_negatives_of_its_language() -> None:
+def test_a_share_of_questions_is_switched_with_its_negatives() -> None:
     after = code_switch(pairs_of(2_000), ["en", "de"], LEXICON, share=0.5, words=1.0, foreign=0.4, seed=1)
     english = after[:8_000]
     changed = [pair for pair in english if pair.query.startswith("wer sieht hund")]

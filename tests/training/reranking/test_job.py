@@ -1,7 +1,5 @@
 import json
 import re
-from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -9,45 +7,11 @@ import yaml
 
 from export.evaluation.__main__ import main as evaluate
 from tests.training.models.bases import save_family
-from tests.training.reranking.small import TEXTS, THINGS, student_base, translated, write_data
+from tests.training.reranking.small import STAGE, TEXTS, settings, student_base, translated
 from training.__main__ import main
 from training.reranking.checkpoint import load_cross_encoder
-from training.reranking.config import load_rerank_config, rerank_config
-from training.reranking.data import RerankData
+from training.reranking.config import load_rerank_config
 from training.reranking.trainer import BEST, LAST
-
-STAGE = {"epochs": 2.0, "batch_size": 8, "learning_rate": 3.0e-3, "validate_pairs": 40}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_data(tmp_path_factory.mktemp("rerank") / "data")
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return student_base(tmp_path_factory.mktemp("base") / "student")
-
-
-def settings(base: Path, **changes: object) -> dict:
-    return {
-        "kind": "reranker",
-        "name": "small",
-        "languages": ["en", "xx"],
-        "base": str(base),
-        "max_length": 32,
-        "train": [{"path": "qa/train.jsonl"}],
-        "negatives": {"count": 2},
-        "validation": {"questions": 3, "candidates": 4},
-        "xpi": {"sources": ["talk"], "count": 64, "stage": STAGE},
-        "xpr": STAGE,
-        "measure": {
-            "sets": [{"path": "eval/xset", "format": "tsv"}],
-            "couples": ["en-xx", "xx-xx"],
-            "bi_encoder": str(base),
-        },
-        **changes,
-    }
 
 
 def write_config(path: Path, values: dict) -> Path:
@@ -72,14 +36,12 @@ def test_one_command_trains_measures_and_keeps_best_and_last(base: Path, data: P
     dev = [json.loads(line)["score"] for line in (tmp_path / "out/xpr/dev.jsonl").read_text().splitlines()]
     assert json.loads((tmp_path / "out/final/best/acc1.json").read_text())["acc@1"] == max(dev)
     assert json.loads((tmp_path / "out/final/last/acc1.json").read_text())["acc@1"] == dev[-1]
-    stage = json.loads((tmp_path / "out/xpr/done.json").read_text())["settings"]["xpr"]
-    assert (stage["batch_tokens"], stage["keep_checkpoints"]) == (None, 1)  # keys that are gone: as finished runs have
     done = (tmp_path / "out/xpr/done.json").stat().st_mtime_ns
     assert run(config, data, tmp_path / "out") == 0  # nothing is left to do
     assert (tmp_path / "out/xpr/done.json").stat().st_mtime_ns == done
 
 
-def test_a_small_body_is_made_first_and_a_bi_encoder_is_taught_last(data: Path, tmp_path: Path) -> None:
+def test_body_is_made_first_and_bi_encoder_taught_last(data: Path, tmp_path: Path) -> None:
     texts = [*TEXTS, *map(translated, TEXTS)]
     base, student = save_family("xlm-roberta", tmp_path / "base", texts), student_base(tmp_path / "student")
     body = {"layers": [0, 2], "vocab_size": 500, "bottleneck_size": 16}
@@ -97,70 +59,12 @@ def test_a_small_body_is_made_first_and_a_bi_encoder_is_taught_last(data: Path, 
     assert {"margin"} <= json.loads((tmp_path / "out/taught/log.jsonl").read_text().splitlines()[0]).keys()
 
 
-def test_a_limited_source_gives_questions_from_all_over_it(base: Path, data: Path, tmp_path: Path) -> None:
-    values = settings(base, train=[{"path": "qa/train.jsonl", "questions": 3, "parallel": True}])
-    config = load_rerank_config(write_config(tmp_path / "small.yaml", values))
-    found = RerankData(config, data).read(config.train[0])
-    whole = RerankData(config, data).read(replace(config.train[0], questions=None)).questions
-    assert [question.texts for question in found.questions] == [whole[row].texts for row in (0, 4, 8)]
-
-
-def test_a_parallel_source_has_only_what_is_in_all_languages(base: Path, tmp_path: Path) -> None:
-    rows = [
-        {"id": "1", "query": "why", "qlang": "en", "positive": "so", "plang": "en"},
-        {"id": "1", "query": "whyo", "qlang": "xx", "positive": "soo", "plang": "xx"},
-        {"id": "2", "query": "who", "qlang": "en", "positive": "I", "plang": "en"},
-    ]
-    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    values = settings(base, train=[{"path": "qa.jsonl", "parallel": True}])
-    config = load_rerank_config(write_config(tmp_path / "small.yaml", values))
-    found = RerankData(config, tmp_path).read(config.train[0])
-    assert [dict(question.texts) for question in found.questions] == [{"en": "why", "xx": "whyo"}]
-    assert [dict(passage) for passage in found.passages] == [{"en": "so", "xx": "soo"}]
-
-
 def test_a_cascade_is_a_step_for_each_language(base: Path, data: Path, tmp_path: Path) -> None:
     values = settings(base, strategy="cascade", measure={"sets": []})
     del values["xpi"]
     assert run(write_config(tmp_path / "small.yaml", values), data, tmp_path / "out") == 0
     assert (tmp_path / "out/xpr-1/best/reranker.json").is_file()
     assert (tmp_path / "out/xpr-2/best/reranker.json").is_file()
-
-
-def test_measured_text_is_not_trained_on(base: Path, data: Path, tmp_path: Path) -> None:
-    leaky = {"sets": [{"path": "eval/xset", "format": "tsv"}], "unseen": [{"path": "qa/unseen.jsonl"}]}
-    first = (data / "qa/train.jsonl").read_text().splitlines(keepends=True)[:8]  # two questions
-    (data / "qa/unseen.jsonl").write_text("".join(first))
-    config = load_rerank_config(write_config(tmp_path / "small.yaml", settings(base, measure=leaky)))
-    found = RerankData(config, data)
-    trained = {pair.query for stage in found.xpr_stages() for pair in stage}
-    assert "where is the cat today" not in trained
-    assert trained
-    assert not any(text in found.measured for text in trained)
-
-
-def test_held_out_questions_are_not_trained_on(base: Path, data: Path, tmp_path: Path) -> None:
-    found = RerankData(load_rerank_config(write_config(tmp_path / "small.yaml", settings(base))), data)
-    assert len(found.validation) == 3
-    assert not {pair.query for stage in found.xpr_stages() for pair in stage} & set(found.validation.queries)
-
-
-def test_questions_are_switched_by_a_dictionary_of_parallel_text(base: Path, tmp_path: Path) -> None:
-    data = write_data(tmp_path / "data")
-    (data / "parallel/asked").mkdir()
-    asked = [f"{one} {other}" for one, other in combinations(["where", "is", "the", "today", *THINGS[:9]], 2)]
-    (data / "parallel/asked/en-xx.tsv").write_text("".join(f"{text}\t{translated(text)}\n" for text in asked))
-    switch = {"sources": ["asked"], "share": 1.0, "words": 1.0, "foreign": 0.0}
-    plain, switched = (
-        RerankData(rerank_config(settings(base, strategy="merged", **more), where="x"), data)
-        for more in ({}, {"code_switch": switch})
-    )
-    other = {"en": "xx", "xx": "en"}
-    before, after = plain.xpr_stages()[0], switched.xpr_stages()[0]
-    assert [pair.passage for pair in after] == [pair.passage for pair in before]
-    assert [pair.languages[0] for pair in after] == [other[pair.languages[0]] for pair in before]
-    assert {pair.query for pair in after} == {pair.query for pair in before}  # each is there in both languages
-    assert plain.fingerprint() != switched.fingerprint()  # which reads `asked`, too
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import numpy as np
 
-from tests.training.reranking.test_mixing import collection_in
+from tests.training.reranking.small import collection_in
 from training.reranking.collection import Collection, Question
 from training.reranking.negatives import (
     aligned_pairs,
@@ -18,7 +18,7 @@ def test_random_negatives_never_answer_and_are_as_many_as_asked() -> None:
         assert not set(negatives) & set(question.positives)
 
 
-def test_random_negatives_come_from_the_candidates_where_there_are_such() -> None:
+def test_random_negatives_come_from_the_candidates_if_any() -> None:
     passages = tuple({"en": str(index)} for index in range(100))
     collection = Collection((Question({"en": "q"}, (3,), (3, 50, 60)),), passages)
     assert set(random_negatives(collection, 5, seed=0)[0]) == {50, 60}
@@ -52,7 +52,7 @@ def test_hard_negatives_are_the_nearest_that_do_not_answer() -> None:
     assert set(found) == {1, 2}  # p0 answers
 
 
-def test_hard_negatives_are_in_the_languages_of_the_answer_or_among_the_candidates() -> None:
+def test_hard_negatives_share_languages_or_are_candidates() -> None:
     passages = ({"en": "0", "de": "0"}, {"en": "1", "fr": "1"}, {"en": "2", "de": "2"}, {"en": "3", "de": "3"})
     questions = (Question({"en": "0"}, (0,)), Question({"en": "1"}, (1,), (0, 1, 3)))
 
@@ -66,13 +66,13 @@ def test_hard_negatives_are_in_the_languages_of_the_answer_or_among_the_candidat
     assert found == [(2,), (0,)]
 
 
-def test_two_kinds_of_negatives_make_half_each_and_no_passage_comes_twice() -> None:
+def test_joined_negatives_are_half_each_without_repeats() -> None:
     first, second = [(0, 1, 2, 3), (0, 1, 2), (5,)], [(7, 8, 9, 10), (1, 0, 9), (6,)]
     assert joined_negatives(first, second, 4) == [(0, 1, 7, 8), (0, 1, 9, 2), (5, 6)]
     assert joined_negatives(first, second, 3)[0] == (0, 1, 7)
 
 
-def test_each_question_is_paired_with_its_positives_and_negatives() -> None:
+def test_questions_are_paired_with_positives_and_negatives() -> None:
     collection = collection_in(["en"], 2, 3)
     found = aligned_pairs(collection, [(1, 2), (0,)])
     assert [(pair.question, pair.passage["en"], pair.is_positive) for pair in found] == [

@@ -1,11 +1,17 @@
+from collections import Counter
+
 import ir_measures
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ir_measures import AP, RR, Success, nDCG
 
+from tests.training.reranking.small import collection_in
 from training.errors import EvaluationError
-from training.reranking.ranking import RankingSet, measures, score_ranking
+from training.reranking.ranking import RankingSet, measures, mixed_test_set, score_ranking, set_in_languages
 
+LANGUAGES = st.lists(st.sampled_from(["en", "zh", "de", "fr", "ar"]), min_size=2, max_size=4, unique=True)
 MEASURES = {"acc@1": Success @ 1, "acc@10": Success @ 10, "mrr": RR, "map": AP, "ndcg@10": nDCG @ 10}
 
 
@@ -66,3 +72,23 @@ def test_fewer_candidates_keep_the_positives() -> None:
     found = a_set([list(range(100))], [{4, 90}]).with_candidates(10, seed=0)
     assert len(found.candidates[0]) == 10
     assert {4, 90} <= set(found.candidates[0].tolist())
+
+
+@given(st.integers(1, 40), st.integers(1, 21), LANGUAGES, st.integers(0, 99))
+def test_a_mixed_set_has_equal_shares_of_passages(
+    questions: int, passages: int, languages: list[str], seed: int
+) -> None:
+    found = mixed_test_set(collection_in(languages, questions, passages), languages, seed=seed)
+    shares = Counter(passage[:2] for passage in found.passages)
+    assert len(found.passages) == passages
+    assert all(passages // len(languages) <= shares[name] <= -(-passages // len(languages)) for name in languages)
+    assert len(found) == questions
+    for query, positives in zip(found.queries, found.positives, strict=True):
+        (answer,) = positives
+        assert int(found.passages[answer].split("p")[1]) == int(query.split("q")[1]) % passages
+
+
+def test_a_set_in_two_languages_has_its_texts_in_these() -> None:
+    found = set_in_languages(collection_in(["en", "zh"], 3, 2), "zh", "en")
+    assert found.queries == ["zh q0", "zh q1", "zh q2"]
+    assert found.passages == ["en p0", "en p1"]

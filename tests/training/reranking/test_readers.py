@@ -18,7 +18,7 @@ def answers(collection: Collection) -> list[tuple[dict, list[dict]]]:
     return [(dict(q.texts), [dict(collection.passages[index]) for index in q.positives]) for q in collection.questions]
 
 
-def test_json_lines_of_one_id_are_one_question_in_several_languages(tmp_path: Path) -> None:
+def test_json_lines_of_one_id_are_one_question(tmp_path: Path) -> None:
     rows = [
         {"id": "1", "query": "why", "qlang": "en", "positive": "because", "plang": "en"},
         {"id": "1", "query": "warum", "qlang": "de", "positive": "because", "plang": "en"},
@@ -28,7 +28,7 @@ def test_json_lines_of_one_id_are_one_question_in_several_languages(tmp_path: Pa
     assert answers(found) == [({"en": "why", "de": "warum"}, [{"en": "because", "de": "darum"}])]
 
 
-def test_an_id_of_several_queries_in_one_language_joins_none_of_them(tmp_path: Path) -> None:
+def test_an_ambiguous_id_joins_no_queries(tmp_path: Path) -> None:
     rows = [
         {"id": "0", "query": "q", "qlang": "en", "positive": "one"},
         {"id": "0", "query": "r", "qlang": "en", "positive": "two"},
@@ -106,7 +106,7 @@ def test_bipar_tables_are_english_and_chinese(tmp_path: Path) -> None:
     assert answers(found) == [({"en": "who", "zh": "谁"}, [{"en": "passage", "zh": "段落"}])]
 
 
-def test_insurance_questions_have_their_pool_and_their_chinese_side(tmp_path: Path) -> None:
+def test_insurance_questions_have_their_pool_and_chinese(tmp_path: Path) -> None:
     name = "InsuranceQA.question.anslabel.token.500.pool.solr.test.encoded.gz"
     (tmp_path / "vocabulary").write_text("idx_1\twhat\nidx_2\tis\nidx_3\tyes\nidx_4\tno\n")
     (tmp_path / "InsuranceQA.label2answer.token.encoded").write_text("1\tidx_3\n2\tidx_4\n3\tidx_1\n")
@@ -134,7 +134,7 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(tmp_path: Path) -> None:
         read_collection(tmp_path / "train-v2.0.json", "squad")
 
 
-def test_parallel_text_is_passages_of_lines_in_a_row_and_one_line_of_each_as_its_question(tmp_path: Path) -> None:
+def test_parallel_lines_become_passages_with_a_question_each(tmp_path: Path) -> None:
     for other, count in (("de", 7), ("zh", 5)):
         rows = (f"e{number}\t{other}{number}\n" for number in range(count))
         (tmp_path / f"en-{other}.tsv").write_text("".join(rows))

@@ -7,7 +7,7 @@ import torch
 from tests.training.reranking.small import TEXTS, a_ranking_set, student_base
 from training.models.teacher import load_teacher
 from training.reranking.config import RerankStageConfig, TeachConfig
-from training.reranking.mixing import TextPair
+from training.reranking.pairs import TextPair
 from training.reranking.teaching import MARGINS, MODEL, Pupil, Triple, margins_of, teach, triples_of
 
 EN = ("en", "en")
@@ -54,7 +54,7 @@ def test_a_margin_is_the_positives_logit_less_the_negatives() -> None:
     assert margins_of(triples, overlap).tolist() == [2.0, 3.0, -1.0]
 
 
-def test_a_short_stage_asks_the_re_ranker_for_no_more_than_it_trains_on(tmp_path: Path) -> None:
+def test_a_short_stage_scores_only_what_it_trains_on(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def counted(queries: list[str], passages: list[str]) -> np.ndarray:

@@ -10,7 +10,7 @@ from tests.training.reranking.small import TEXTS, a_ranking_set, student_base
 from training.models.cross_encoder import load_base
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.config import RerankConfig, RerankStageConfig, SourceConfig
-from training.reranking.mixing import TextPair
+from training.reranking.pairs import TextPair
 from training.reranking.trainer import BEST, LAST, BestKeeper, train_stage
 
 STAGE = RerankStageConfig(epochs=2.0, batch_size=16, learning_rate=3e-3, bf16=False, validate_pairs=64)
@@ -27,7 +27,7 @@ def run(base: Path, folder: Path) -> None:
     train_stage(model, tokenizer, PAIRS, a_ranking_set(), config, STAGE, folder, device=torch.device("cpu"))
 
 
-def test_a_stage_killed_in_the_middle_ends_as_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_stage_ends_as_an_undisturbed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = student_base(tmp_path / "base")
     run(base, tmp_path / "whole")
     validate, calls = BestKeeper.__call__, []

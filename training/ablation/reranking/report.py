@@ -12,7 +12,7 @@ from training.ablation.report import short
 from training.ablation.reranking.paper import CITATION, INSURANCE_QA, METRICS, zero_shot_of
 from training.ablation.reranking.study import Scores, StudyCell, StudySpec, mono_positives_pair, seeds_of
 from training.reranking.job import BI_ENCODER, BM25, RERANKER
-from training.reranking.measure import MIXED
+from training.reranking.ranking import MIXED
 
 Trained = list[dict[str, Scores]]  # for each seed the scores of its finished cells
 NOTHING = "–"

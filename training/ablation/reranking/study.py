@@ -14,11 +14,9 @@ from training.errors import ConfigError
 from training.evaluation.encoders import LoadModel, load_model
 from training.pipeline.runner import DONE, fingerprints, run_steps, share_steps
 from training.pipeline.summary import pairs_seen
-from training.reranking.config import RerankConfig, check_config
+from training.reranking.config import MonoPositives, RerankConfig, Strategy, check_config
 from training.reranking.data import RerankData
 from training.reranking.job import RerankRun, read_scores
-from training.reranking.mixing import Strategy
-from training.reranking.paraphrases import MonoPositives
 
 logger = logging.getLogger(__name__)
 KIND = "reranker-study"

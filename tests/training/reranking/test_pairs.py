@@ -1,10 +1,20 @@
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.reranking.collection import Collection, Question
-from training.reranking.mixing import AlignedPair, cascade, mixed, mixed_test_set, set_in_languages, stages_of
+from training.errors import CorpusError
+from training.reranking.pairs import (
+    AlignedPair,
+    Parallel,
+    cascade,
+    language_slots,
+    mixed,
+    paraphrase_pairs,
+    paraphrases_in,
+    stages_of,
+)
 
 LANGUAGES = st.lists(st.sampled_from(["en", "zh", "de", "fr", "ar"]), min_size=2, max_size=4, unique=True)
 
@@ -20,16 +30,6 @@ def aligned(questions: int, each: int, languages: list[str]) -> list[AlignedPair
         for question in range(questions)
         for number in range(each)
     ]
-
-
-def collection_in(languages: list[str], questions: int, passages: int) -> Collection:
-    return Collection(
-        tuple(
-            Question({name: f"{name} q{index}" for name in languages}, (index % passages,))
-            for index in range(questions)
-        ),
-        tuple({name: f"{name} p{index}" for name in languages} for index in range(passages)),
-    )
 
 
 @given(st.integers(1, 30), st.integers(1, 4), LANGUAGES, st.integers(0, 99))
@@ -90,21 +90,51 @@ def test_cascade_is_one_language_after_the_other() -> None:
     assert {pair.languages for pair in second} == {("zh", "zh")}
 
 
-@given(st.integers(1, 40), st.integers(1, 21), LANGUAGES, st.integers(0, 99))
-def test_a_mixed_test_set_replaces_an_equal_share_of_the_passages(
-    questions: int, passages: int, languages: list[str], seed: int
-) -> None:
-    found = mixed_test_set(collection_in(languages, questions, passages), languages, seed=seed)
-    shares = Counter(passage[:2] for passage in found.passages)
-    assert len(found.passages) == passages
-    assert all(passages // len(languages) <= shares[name] <= -(-passages // len(languages)) for name in languages)
-    assert len(found) == questions
-    for query, positives in zip(found.queries, found.positives, strict=True):
-        (answer,) = positives
-        assert int(found.passages[answer].split("p")[1]) == int(query.split("q")[1]) % passages
+EN_ZH = [{"en": f"en {index}", "zh": f"zh {index // 2}"} for index in range(40)]  # two English share a Chinese one
 
 
-def test_a_set_in_two_languages_has_its_texts_in_these() -> None:
-    found = set_in_languages(collection_in(["en", "zh"], 3, 2), "zh", "en")
-    assert found.queries == ["zh q0", "zh q1", "zh q2"]
-    assert found.passages == ["en p0", "en p1"]
+def meaning(text: str) -> tuple[str, int]:
+    language, number = text.split()
+    return language, int(number) // 2 if language == "en" else int(number)
+
+
+@given(st.integers(0, 400), st.integers(0, 99))
+def test_a_quarter_is_in_each_language_and_half_is_mixed(count: int, seed: int) -> None:
+    slots = Counter(language_slots(4 * count, ["en", "zh"], [("en", "zh"), ("zh", "en")], seed=seed))
+    assert slots["en", "en"] == slots["zh", "zh"] == count
+    assert slots["en", "zh"] + slots["zh", "en"] == 2 * count
+
+
+def test_the_coin_translates_either_side() -> None:
+    slots = Counter(language_slots(4_000, ["en", "zh"], [("en", "zh"), ("zh", "en")], seed=0))
+    assert abs(slots["en", "zh"] - 1_000) < 100  # 4.5 standard deviations of a fair coin
+
+
+@given(st.integers(1, 200), st.integers(0, 99), st.sampled_from(["paraphrases", "none"]))
+def test_positives_mean_the_same_and_negatives_do_not(count: int, seed: int, mono: str) -> None:
+    parallel = Parallel.of(EN_ZH, ["en", "zh"])
+    for pair in paraphrase_pairs(parallel, ["en", "zh"], count, seed=seed, mono_positives=mono):
+        same = meaning(pair.query)[1] == meaning(pair.passage)[1]
+        assert (pair.query.split()[0], pair.passage.split()[0]) == pair.languages
+        assert pair.query != pair.passage
+        assert same == bool(pair.label)
+
+
+def test_mono_positives_need_the_option_and_a_shared_translation() -> None:
+    parallel = Parallel.of(EN_ZH, ["en", "zh"])
+    with_them = paraphrase_pairs(parallel, ["en", "zh"], 400, seed=1, mono_positives="paraphrases")
+    without = paraphrase_pairs(parallel, ["en", "zh"], 400, seed=1, mono_positives="none")
+    assert {pair.languages for pair in with_them if pair.label and not pair.is_mixed} == {("en", "en")}
+    assert not [pair for pair in without if pair.label and not pair.is_mixed]
+    assert [pair.languages for pair in without] == [pair.languages for pair in with_them]
+    assert {pair.label for pair in without if pair.is_mixed} == {0.0, 1.0}
+
+
+def test_paraphrases_share_a_translation() -> None:
+    found = paraphrases_in(EN_ZH[:4], ["en", "zh"])
+    assert found == {"en": [("en 0", "en 1"), ("en 2", "en 3")], "zh": []}
+
+
+def test_a_language_without_text_is_refused() -> None:
+    with pytest.raises(CorpusError, match="two sentences at least in de; the parallel text has 0"):
+        Parallel.of(EN_ZH, ["en", "zh", "de"])

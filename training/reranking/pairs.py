@@ -1,12 +1,15 @@
-"""XPI, cross-lingual paraphrase identification: pairs of sentences that mean the same or do not (Chen et al. 2020,
-eq. 2). Pure: one seed, one result.
+"""The pairs that a re-ranker is trained on (Chen et al. 2020, section III). One seed, one result.
 
-Half of the pairs are in one language, an equal share of each; the other half in two, drawn by chance: with two
-languages N/4, N/4, and N/2 in which a coin toss says which side is the translation.
+Stage 1, XPI (eq. 2): sentences that mean the same or do not. Half of the pairs are in one language, an equal share of
+each; the other half in two, drawn by chance: with two languages N/4, N/4, and N/2 in which a coin toss says which side
+is the translation.
 
 The paper shows no positive in one language; a sentence is its own translation back. Here such a positive is two
 sentences that share a translation ("paraphrases"), or there is none ("none"): pairs in one language are then all
 negative. Mixed pairs keep their positives, so that two languages alone never say "the same".
+
+Stage 2, XPR: a question and a passage, in languages that a strategy chooses. All functions take any two or more
+languages; with two they are the paper's. A pair that is there in one language only comes out in it.
 """
 
 from __future__ import annotations
@@ -15,18 +18,113 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from training.errors import CorpusError
 from training.reranking.collection import Texts
-from training.reranking.mixing import TextPair
+from training.reranking.config import MonoPositives, Strategy
 
-MonoPositives = Literal["paraphrases", "none"]
-Couple = tuple[str, str]
+Couple = tuple[str, str]  # languages of query and passage
 T = TypeVar("T")
 MAX_TRIES = 100  # draws of a negative: sentences that repeat are rare
+
+
+@dataclass(frozen=True)
+class AlignedPair:
+    """A query and a passage, each in all its languages. `question`: pairs of one question are mixed alike."""
+
+    question: int
+    query: Texts
+    passage: Texts
+    is_positive: bool
+
+    def common(self, languages: Sequence[str]) -> tuple[str, ...]:
+        """The languages that both sides are in, in the order given."""
+        return tuple(language for language in languages if language in self.query and language in self.passage)
+
+
+@dataclass(frozen=True)
+class TextPair:
+    """What the model reads. languages: of query and passage.  question: its number, in all languages; None: of XPI."""
+
+    query: str
+    passage: str
+    languages: Couple
+    label: float
+    question: int | None = None
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the sides are in two languages."""
+        return self.languages[0] != self.languages[1]
+
+
+def stages_of(
+    strategy: Strategy, pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int
+) -> list[list[TextPair]]:
+    """What is trained on, stage after stage; the total of pairs is the same for each strategy.
+
+    merged: one stage, D_l1 and D_l2 together. cascade: D_l1, then D_l2. mixed: one stage, `mixed`.
+    """
+    if strategy == "mixed":
+        return [mixed(pairs, languages, seed=seed)]
+    by_language = cascade(pairs, languages, seed=seed)
+    return by_language if strategy == "cascade" else [merged(by_language)]
+
+
+def merged(by_language: Sequence[Sequence[TextPair]]) -> list[TextPair]:
+    """The union of D_l1, D_l2, ..."""
+    return [pair for stage in by_language for pair in stage]
+
+
+def cascade(pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int) -> list[list[TextPair]]:
+    """D_l of each language in turn, query and passage in it.
+
+    A pair whose sides share no language goes with its query's.
+    """
+    generator = np.random.default_rng((seed, 0))
+    stages: dict[str, list[TextPair]] = {language: [] for language in languages}
+    for pair in pairs:
+        couples = [(language, language) for language in pair.common(languages)]
+        for couple in couples or _any_couple(pair, languages, generator):
+            stages[couple[0]].append(text_pair(pair, couple))
+    return list(stages.values())
+
+
+def mixed(pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int) -> list[TextPair]:
+    """Each query in each language; for half of the questions every second of these gets the passage's translation.
+
+    For the other half it is the others that do. With two languages and M pairs in each: half of the l1 queries get the
+    passage in l2 and their l2 counterparts stay l2, the other half stays l1 and its counterparts get l1; M pairs are in
+    one language and M in two.
+    """
+    generator = np.random.default_rng((seed, 1))
+    questions = list(dict.fromkeys(pair.question for pair in pairs))
+    first_half = {questions[index] for index in generator.permutation(len(questions))[: len(questions) // 2]}
+    found = []
+    for pair in pairs:
+        common = pair.common(languages)
+        if not common:
+            found += [text_pair(pair, couple) for couple in _any_couple(pair, languages, generator)]
+        for number, language in enumerate(common):
+            others = [other for other in common if other != language]
+            stays = not others or number % 2 == int(pair.question in first_half)
+            other = language if stays else others[int(generator.integers(len(others)))]
+            found.append(text_pair(pair, (language, other)))
+    return found
+
+
+def text_pair(pair: AlignedPair, couple: Couple) -> TextPair:
+    """The pair in these languages."""
+    return TextPair(pair.query[couple[0]], pair.passage[couple[1]], couple, float(pair.is_positive), pair.question)
+
+
+def _any_couple(pair: AlignedPair, languages: Sequence[str], generator: np.random.Generator) -> list[Couple]:
+    """One couple of languages for sides that share none; nothing where one side has none of them."""
+    couples = [(one, other) for one in languages if one in pair.query for other in languages if other in pair.passage]
+    return [couples[int(generator.integers(len(couples)))]] if couples else []
 
 
 @dataclass(frozen=True)
