@@ -30,6 +30,7 @@ CrossletError
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 
 class CrossletError(Exception):
@@ -62,6 +63,17 @@ class StoreInUse(StoreError):
 
 class ServiceError(CrossletError):
     """A request fails. The message is one sentence for the client."""
+
+    def at(self, place: str) -> Self:
+        """Return this error with the place that it is about before its message, such as inputs[3]."""
+        return self.worded(f"{place} {self}")
+
+    def worded(self, message: str) -> Self:
+        """Return this error with another message. It keeps its class, its attributes and its cause."""
+        other = type(self).__new__(type(self), message)  # not `type(self)(message)`: some classes take more
+        other.__dict__.update(self.__dict__)
+        other.__cause__ = self.__cause__
+        return other
 
 
 class MalformedBody(ServiceError):

@@ -56,7 +56,7 @@ async def embedded(documents: Sequence[Document], embedder: Embedder) -> tuple[l
     kept, vectors_PD, failed = whole(documents, batch.embeddings, failed=batch.failed, truncated=batch.truncated)
     if not kept:
         position, error = next(iter(failed.items()))
-        raise type(error)(f"{_place(position)} {error}") from error
+        raise error.at(_place(position)) from error
     truncated = tuple(dict.fromkeys(owners[position] for position in batch.truncated))
     return kept, replace(batch, embeddings=vectors_PD, failed=failed, truncated=truncated)
 

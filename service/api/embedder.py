@@ -128,7 +128,7 @@ class Embedder:
                 encoding = self._runtime.pool.encode(texts, truncate=truncate, skip_failed=skip_failed)
                 batch = await while_connected(self._request, encoding)
         except InputError as exc:
-            raise type(exc.cause)(f"{place(exc.position)} {exc.cause}") from exc.cause.__cause__
+            raise exc.cause.at(place(exc.position)) from exc.cause.__cause__
         if batch.failed:
             first = next(iter(batch.failed.values()))
             facts = {"request_id": self._facts.request_id, "failed": len(batch.failed)}

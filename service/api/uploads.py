@@ -120,8 +120,9 @@ class Upload:
             await self._take(lines.end())
             await self._store(self._batch)
         except ServiceError as exc:
-            exc.args = (f"{exc}; the lines before {self._good_line + 1} are done, send the others again",)
-            raise
+            raise exc.worded(
+                f"{exc}; the lines before {self._good_line + 1} are done, send the others again"
+            ) from exc.__cause__
         return self._checked()
 
     async def _take(self, lines: Iterator[Line]) -> None:
