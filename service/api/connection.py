@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Any
 
 import httptools
@@ -30,8 +29,8 @@ class Connection(HttpToolsProtocol):
     - the client pipelines too many requests,
     - the client does not read: its answers would stay in memory.
 
-    A request to upgrade the protocol is answered in HTTP/1.1 (RFC 9110, section 7.8); Java's client asks for HTTP/2
-    this way. httptools stops at such a head, so a second parser reads the body.
+    A request to upgrade the protocol is answered in HTTP/1.1 (RFC 9110, section 7.8). Java's HttpClient by default and
+    `curl --http2` ask for HTTP/2 with each POST; uvicorn would drop the body.
     """
 
     def __init__(self, *args: Any, limit: ConnectionLimit | None = None, **options: Any) -> None:
@@ -39,7 +38,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._limit = limit
         self._is_too_many = False
-        self.parser = _Parser(self, self._go_on)
+        self.parser = _Parser(self)
         self._is_in_head = True
         self._head_bytes = 0
         self._body: list[bytes] = []  # of the data received last
@@ -89,6 +88,8 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin a request; abort a connection with too many of them, and refuse too long a URL that came at once."""
+        if self.parser.should_upgrade():  # the parser stops here, and the head is parsed again
+            return
         if len(self.pipeline) >= MAX_WAITING_REQUESTS:
             self.transport.abort()
             raise OverflowError  # stops the parser
@@ -114,10 +115,10 @@ class Connection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Expect another head next, unless the parser stopped at an upgrade: then the body follows."""
-        self._pass_on_body()
+        """Expect another head next."""
         if self.parser.should_upgrade():
             return
+        self._pass_on_body()
         self._is_in_head = True
         self._head_bytes = 0
         self._stop_waiting()
@@ -164,12 +165,17 @@ class Connection(HttpToolsProtocol):
             sentence = self._limit.refuse().encode()
             self._refuse(b"503 Service Unavailable", sentence, b"Overloaded", b"retry-after: 1\r\n")
 
-    def _go_on(self, data: bytes) -> None:
-        """Parse what follows the head of a request for a protocol upgrade."""
-        framing = [header for header in self.headers if header[0] in {b"content-length", b"transfer-encoding"}]
-        self.parser = _Parser(_AfterHead(self), self._go_on)
-        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(b"%b: %b\r\n" % header for header in framing))
-        self.parser.feed_data(data)
+    def ignore_upgrade(self) -> tuple["_Parser", bytes]:
+        """Return a new parser, and the head at which the last one stopped, without the header `Upgrade`.
+
+        Raises: httptools.HttpParserError: the method is CONNECT; what follows is no HTTP.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":
+            raise httptools.HttpParserError("CONNECT is for proxies")
+        headers = b"".join(b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade")
+        self.parser = _Parser(self)
+        return self.parser, b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, headers)
 
     def _wait(self, timeout_s: float) -> None:
         self._patience = self.loop.call_later(timeout_s, self.transport.close)
@@ -196,43 +202,20 @@ class Connection(HttpToolsProtocol):
 
 
 class _Parser(httptools.HttpRequestParser):
-    """httptools' parser; hands over the data that follows a request for a protocol upgrade."""
-
-    def __init__(self, protocol: object, go_on: Callable[[bytes], None]) -> None:
-        super().__init__(protocol)
-        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn
-        self._go_on = go_on
-
-    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn only passes bytes
-        """Parse the data up to an upgrade, and hand over the rest."""
-        try:
-            super().feed_data(data)
-        except httptools.HttpParserUpgrade as stopped:
-            self._go_on(data[stopped.args[0] :])
-
-
-class _AfterHead:
-    """Callbacks of a parser that gets a head a second time: forwards to the connection only what follows that head."""
+    """httptools' parser, which stops behind a head that asks for another protocol: has it parsed without asking."""
 
     def __init__(self, connection: Connection) -> None:
-        self._is_again = True
-        self.on_message_begin = self._unless_again(connection.on_message_begin)
-        self.on_url = self._unless_again(connection.on_url)
-        self.on_header = self._unless_again(connection.on_header)
-        self._on_headers_complete = connection.on_headers_complete
-        self.on_body = connection.on_body
-        self.on_message_complete = connection.on_message_complete
+        super().__init__(connection)
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as in uvicorn
+        self._connection = connection
 
-    def on_headers_complete(self) -> None:
-        """Skip the repeated head; forward everything after it."""
-        if self._is_again:
-            self._is_again = False
-        else:
-            self._on_headers_complete()
-
-    def _unless_again(self, callback: Callable[..., None]) -> Callable[..., None]:
-        def call(*data: bytes) -> None:
-            if not self._is_again:
-                callback(*data)
-
-        return call
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # uvicorn only passes bytes
+        """Parse the data, of any number of requests."""
+        parser = self
+        while True:
+            try:
+                return super(_Parser, parser).feed_data(data)
+            except httptools.HttpParserUpgrade as stopped:
+                rest = data[stopped.args[0] :]
+                parser, head = self._connection.ignore_upgrade()
+                data = head + rest

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import shutil
+from asyncio.subprocess import PIPE
+from pathlib import Path
 
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -154,6 +157,52 @@ def test_who_asks_for_another_protocol_is_answered_in_this_one(framing: str, ste
     said = asyncio.run(answers(*[stream[start : start + step] for start in range(0, len(stream), step)]))
     bodies = [answer.partition(b"\r\n\r\n")[2] for answer in said.split(b"HTTP/1.1 ")[1:]]
     assert bodies == [b"hello", b"ok", b"hello", b"", b"ok"]
+
+
+JAVA = """
+import java.net.URI;
+import java.net.http.*;
+
+public class Client {
+  public static void main(String[] url) throws Exception {
+    HttpClient client = HttpClient.newHttpClient();
+    HttpRequest.BodyPublisher body = HttpRequest.BodyPublishers.ofString("hello");
+    HttpRequest request = HttpRequest.newBuilder(URI.create(url[0])).POST(body).build();
+    for (int i = 0; i < 2; i++) System.out.print(client.send(request, HttpResponse.BodyHandlers.ofString()).body());
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["curl", "--silent", "--http2", "--data", "hello", "{url}", "{url}"], id="curl"),
+        pytest.param(["java", "-XX:TieredStopAtLevel=1", "{java}", "{url}"], id="java", marks=pytest.mark.slow),
+    ],
+)
+def test_clients_that_ask_for_http2_keep_their_body(command: list[str], tmp_path: Path) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    (tmp_path / "Client.java").write_text(JAVA, encoding="utf-8")
+
+    async def output() -> bytes:
+        async with serving(echo) as (host, port):
+            names = {"url": f"http://{host}:{port}/", "java": tmp_path / "Client.java"}
+            client = await asyncio.create_subprocess_exec(*(part.format(**names) for part in command), stdout=PIPE)
+            return (await asyncio.wait_for(client.communicate(), 60))[0]
+
+    assert asyncio.run(output()) == b"hellohello"
+
+
+def test_many_upgrades_that_come_at_once_are_all_answered() -> None:
+    requests = b"POST /a HTTP/1.1\r\n" + UPGRADE + FRAMED["by its length"]
+    assert asyncio.run(answers(requests * MAX_WAITING_REQUESTS)).count(b" 200 OK") == MAX_WAITING_REQUESTS
+
+
+def test_connect_is_refused() -> None:
+    said = asyncio.run(answers(b"CONNECT localhost:443 HTTP/1.1\r\nhost: localhost\r\n\r\n"))
+    assert said.startswith(b"HTTP/1.1 400 ")
 
 
 def test_a_body_that_does_not_fit_its_framing_is_refused_after_an_upgrade_too() -> None:
