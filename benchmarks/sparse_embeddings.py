@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from training.config.stage import StageConfig
+from training.config.run import StageConfig
 from training.optimisation.optimizer import Stepper, clip_gradients
 from training.system.device import describe_hardware
 

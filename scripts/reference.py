@@ -3,23 +3,20 @@
 python scripts/reference.py [FOLDER]      # from the root of the repository, in the development environment
 """
 
-import ast
-import dataclasses
 import inspect
 import json
 import sys
-import tokenize
+import types
 import typing
-from collections.abc import Iterator
-from io import StringIO
+from collections.abc import Sequence
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from pydantic import SecretStr  # noqa: E402 - the repository is on the path from here on
+from pydantic import BaseModel, SecretStr  # noqa: E402 - the repository is on the path from here on
+from pydantic.fields import FieldInfo  # noqa: E402
 
 from service.settings import PREFIX, Settings  # noqa: E402
 from training.config.run import RunConfig  # noqa: E402, TID251 - a tool of the repository, no part of the service
@@ -36,12 +33,20 @@ unset. A variable that starts with `CROSSLET_` but is no setting is logged as a 
 """
 CONFIGURATION_HEAD = """# Configuration keys
 
-Written by `make reference` from the training configuration's dataclasses; do not edit.
+Written by `make reference` from the models of the training configuration; do not edit.
 
 `training/run.sh --config FILE` reads YAML. An unknown key is an error. `training/configs/` has complete examples, and
 [train](../guide/train.md) explains what to choose. "required" means that the key has no default. Equations are those of
 [Ding et al. 2022](https://aclanthology.org/2022.findings-naacl.167/).
 """
+BOUNDS = {  # a constraint of a type -> words
+    "ge": "≥ {:g}",
+    "gt": "> {:g}",
+    "le": "≤ {:g}",
+    "lt": "< {:g}",
+    "min_length": "≥ {:g}",
+    "max_length": "≤ {:g}",
+}
 TABLE_HEAD = "| key | values | default | meaning |\n|---|---|---|---|\n"
 
 
@@ -55,9 +60,8 @@ def settings_page() -> str:
 
 
 def configuration_page() -> str:
-    """One table for each dataclass under `RunConfig`; a subclass adds its own keys to those of its base."""
-    paths = _paths(RunConfig, "")
-    return CONFIGURATION_HEAD + "".join(_section(cls, where) for cls, where in paths.items())
+    """One table for each model under `RunConfig`; a subclass adds its own keys to those of its base."""
+    return CONFIGURATION_HEAD + "".join(_section(cls, places) for cls, places in _places(RunConfig, "").items())
 
 
 def _setting_default(value: object) -> str:
@@ -68,74 +72,68 @@ def _setting_default(value: object) -> str:
     return json.dumps(value) if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _paths(cls: type[Any], prefix: str) -> dict[type[Any], list[str]]:
-    """The dataclasses of a configuration in order, each with the keys under which it stands."""
-    found: dict[type[Any], list[str]] = {cls: [prefix]}
-    for name, hint in typing.get_type_hints(cls).items():
-        is_mapping = typing.get_origin(hint) is dict
-        inner = typing.get_args(hint)[1] if is_mapping else hint
-        if dataclasses.is_dataclass(inner) and isinstance(inner, type):
-            place = f"{prefix}{name}.NAME." if is_mapping else f"{prefix}{name}."
-            bases = [base for base in inner.__mro__[1:] if dataclasses.is_dataclass(base)]
-            for base in reversed(bases):
-                found.setdefault(base, []).append(place)
-            for below, places in _paths(inner, place).items():
-                found.setdefault(below, []).extend(places)
-    return found
+def _places(cls: type[BaseModel], prefix: str) -> dict[type[BaseModel], list[str]]:
+    """The models of a configuration in order, each with the keys under which it stands."""
+    places: dict[type[BaseModel], list[str]] = {cls: [prefix]}
+    for name, field in cls.model_fields.items():
+        is_mapping = typing.get_origin(field.annotation) is dict
+        inner = typing.get_args(field.annotation)[1] if is_mapping else field.annotation
+        if not _is_model(inner):
+            continue
+        place = f"{prefix}{name}.NAME." if is_mapping else f"{prefix}{name}."
+        for base in reversed(inner.__mro__[1:]):
+            if _is_model(base) and base.model_fields:
+                places.setdefault(base, []).append(place)
+        for below, inner_places in _places(inner, place).items():
+            places.setdefault(below, []).extend(inner_places)
+    return places
 
 
-def _section(cls: type[Any], places: list[str]) -> str:
-    named = ", ".join(f"`{place.rstrip('.')}`" for place in places if place)
-    rows = "".join(_rows(cls))
-    return f"\n## {named or 'The run'}\n\n{inspect.getdoc(cls)}\n\n{TABLE_HEAD}{rows}"
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _rows(cls: type[Any]) -> Iterator[str]:
-    defaults = {item.name: _default(item) for item in dataclasses.fields(cls)}
-    for name, (annotation, comment) in _annotated(cls).items():
-        meaning = comment.replace("None:", "null:").replace("CorpusConfig.", "corpus.")
-        yield f"| `{name}` | {_values(annotation)} | {defaults[name]} | {meaning} |\n"
+def _section(cls: type[BaseModel], places: list[str]) -> str:
+    listed = ", ".join(f"`{place.rstrip('.')}`" for place in places if place)
+    inherited = {name for base in cls.__mro__[1:] if _is_model(base) for name in base.model_fields}
+    rows = "".join(
+        f"| `{name}` | {_values(field.annotation, field.metadata)} | {_default(field)} | {field.description} |\n"
+        for name, field in cls.model_fields.items()
+        if name not in inherited
+    )
+    return f"\n## {listed or 'The run'}\n\n{inspect.getdoc(cls)}\n\n{TABLE_HEAD}{rows}"
 
 
-def _annotated(cls: type[Any]) -> dict[str, tuple[ast.expr, str]]:
-    """The annotation of each field that a class itself has, and the comment on it or on the lines above it."""
-    source = dedent(inspect.getsource(cls))
-    comments = {
-        token.start[0]: token.string.lstrip("# ")
-        for token in tokenize.generate_tokens(StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    (definition,) = ast.parse(source).body
-    assert isinstance(definition, ast.ClassDef)  # noqa: S101 - for mypy: it is the source of a class
-    fields, end_above = {}, definition.lineno
-    for node in definition.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            lines = range(end_above + 1, (node.end_lineno or node.lineno) + 1)
-            fields[node.target.id] = (node.annotation, " ".join(comments[line] for line in lines if line in comments))
-        end_above = node.end_lineno or node.lineno
-    return fields
-
-
-def _values(annotation: ast.expr) -> str:
-    """`Literal["a", "b"]` as `a`, `b`; the name of a dataclass of settings as "keys"; other types as they are."""
-    text = ast.unparse(annotation)
-    if text.startswith("Literal["):
-        return ", ".join(f"`{value}`" for value in ast.literal_eval(text.removeprefix("Literal")))
-    if text.endswith("Config"):
-        return "keys, below"
-    if text.startswith("dict[str, ") and text.endswith("Config]"):
+def _values(annotation: Any, constraints: Sequence[Any] = ()) -> str:
+    """What a key takes: a type and its bounds, the choices of a `Literal`, or "keys"."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation is type(None):
+        return "null"
+    if origin is typing.Annotated:
+        field = FieldInfo.from_annotation(annotation)
+        return _values(field.annotation, field.metadata)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(map(_values, arguments))
+    if origin is typing.Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin is dict:
         return "keys by name, below"
-    return text.replace("None", "null").replace(" | ", " or ")
+    if _is_model(annotation):
+        return "keys, below"
+    text = f"list of {_values(arguments[0])}, length" if origin is list else annotation.__name__
+    bounds = [
+        words.format(getattr(constraint, bound))
+        for constraint in constraints
+        for bound, words in BOUNDS.items()
+        if getattr(constraint, bound, None) is not None
+    ]
+    return f"{text} {' and '.join(bounds)}" if bounds else text.removesuffix(", length")
 
 
-def _default(item: "dataclasses.Field[Any]") -> str:
-    if item.default is not dataclasses.MISSING:
-        value = item.default
-    elif item.default_factory is not dataclasses.MISSING:
-        value = item.default_factory()
-    else:
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
         return "required"
-    return "" if dataclasses.is_dataclass(value) else f"`{json.dumps(value)}`"
+    return "" if isinstance(field.default, BaseModel) else f"`{json.dumps(field.default)}`"
 
 
 def main(folder: Path) -> None:

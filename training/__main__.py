@@ -94,11 +94,11 @@ def run_job(options: argparse.Namespace, load_model: LoadModel) -> None:
         return
     config = load_config(options.config)
     if options.base:
-        config = dataclasses.replace(config, base=options.base)
+        config = config.model_copy(update={"base": options.base})
     check_machine(config)
     pairs = options.pairs and read_own_pairs(options.pairs, options.languages)
     out = options.out or Path("runs") / (config.name or (options.pairs or options.config).name.partition(".")[0])
-    config = dataclasses.replace(config, name=config.name or out.resolve().name)
+    config = config.model_copy(update={"name": config.name or out.resolve().name})
     with run_alone(out):
         data = options.data or DATA
         if pairs:

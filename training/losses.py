@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.config.stage import Reduction
+from training.config.run import Reduction
 
 Indices = NDArray[np.int64]
 

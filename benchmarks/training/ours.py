@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.training.bench import CPU, Bench
-from training.config.stage import ContrastiveConfig, StageConfig
+from training.config.run import ContrastiveConfig, StageConfig
 from training.optimisation.batches import BatchStream, FixedPlan
 from training.optimisation.loop import Objective, train
 from training.stages.assistant import assistant_objective

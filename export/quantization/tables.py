@@ -15,7 +15,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from export.errors import Refused
 from export.quantization.blocks import DOMAIN, require_domain
-from training.config.stage import BLOCK_SIZE
+from training.config.run import BLOCK_SIZE
 
 TableBits = Literal[4, 8]
 INT8_MAX = 127

@@ -64,7 +64,9 @@ def test_training_continues_from_the_bundled_model(tmp_path: Path) -> None:
     pad_id = int(restored.tokenizer.pad_token_id)
     assistant = assistant_from_base(restored, dim=384, normalized=True, pad_id=pad_id, seed=1)
     frequency_V = np.ones(len(restored.tokenizer), dtype=np.int64)
-    student = student_from_assistant(assistant, StudentConfig(256, unit_layers=9, recurrences=1), frequency_V, seed=1)
+    student = student_from_assistant(
+        assistant, StudentConfig(bottleneck_size=256, unit_layers=9, recurrences=1), frequency_V, seed=1
+    )
     texts = load_parity(DEFAULT, load_manifest(DEFAULT)).texts
     cosines = (encode(student.eval(), restored, texts) * vectors(DEFAULT)).sum(axis=1)
     assert cosines.min() > 0.99

@@ -11,9 +11,7 @@ import torch
 
 import training.__main__ as command
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
-from training.config.corpus import CorpusConfig
-from training.config.run import RunConfig
-from training.config.stage import StageConfig
+from training.config.run import CorpusConfig, RunConfig, SourceConfig, StageConfig
 from training.optimisation.batches import BatchStream
 from training.optimisation.loop import train
 from training.pipeline.runner import Step, run_steps
@@ -45,7 +43,7 @@ def train_tiny(folder: Path, *, checkpoint_minutes: float = 60.0) -> None:
     train(
         assistant_objective(model, TeacherLabels(vectors, np.arange(40)), pairs),
         BatchStream(Rounds(), pairs.pair_lengths, 8, seed=1, epoch_pairs=40),
-        StageConfig(pairs=1),
+        StageConfig(pairs=2),
         folder,
         name="assistant",
         checkpoint_minutes=checkpoint_minutes,
@@ -65,7 +63,7 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_FSIZE, (given.file_size_limit, given.file_size_limit))
 
     def run_job(options: argparse.Namespace, _: object) -> None:
-        config = RunConfig(["de"], CorpusConfig(sources={}))
+        config = RunConfig(languages=["de"], corpus=CorpusConfig(sources={"news": SourceConfig()}), stages=[])
         work = partial(train_tiny, checkpoint_minutes=given.checkpoint_minutes)
         step = Step("assistant", lambda _: {}, ("data",), work, together=True)
         run_steps([step], config, options.out, data_fingerprint="d")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from dataclasses import dataclass
 from itertools import product
@@ -11,7 +10,7 @@ from typing import Any
 
 from training.ablation.spec import AblationSpec
 from training.config.parsing import build, read_yaml
-from training.config.run import RunConfig, check
+from training.config.run import RunConfig
 from training.errors import ConfigError
 
 Settings = dict[str, Any]
@@ -50,7 +49,7 @@ def read_cells(spec: AblationSpec, path: Path) -> list[Cell]:
     cells = [Cell(name, _config(base, change, where=f"{path.name}: {name}")) for name, change in changes.items()]
     for name, seeds in spec.seeds.items():
         for seed in seeds:
-            if seed == base.get("seed", RunConfig.seed):
+            if seed == base.get("seed", RunConfig.model_fields["seed"].default):
                 raise ConfigError(f"{path.name}: seeds.{name} has {seed}, the seed of {name!r} itself")
             change = merge(nest(changes[name]), nest(dict.fromkeys(spec.seed_keys, seed)))
             cells.append(Cell(name, _config(base, change, where=f"{path.name}: {name}, seed {seed}"), seed))
@@ -104,16 +103,14 @@ def merge(base: Settings, changes: Settings) -> Settings:
 
 def _config(base: Settings, changes: Settings, *, where: str) -> RunConfig:
     """The configuration of a cell: the base with its changes."""
-    config = build(RunConfig, merge(base, nest(changes)), where=where)
-    check(config, where=where)
-    return config
+    return build(RunConfig, merge(base, nest(changes)), where=where)
 
 
 def _check_names(spec: AblationSpec, cells: set[str], *, where: str) -> None:
     named = {
         "seeds": list(spec.seeds),
         **{f"tables.{title}": names for title, names in spec.tables.items()},
-        **{f"figures.{figure}": names for figure, names in dataclasses.asdict(spec.figures).items()},
+        **{f"figures.{figure}": names for figure, names in spec.figures.model_dump().items()},
         **{
             f"findings.{claim}": [name for names in finding.order for name in names]
             for claim, finding in spec.findings.items()

@@ -1,38 +1,36 @@
-"""The specification of an ablation, what it trains and reports: frozen dataclasses read from YAML."""
+"""The specification of an ablation, what it trains and reports: frozen pydantic models read from YAML."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from training.config.parsing import build, read_yaml
+from pydantic import Field
+
+from training.config.parsing import ConfigModel, build, read_yaml
 from training.errors import ConfigError
 
 Metric = Literal["mono", "cross", "tatoeba"]  # STS within a language, STS against English, retrieval P@1
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(ConfigModel):
     """A claim about scores: they rise along each list of `order`, which names cells, worst first."""
 
     order: list[list[str]]
-    metrics: list[Metric] = field(default_factory=lambda: ["cross"])
+    metrics: list[Metric] = Field(default=["cross"])
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(ConfigModel):
     """The cells in each figure; an empty figure is omitted."""
 
-    layers: list[str] = field(default_factory=list)  # score against layers of single-stage students: Fig. 1
-    depth: list[str] = field(default_factory=list)  # score against stored layers, with recurrence and without
-    objectives: list[str] = field(default_factory=list)  # dev score during stage 4, by language pair: Fig. 3
-    losses: list[str] = field(default_factory=list)  # losses of every stage during training
-    map: list[str] = field(default_factory=list)  # sentences by language before the first stage and after the last
+    layers: list[str] = Field(default=[])  # score against layers of single-stage students: Fig. 1
+    depth: list[str] = Field(default=[])  # score against stored layers, with recurrence and without
+    objectives: list[str] = Field(default=[])  # dev score during stage 4, by language pair: Fig. 3
+    losses: list[str] = Field(default=[])  # losses of every stage during training
+    map: list[str] = Field(default=[])  # sentences by language before the first stage and after the last
 
 
-@dataclass(frozen=True)
-class AblationSpec:
+class AblationSpec(ConfigModel):
     """Cells come from `runs`, the product of the `grid`, and `products`; each is a set of changes to the base.
 
     A product has labelled axes: a cell takes one set of changes from each, and is named by the non-empty labels:
@@ -44,14 +42,14 @@ class AblationSpec:
 
     base: str  # a run's configuration, relative to this file
     title: str = "Ablation"
-    runs: dict[str, dict[str, object]] = field(default_factory=dict)
-    grid: dict[str, list[object]] = field(default_factory=dict)  # dotted key -> its values
-    products: list[dict[str, dict[str, dict[str, object]]]] = field(default_factory=list)  # axis -> label -> changes
-    seeds: dict[str, list[int]] = field(default_factory=dict)  # cell -> more seeds to train it with, to measure noise
-    seed_keys: list[str] = field(default_factory=lambda: ["seed"])  # the keys that a seed sets
-    tables: dict[str, list[str]] = field(default_factory=dict)  # title -> cells; empty: one table of all cells
+    runs: dict[str, dict[str, Any]] = Field(default={})
+    grid: dict[str, list[Any]] = Field(default={})  # dotted key -> its values
+    products: list[dict[str, dict[str, dict[str, Any]]]] = Field(default=[])  # axis -> label -> changes
+    seeds: dict[str, list[int]] = Field(default={})  # cell -> more seeds to train it with, to measure noise
+    seed_keys: list[str] = Field(default=["seed"])  # the keys that a seed sets
+    tables: dict[str, list[str]] = Field(default={})  # title -> cells; empty: one table of all cells
     figures: Figures = Figures()
-    findings: dict[str, Finding] = field(default_factory=dict)  # claim -> the order of scores it predicts
+    findings: dict[str, Finding] = Field(default={})  # claim -> the order of scores it predicts
     margin: float = 0.5  # points: the smallest margin of noise
 
 

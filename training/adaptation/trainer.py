@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from training.adaptation.lesson import Lesson, Passes
-from training.config.stage import ContrastiveConfig
+from training.config.run import ContrastiveConfig
 from training.errors import AlignmentError, DivergedError
 from training.models.encoder import word_table
 from training.models.rounding import train_with_rounded_words

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from training.alignment.trainer import Settings
-from training.config.parsing import build, read_yaml
+from training.config.parsing import ConfigModel, build, read_yaml
 from training.errors import ConfigError
 
 TableName = Literal[
@@ -15,8 +16,7 @@ TableName = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(ConfigModel):
     """Files of pairs, relative to --data, of these two languages."""
 
     train: str
@@ -24,8 +24,7 @@ class Files:
     languages: list[str]
 
 
-@dataclass(frozen=True)
-class StudySpec:
+class StudySpec(ConfigModel):
     """What a study measures.
 
     margins: of the distances other than the Euclidean one, which the paper does not print.  sizes: pairs to train on.
@@ -37,12 +36,12 @@ class StudySpec:
     model: str
     pairs: Files
     tables: list[TableName]
-    seeds: list[int] = field(default_factory=lambda: [0])
+    seeds: list[int] = Field(default=[0])
     epochs: int = Settings.epochs
-    margins: dict[str, float] = field(default_factory=lambda: {"manhattan": 16.0, "cosine": 0.5})
-    sizes: list[int] = field(default_factory=lambda: [250, 500, 750, 1000, 1250, 1500, 2000])
+    margins: dict[str, float] = Field(default={"manhattan": 16.0, "cosine": 0.5})
+    sizes: list[int] = Field(default=[250, 500, 750, 1000, 1250, 1500, 2000])
     documents: str | None = None
-    others: dict[str, Files] = field(default_factory=dict)
+    others: dict[str, Files] = Field(default={})
 
 
 def read_spec(path: Path) -> StudySpec:

@@ -1,4 +1,4 @@
-"""Configuration files as dataclasses, and every check that needs no data.
+"""Configuration files as pydantic models, and every check that needs no data.
 
 Imports the errors alone.
 """

@@ -1,18 +1,54 @@
-"""Builds frozen dataclasses from plain YAML values, checked key by key and type by type."""
+"""Reads settings from YAML into frozen pydantic models; every complaint is one sentence that names the place."""
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from training.errors import ConfigError
 
-ConfigT = TypeVar("ConfigT")
+MUST_BE = {  # kind of pydantic's complaint -> what the value must be
+    "int_type": "a whole number",
+    "float_type": "a number (YAML reads 1e-4 as text: write 1.0e-4)",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping of settings",
+    "literal_error": "{expected}",
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "at most {le:g}",
+}
+
+
+class ConfigModel(BaseModel):
+    """A mapping of settings: frozen, without unknown keys, each value of exactly its type."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, values: Any) -> Any:
+        """Name an unknown key beside the known ones. A section without keys is null in YAML."""
+        if values is None:
+            return {}
+        if isinstance(values, dict):
+            unknown = sorted(values.keys() - cls.model_fields.keys(), key=str)
+            if unknown:
+                raise ValueError(f"unknown key {unknown[0]!r}; known keys: {', '.join(sorted(cls.model_fields))}")
+        return values
+
+
+ConfigT = TypeVar("ConfigT", bound=ConfigModel)
 
 
 def read_yaml(path: Path) -> Any:
@@ -29,53 +65,30 @@ def read_yaml(path: Path) -> Any:
 
 
 def build(cls: type[ConfigT], raw: Any, *, where: str) -> ConfigT:
-    """A dataclass from plain YAML values.
+    """Settings from plain YAML values.
 
-    Raises: ConfigError: a key is unknown or missing, or a value has the wrong type; the message names it.
+    Raises: ConfigError: a key is unknown or missing, or a value cannot be used; the message names it.
     """
-    if not isinstance(raw, dict):
-        raise ConfigError(f"{where} must be a mapping of settings, not {type(raw).__name__}")
-    hints = typing.get_type_hints(cls)
-    unknown = sorted(set(raw) - set(hints), key=str)
-    if unknown:
-        raise ConfigError(f"{where}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(hints))}")
-    values = {key: _value(hints[key], value, where=f"{where}: {key}") for key, value in raw.items()}
-    missing = [
-        item.name
-        for item in dataclasses.fields(cls)  # type: ignore[arg-type]
-        if item.name not in values
-        and item.default is dataclasses.MISSING
-        and item.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise ConfigError(f"{where}: missing key {missing[0]!r}")
-    return cls(**values)
+    try:
+        return cls.model_validate(raw)
+    except ValidationError as exc:
+        raise ConfigError(f"{where}: {_complaint(dict(exc.errors()[0]))}") from exc
 
 
-def _value(hint: Any, value: Any, *, where: str) -> Any:
-    """One value checked against its type hint."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return build(typing.cast("type[Any]", hint), value if value is not None else {}, where=where)
-    if origin in (types.UnionType, typing.Union):  # Literal | None is a typing.Union
-        return None if value is None else _value(arguments[0], value, where=where)
-    if origin is Literal:
-        if value not in arguments:
-            raise ConfigError(f"{where} is {value!r}; it must be one of {', '.join(map(str, arguments))}")
-        return value
-    if origin is list and isinstance(value, list):
-        return [_value(arguments[0], item, where=where) for item in value]
-    if origin is dict and isinstance(value, dict):
-        wrong = [key for key in value if not isinstance(key, arguments[0])]
-        if wrong:
-            raise ConfigError(f"{where} has the key {wrong[0]!r}, which YAML does not read as text: put it in quotes")
-        return {key: _value(arguments[1], item, where=f"{where}.{key}") for key, item in value.items()}
-    expected = origin or hint
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        hint_text = " (YAML reads 1e-4 as text: write 1.0e-4)" if expected is float else ""
-        raise ConfigError(
-            f"{where} is {value!r}; it must be of type {getattr(expected, '__name__', expected)}{hint_text}"
-        )
-    return value
+def _complaint(error: Mapping[str, Any]) -> str:
+    """One of pydantic's errors as a sentence with the place, the value and what it must be."""
+    kind, loc, value, context = error["type"], error["loc"], error["input"], error.get("ctx", {})
+    place = ".".join(map(str, loc))
+    if kind == "value_error":  # from a validator of a `ConfigModel`
+        return f"{place}: {context['error']}" if place else str(context["error"])
+    if kind == "missing":
+        return f"{'.'.join(map(str, loc[:-1]))}: missing key {loc[-1]!r}".removeprefix(": ")
+    if loc[-1:] == ("[key]",):
+        owner = ".".join(map(str, loc[:-2]))
+        return f"{owner} has the key {value!r}, which YAML does not read as text: put it in quotes"
+    if kind == "too_short":
+        return f"{place} has {context['actual_length']} entries; it must have at least {context['min_length']}"
+    if kind == "too_long":
+        return f"{place} has {context['actual_length']} entries; it must have at most {context['max_length']}"
+    must_be = MUST_BE[kind].format(**context) if kind in MUST_BE else f"valid: {error['msg']}"
+    return f"{place} is {value!r}; it must be {must_be}" if place else f"the file must be {must_be}"

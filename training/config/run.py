@@ -1,102 +1,290 @@
-"""The training configuration: frozen dataclasses read from YAML. An unknown key is an error."""
+"""The configuration of a training run, read from YAML. Constraints on one value are in its type."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from training.config.corpus import CorpusConfig
-from training.config.parsing import build, read_yaml
-from training.config.stage import BLOCK_SIZE, BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
-from training.errors import ConfigError
+from pydantic import Field, model_validator
+
+from training.config.parsing import ConfigModel, build, read_yaml
 
 Stage = Literal["assistant", "bottleneck", "student", "contrastive"]
-STSB_DEV = "stsb/dev"
-Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
 STAGES: tuple[Stage, ...] = ("assistant", "bottleneck", "student", "contrastive")
+Model = Literal["start", "assistant", "shrunk", "bottleneck", "student", "contrastive"]
+STSB_DEV = "stsb/dev"
+BLOCK_SIZE = 32  # word-table weights that share a scale and a zero point (`round_words`, `export.quantization.tables`)
+
+Seed = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+TextLength = Annotated[int, Field(ge=3)]  # tokens: [CLS], one more, [SEP]
+Share = Annotated[float, Field(gt=0, le=1)]
+AboveZero = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
+Reduction = Literal["sum", "mean"]  # of a squared error over the dimensions of an embedding
+ObjectiveName = Literal[
+    "soft",  # Eq. (5)
+    "bool",  # Eq. (8) of the authors' code: the diagonal is positive
+    "bool_equal",  # Eq. (8) as printed: equal sentences are positive
+    "ce",  # Eq. (9), mean over anchors
+    "ce_sum",  # Eq. (9) as printed: sum over anchors; dwarfs Eq. (6)
+    "ce_hard",  # Eq. (9) of the authors' code: the diagonal as labels; their mcl_weight is 0.01
+    "none",  # Eq. (6) alone
+]
 
 
-@dataclass(frozen=True)
-class TokenizerConfig:
-    """The vocabulary of assistant and student."""
+class SourceConfig(ConfigModel):
+    """One corpus in the mix."""
 
-    kind: Literal["new", "pruned", "kept"] = "new"  # BPE on the corpus; the base's pieces in use; all of the base's
-    vocab_size: int = 32_000  # pieces, the most frequent ones; pruned: at most
-    alphabet: int = 5_000  # new: single characters kept, most frequent first; rarer ones become [UNK]
-    sentences: int = 1_000_000  # sampled from the corpus by `language_exponent`
-    language_exponent: float = 0.3  # a language of n texts is sampled in proportion to n ** exponent
-    lowercase: bool = True  # new: lowercase texts
-    fill: bool | None = None  # pruned: add the base's first pieces in the corpus's scripts, up to `vocab_size`
-    mono: list[str] = field(default_factory=list)  # pruned: folders under `mono/` with more text to count pieces in
+    weight: AboveZero = 1.0
+    """sampling weight among the sources of a language"""
+    max_pairs: Count | None = None
+    """per language; null: `corpus.max_pairs`"""
+    dataset: str | None = None
+    """the Hugging Face dataset to fetch it from; null: the catalogue's address"""
 
 
-@dataclass(frozen=True)
-class LexicalConfig:
-    """The lexical start: word embeddings of a new vocabulary, fitted to the base's (`training.models.lexical`)."""
+class CorpusConfig(ConfigModel):
+    """All of the parallel text of a run."""
 
-    pairs: int = 400_000  # parallel pairs to fit on
-    ridge: float = 1.0  # weight of a token's prior embedding, in sentences
-    iterations: int = 40  # of conjugate gradients
+    sources: dict[str, SourceConfig] = Field(min_length=1)
+    """by name: a folder of `parallel`"""
+    max_pairs: Count | None = 12_000
+    """per source and language; null: no cap"""
+    language_exponent: float = 0.5
+    """a language of n pairs is drawn in proportion to n ** exponent"""
+    on_bad_line: Literal["stop", "skip"] = "stop"
+    """what to do with an unreadable line; skip: count it and go on"""
+    max_chars: int | None = 1_000
+    """of the longer side, above which a pair is dropped; null: no limit"""
+    max_length_ratio: float | None = 3.0
+    """of longer to shorter side, in characters of English; null: no limit"""
+    keep_repeats: bool = False
+    """keep duplicate pairs and pairs with identical sides"""
+    noise: Share | None = None
+    """share of the pairs that come again with one side badly typed; null: none"""
+    fetch: bool = False
+    """first download the sources that the data folder lacks"""
 
 
-@dataclass(frozen=True)
-class LabelConfig:
+class LabelConfig(ConfigModel):
     """How the embeddings of one or several teachers become a text's label (`training.models.labels`)."""
 
-    beside: list[str] = field(default_factory=list)  # further teachers: folders or hub names
-    centred: bool = False  # subtract each teacher's mean embedding
-    dim: int | None = None  # dimensions of a label; None: those of all teachers together
+    beside: list[str] = Field(default=[])
+    """further teachers: folders or hub names"""
+    centred: bool = False
+    """subtract each teacher's mean embedding"""
+    dim: Count | None = None
+    """dimensions of a label; null: those of all teachers together"""
 
 
-@dataclass(frozen=True)
-class StudentConfig:
+class StageConfig(ConfigModel):
+    """One training stage. Set either `pairs` or `epochs`: its length."""
+
+    pairs: Annotated[int, Field(ge=2)] | None = None
+    """pairs to train on, repeats included"""
+    epochs: AboveZero | None = None
+    """passes over its sources"""
+    sources: Annotated[list[str], Field(min_length=1)] | None = None
+    """the corpora it draws from; null: all"""
+    language_exponent: float | None = None
+    """null: `corpus.language_exponent`; below 0 favours thin languages"""
+    seed: Seed | None = None
+    """of its draw of pairs and their order; null: the run's"""
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    """pairs a batch, over all processes"""
+    accumulation: Count = 1
+    """batches an optimiser step; a contrastive loss compares within a batch"""
+    learning_rate: NotNegative = 1e-4
+    """the peak"""
+    embedding_learning_rate: NotNegative | None = None
+    """the peak for word embeddings; null: `learning_rate`"""
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """share of the pairs that rates rise over; then linear decay to zero"""
+    cycles: Count = 1
+    """how many times rates rise and fall; above 1: warm restarts"""
+    average_cycles: Annotated[int, Field(ge=0)] = 0
+    """average the weights at the last N cycle ends; N = cycles + 1 includes the initial weights; 0: off"""
+    weight_decay: NotNegative = 0.0
+    """of AdamW"""
+    betas: list[Beta] = Field(default=[0.9, 0.98], min_length=2, max_length=2)
+    """decay of Adam's two moments"""
+    dropout: bool = False
+    """train with the base's dropout"""
+    bucketed: bool = True
+    """batch pairs of similar length; false: in drawn order"""
+    reduction: Reduction = "sum"
+    """of the squared errors of Eqs. (2), (3), (4) and (6) over D"""
+    max_length: TextLength = 64
+    """tokens a text while training; at most the student's"""
+    sparse_embeddings: bool | None = None
+    """update only rows that a batch uses; null: in tables over 16.8M weights"""
+    bf16: bool = True
+    """where the hardware supports it; false: train in float32 (labels and scores stay bf16)"""
+    compile: bool = False
+    """torch.compile the layers: 1.2 times as fast on a CPU, half a minute to start"""
+    source_share: Share | None = None
+    """share of a batch's English sides to train on; not in stage 2; null: all"""
+    round_words: bool = False
+    """train with word embeddings rounded as in a 4-bit export"""
+    validate_pairs: Count | None = None
+    """a dev score every N pairs and at the end; null: no dev score"""
+
+    @model_validator(mode="after")
+    def _check_cycles(self) -> Self:
+        if self.average_cycles > self.cycles + 1:
+            raise ValueError(
+                f"average_cycles is {self.average_cycles}; there are {self.cycles} cycle ends and the start"
+            )
+        return self
+
+
+class BottleneckConfig(StageConfig):
+    """Stage 2."""
+
+    pooled: bool = False
+    """Eq. (3) on sentence means of the embedding outputs; false: token by token"""
+
+    @model_validator(mode="after")
+    def _check_sides(self) -> Self:
+        if self.source_share is not None:
+            raise ValueError("source_share is set; stage 2 learns from both sides of every pair: leave it out")
+        return self
+
+
+class StudentStageConfig(StageConfig):
+    """Stage 3."""
+
+    token_weight: AboveZero | None = None
+    """weight of the distance between all token embeddings, added to Eq. (4); null: 0"""
+
+
+class ContrastiveConfig(StageConfig):
+    """Stage 4."""
+
+    objective: ObjectiveName = "soft"
+    """the contrastive loss"""
+    mcl_weight: NotNegative = 1.0
+    """weight of the contrastive loss against Eq. (6), which is D times larger with `reduction: sum`; Eq. (7) has 1"""
+    temperature: AboveZero = 0.05
+    """tau of Eq. (9)"""
+
+
+class TokenizerConfig(ConfigModel):
+    """The vocabulary of assistant and student."""
+
+    kind: Literal["new", "pruned", "kept"] = "new"
+    """BPE on the corpus; the base's pieces in use; all of the base's"""
+    vocab_size: Annotated[int, Field(ge=10)] = 32_000
+    """pieces, the most frequent ones; pruned: at most"""
+    alphabet: Count = 5_000
+    """new: single characters kept, most frequent first; rarer ones become [UNK]"""
+    sentences: Count = 1_000_000
+    """sampled from the corpus by `language_exponent`"""
+    language_exponent: float = 0.3
+    """a language of n texts is sampled in proportion to n ** exponent"""
+    lowercase: bool = True
+    """new: lowercase texts"""
+    fill: bool = False
+    """pruned: add the base's first pieces in the corpus's scripts, up to `vocab_size`"""
+    mono: list[str] = Field(default=[])
+    """pruned: folders under `mono/` with more text to count pieces in"""
+
+
+class LexicalConfig(ConfigModel):
+    """The lexical start: word embeddings of a new vocabulary, fitted to the base's (`training.models.lexical`)."""
+
+    pairs: Count = 400_000
+    """parallel pairs to fit on"""
+    ridge: AboveZero = 1.0
+    """weight of a token's prior embedding, in sentences"""
+    iterations: int = 40
+    """of conjugate gradients"""
+
+
+class StudentConfig(ConfigModel):
     """The student's size."""
 
-    bottleneck_size: int | None = 128  # B; None: no bottleneck, a V x H table
-    bottleneck_start: Literal["svd", "random"] = "svd"  # weighted SVD of the assistant's table; random, as in the paper
-    unit_layers: int = 3  # M, layers of the recurrent unit
-    layers: list[int] | None = None  # which M layers of the assistant, counted from 0; None: the first M
-    recurrences: int = 2  # K, how many times the unit is applied; 1: no recurrence
-    max_length: int = 128  # tokens, special tokens included
+    bottleneck_size: Count | None = 128
+    """B; null: no bottleneck, a V x H table"""
+    bottleneck_start: Literal["svd", "random"] = "svd"
+    """weighted SVD of the assistant's table; random, as in the paper"""
+    unit_layers: Count = 3
+    """M, layers of the recurrent unit"""
+    layers: list[Annotated[int, Field(ge=0)]] | None = None
+    """which M layers of the assistant, counted from 0; null: the first M"""
+    recurrences: Count = 2
+    """K, how many times the unit is applied; 1: no recurrence"""
+    max_length: TextLength = 128
+    """tokens, special tokens included"""
+
+    @model_validator(mode="after")
+    def _check_layers(self) -> Self:
+        layers = self.layers
+        if layers is not None and (len(layers) != self.unit_layers or sorted(set(layers)) != layers):
+            raise ValueError(
+                f"layers is {layers}; it must list {self.unit_layers} layers (unit_layers) in ascending order"
+            )
+        return self
 
 
-@dataclass(frozen=True)
-class EvaluationConfig:
+class EvaluationConfig(ConfigModel):
     """What is scored, and after which steps."""
 
-    # steps that are scored: start, shrunk (the untrained student) or a stage
-    steps: list[Model] = field(default_factory=lambda: ["start", "assistant", "contrastive"])
-    languages: list[str] | None = None  # None: the run's
-    dev: str | None = None  # dev set of `validate_pairs`: a folder under DIR/eval; None: stsb/dev
-    sts_rows: int | None = None  # rows of each STS file, evenly spaced; None: all
-    tatoeba_rows: int | None = None  # first lines of each Tatoeba file; None: all
+    steps: list[Model] = Field(default=["start", "assistant", "contrastive"])
+    """steps that are scored: start, shrunk (the untrained student) or a stage"""
+    languages: list[str] | None = None
+    """null: the run's"""
+    dev: str | None = None
+    """dev set of `validate_pairs`: a folder under DIR/eval; null: stsb/dev"""
+    sts_rows: Annotated[int, Field(ge=2)] | None = None
+    """rows of each STS file, evenly spaced; null: all"""
+    tatoeba_rows: Count | None = None
+    """first lines of each Tatoeba file; null: all"""
 
 
-@dataclass(frozen=True)
-class RunConfig:
+class RunConfig(ConfigModel):
     """One training run."""
 
-    languages: list[str]  # besides English, the teacher's language
-    corpus: CorpusConfig  # the parallel text
-    name: str | None = None  # of the model in its card; None: the name of the output folder
-    teacher: str = "sentence-transformers/all-MiniLM-L6-v2"  # the English model to distil: folder or hub name
-    base: str | None = None  # the encoder to shrink: folder or hub name; None: the teacher
-    labels: LabelConfig = LabelConfig()  # what the student predicts
-    head: Literal["base", "fitted"] = "base"  # the base's, or random if it has none; fitted by ridge regression
-    trust_remote_code: bool = False  # run code from the folder of teacher or base
-    stages: list[Stage] = field(default_factory=lambda: list(STAGES))  # the stages to train; others are skipped
-    assistant: StageConfig = field(default_factory=StageConfig)  # stage 1
-    bottleneck: BottleneckConfig = field(default_factory=BottleneckConfig)  # stage 2
-    student_stage: StudentStageConfig = field(default_factory=StudentStageConfig)  # stage 3
-    contrastive: ContrastiveConfig = field(default_factory=ContrastiveConfig)  # stage 4
-    tokenizer: TokenizerConfig = TokenizerConfig()  # the vocabulary
-    lexical: LexicalConfig = LexicalConfig()  # the start of a new vocabulary
-    student: StudentConfig = StudentConfig()  # the size of the student
-    evaluation: EvaluationConfig = EvaluationConfig()  # scores during the run
-    seed: int = 1  # of every random choice
-    checkpoint_minutes: float = 3.0  # between checkpoints of a running stage
+    languages: list[str] = Field(min_length=1)
+    """besides English, the teacher's language"""
+    corpus: CorpusConfig
+    """the parallel text"""
+    name: str | None = None
+    """of the model in its card; null: the name of the output folder"""
+    teacher: str = "sentence-transformers/all-MiniLM-L6-v2"
+    """the English model to distil: folder or hub name"""
+    base: str | None = None
+    """the encoder to shrink: folder or hub name; null: the teacher"""
+    labels: LabelConfig = LabelConfig()
+    """what the student predicts"""
+    head: Literal["base", "fitted"] = "base"
+    """the base's, or random if it has none; fitted by ridge regression"""
+    trust_remote_code: bool = False
+    """run code from the folder of teacher or base"""
+    stages: list[Stage] = Field(default=list(STAGES))
+    """the stages to train; others are skipped"""
+    assistant: StageConfig = StageConfig()
+    """stage 1"""
+    bottleneck: BottleneckConfig = BottleneckConfig()
+    """stage 2"""
+    student_stage: StudentStageConfig = StudentStageConfig()
+    """stage 3"""
+    contrastive: ContrastiveConfig = ContrastiveConfig()
+    """stage 4"""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """the vocabulary"""
+    lexical: LexicalConfig = LexicalConfig()
+    """the start of a new vocabulary"""
+    student: StudentConfig = StudentConfig()
+    """the size of the student"""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """scores during the run"""
+    seed: Seed = 1
+    """of every random choice"""
+    checkpoint_minutes: float = 3.0
+    """between checkpoints of a running stage"""
 
     @property
     def teachers(self) -> list[str]:
@@ -125,141 +313,48 @@ class RunConfig:
 
     def stage(self, name: Stage) -> StageConfig:
         """The settings of a stage."""
-        stages: dict[Stage, StageConfig] = {
-            "assistant": self.assistant,
-            "bottleneck": self.bottleneck,
-            "student": self.student_stage,
-            "contrastive": self.contrastive,
-        }
-        return stages[name]
+        settings: StageConfig = getattr(self, stage_key(name))
+        return settings
 
     def word_width(self, name: Stage) -> int | None:
         """Width of the word table that a stage trains; None: the base's hidden size."""
         return None if name == "assistant" else self.student.bottleneck_size
 
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        repeated = sorted({language for language in self.languages if self.languages.count(language) > 1})
+        if repeated:
+            raise ValueError(f"languages lists {repeated[0]!r} more than once")
+        if self.stages != [name for name in STAGES if name in self.stages]:
+            raise ValueError(f"stages is {self.stages}; each at most once, in order: {', '.join(STAGES)}")
+        for name in self.stages:
+            self._check_stage(name)
+        return self
+
+    def _check_stage(self, name: Stage) -> None:
+        key, stage, width = stage_key(name), self.stage(name), self.word_width(name)
+        if (stage.pairs is None) == (stage.epochs is None):
+            raise ValueError(f"{key} must have either pairs or epochs, its length")
+        longest = self.student.max_length
+        if stage.max_length > longest:
+            raise ValueError(f"{key}.max_length is {stage.max_length}; student.max_length allows {longest}")
+        if stage.round_words and width is not None and width % BLOCK_SIZE:
+            raise ValueError(
+                f"{key}.round_words needs a student.bottleneck_size that is a multiple of {BLOCK_SIZE}, not {width}"
+            )
+        unknown = [source for source in stage.sources or [] if source not in self.corpus.sources]
+        if unknown:
+            raise ValueError(f"{key}.sources has {unknown[0]!r}, which corpus.sources lacks")
+
+
+def stage_key(name: Stage) -> str:
+    """A stage's key in a configuration: `student` is the model's size, `student_stage` its training."""
+    return "student_stage" if name == "student" else name
+
 
 def load_config(path: Path) -> RunConfig:
     """Read a YAML configuration.
 
-    Raises: ConfigError: the file is missing or not YAML, a key is unknown or missing, a value has the wrong type.
+    Raises: ConfigError: the file is missing or not YAML, a key is unknown or missing, a value cannot be used.
     """
-    config = build(RunConfig, read_yaml(path), where=path.name)
-    check(config, where=path.name)
-    return config
-
-
-def check(config: RunConfig, *, where: str) -> None:
-    """Refuse values that no run can use.
-
-    Raises: ConfigError: the message names the key, the value and what it must be.
-    """
-    at_least: dict[str, tuple[float, float]] = {
-        "student.unit_layers": (config.student.unit_layers, 1),
-        "student.recurrences": (config.student.recurrences, 1),
-        "student.max_length": (config.student.max_length, 3),
-        "student.bottleneck_size": (1 if config.student.bottleneck_size is None else config.student.bottleneck_size, 1),
-        "seed": (config.seed, 0),
-        "lexical.pairs": (config.lexical.pairs, 1),
-        "corpus.max_pairs": (1 if config.corpus.max_pairs is None else config.corpus.max_pairs, 1),
-        "tokenizer.vocab_size": (config.tokenizer.vocab_size, 10),
-        "tokenizer.alphabet": (config.tokenizer.alphabet, 1),
-        "tokenizer.sentences": (config.tokenizer.sentences, 1),
-        "labels.dim": (1 if config.labels.dim is None else config.labels.dim, 1),
-        "student.layers (the lowest)": (min(config.student.layers or [0]), 0),
-        "contrastive.mcl_weight": (config.contrastive.mcl_weight, 0),
-        "evaluation.sts_rows": (2 if config.evaluation.sts_rows is None else config.evaluation.sts_rows, 2),
-        "evaluation.tatoeba_rows": (1 if config.evaluation.tatoeba_rows is None else config.evaluation.tatoeba_rows, 1),
-        "languages (how many)": (len(config.languages), 1),
-        "corpus.sources (how many)": (len(config.corpus.sources), 1),
-    }
-    for key, (value, least) in at_least.items():
-        if value < least:
-            raise ConfigError(f"{where}: {key} is {value}; it must be at least {least}")
-    layers = config.student.layers
-    if layers is not None and (len(layers) != config.student.unit_layers or sorted(set(layers)) != layers):
-        raise ConfigError(
-            f"{where}: student.layers is {layers}; it must list {config.student.unit_layers} layers "
-            "(student.unit_layers) in ascending order"
-        )
-    repeated = sorted({language for language in config.languages if config.languages.count(language) > 1})
-    if repeated:
-        raise ConfigError(f"{where}: languages lists {repeated[0]!r} more than once")
-    in_order = [name for name in STAGES if name in config.stages]
-    if config.stages != in_order:
-        raise ConfigError(f"{where}: stages is {config.stages}; each at most once, in order: {', '.join(STAGES)}")
-    if config.corpus.noise is not None:
-        _check_share(f"{where}: corpus.noise", config.corpus.noise)
-    for name, source in config.corpus.sources.items():
-        if source.max_pairs is not None and source.max_pairs < 1:
-            raise ConfigError(f"{where}: corpus.sources.{name}.max_pairs is {source.max_pairs}; it must be at least 1")
-        _check_above_0(f"corpus.sources.{name}.weight", source.weight, where=where)
-    if config.bottleneck.source_share is not None:
-        raise ConfigError(f"{where}: bottleneck.source_share is set; stage 2 learns from both sides of every pair")
-    _check_above_0("contrastive.temperature", config.contrastive.temperature, where=where)
-    _check_above_0("lexical.ridge", config.lexical.ridge, where=where)
-    if config.student_stage.token_weight is not None:
-        _check_above_0("student_stage.token_weight", config.student_stage.token_weight, where=where)
-    for name in config.stages:
-        _check_stage(name, config, where=f"{where}: {name if name != 'student' else 'student_stage'}")
-
-
-def _check_above_0(key: str, value: float, *, where: str) -> None:
-    if not 0 < value < math.inf:  # YAML has .nan and .inf
-        raise ConfigError(f"{where}: {key} is {value}; it must be above 0")
-
-
-def _check_share(key: str, value: float) -> None:
-    if not 0 < value <= 1:
-        raise ConfigError(f"{key} is {value}; it must be above 0 and at most 1")
-
-
-def _check_stage(name: Stage, config: RunConfig, *, where: str) -> None:
-    stage, word_width = config.stage(name), config.word_width(name)
-    if (stage.pairs is None) == (stage.epochs is None):
-        raise ConfigError(f"{where} must have either pairs or epochs, its length")
-    at_least: dict[str, tuple[float, float]] = {
-        "pairs": (stage.pairs if stage.pairs is not None else 2, 2),
-        "batch_size": (stage.batch_size, 2),
-        "accumulation": (stage.accumulation, 1),
-        "learning_rate": (stage.learning_rate, 0),
-        "embedding_learning_rate": (stage.embedding_learning_rate or 0, 0),
-        "weight_decay": (stage.weight_decay, 0),
-        "betas (the lower)": (min(stage.betas or [0.0]), 0),
-        "seed": (stage.seed or 0, 0),
-        "cycles": (1 if stage.cycles is None else stage.cycles, 1),
-        "average_cycles": (1 if stage.average_cycles is None else stage.average_cycles, 1),
-        "validate_pairs": (1 if stage.validate_pairs is None else stage.validate_pairs, 1),
-        "patience": (1 if stage.patience is None else stage.patience, 1),
-        "max_length": (stage.max_length, 3),
-    }
-    for key, (value, least) in at_least.items():
-        if value < least:
-            raise ConfigError(f"{where}.{key} is {value}; it must be at least {least}")
-    if not 0 <= stage.warmup < 1:
-        raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
-    if stage.betas is not None and (len(stage.betas) != 2 or max(stage.betas) >= 1):
-        raise ConfigError(f"{where}.betas is {stage.betas}; it must be two numbers, at least 0 and below 1")
-    if stage.sources == []:
-        raise ConfigError(f"{where}.sources is empty; leave it out for all of the corpus")
-    longest = config.student.max_length
-    if stage.max_length > longest:
-        raise ConfigError(f"{where}.max_length is {stage.max_length}; student.max_length allows {longest}")
-    if stage.patience is not None and stage.validate_pairs is None:
-        raise ConfigError(f"{where}.patience is {stage.patience}; it needs validate_pairs")
-    if stage.average_cycles is not None and stage.average_cycles > (stage.cycles or 1) + 1:
-        raise ConfigError(
-            f"{where}.average_cycles is {stage.average_cycles}; there are {stage.cycles or 1} cycle ends and the start"
-        )
-    if stage.average_cycles is not None and stage.patience is not None:
-        raise ConfigError(f"{where} has average_cycles and patience; only one can choose the weights")
-    if stage.epochs is not None and stage.epochs <= 0:
-        raise ConfigError(f"{where}.epochs is {stage.epochs}; it must be above 0")
-    if stage.source_share is not None:
-        _check_share(f"{where}.source_share", stage.source_share)
-    if stage.round_words and word_width is not None and word_width % BLOCK_SIZE:
-        raise ConfigError(
-            f"{where}.round_words needs a student.bottleneck_size that is a multiple of {BLOCK_SIZE}, not {word_width}"
-        )
-    unknown = [source for source in stage.sources or [] if source not in config.corpus.sources]
-    if unknown:
-        raise ConfigError(f"{where}.sources has {unknown[0]!r}, which corpus.sources lacks")
+    return build(RunConfig, read_yaml(path), where=path.name)

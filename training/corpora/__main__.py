@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from training.config.run import load_config
@@ -65,7 +64,8 @@ def _fetch(options: argparse.Namespace) -> None:
     if options.config is not None:
         config = load_config(options.config)
         languages = languages or config.languages
-        corpus = replace(config.corpus, fetch=True, on_bad_line=options.on_bad_line or config.corpus.on_bad_line)
+        on_bad_line = options.on_bad_line or config.corpus.on_bad_line
+        corpus = config.corpus.model_copy(update={"fetch": True, "on_bad_line": on_bad_line})
         ensure_sources(corpus, languages, options.data)
     elif not options.names or not languages:
         raise TrainingError("say what to fetch: names and --languages de,fr, or --config CONFIG")

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from training.config.corpus import CorpusConfig
+from training.config.run import CorpusConfig
 from training.corpora.cleaning.filters import PairFilter
 from training.corpora.cleaning.leakage import EvaluationSentences, check_no_leakage
 from training.corpora.corpus import Corpus, CorpusWriter

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from training.config.corpus import CorpusConfig
+from training.config.run import CorpusConfig
 from training.corpora.corpus import Corpus
 from training.errors import CorpusError
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from training.errors import ConfigError
 from training.models.encoder import CrossletEncoder, word_table
-from training.config.stage import BLOCK_SIZE
+from training.config.run import BLOCK_SIZE
 
 LEVELS = 15  # steps between a block's minimum and maximum
 

@@ -17,7 +17,7 @@ from training.config.run import RunConfig, Stage
 from training.errors import ConfigError
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder
-from training.config.stage import BLOCK_SIZE
+from training.config.run import BLOCK_SIZE
 
 logger = logging.getLogger(__name__)
 OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # position ids start after the padding id

@@ -16,14 +16,13 @@ from training.system.files import fresh
 
 logger = logging.getLogger(__name__)
 FOLDER = "resume"  # in a stage's folder; removed when the stage is done
-BEST = "best"  # the model that early stopping returns to
 PARTIAL = ".partial"
 
 
 def save_state(state: dict[str, Any], folder: Path, *, name: str) -> None:
-    """Write `<name>-<checksum>.pt`, then remove the states of the same kind that were there before.
+    """Write `<name>-<checksum>.pt`, then remove the states that were there before.
 
-    Names must sort by age (steps in ten digits) or be constant (`best`). A failed write keeps the earlier state.
+    Names must sort by age (steps in ten digits). A failed write keeps the earlier state.
 
     Raises: OSError: the disk is full, or the folder cannot be written.
     """
@@ -43,7 +42,7 @@ def save_state(state: dict[str, Any], folder: Path, *, name: str) -> None:
         raise
     path = folder / f"{name}-{digest}.pt"
     temporary.replace(path)
-    for earlier in _states(folder, is_best=name == BEST):
+    for earlier in _states(folder):
         if earlier != path:
             earlier.unlink()
 
@@ -53,15 +52,17 @@ def load_newest(folder: Path, *, device: torch.device, stage: str) -> dict[str, 
 
     Raises: CheckpointError: every saved state is damaged.
     """
-    return _load(_states(folder, is_best=False), device=device, stage=stage)
-
-
-def load_best(folder: Path, *, device: torch.device, stage: str) -> dict[str, Any] | None:
-    """Load the best model so far on the dev set; None if none was saved yet.
-
-    Raises: CheckpointError: it is damaged.
-    """
-    return _load(_states(folder, is_best=True), device=device, stage=stage)
+    paths = _states(folder)
+    for path in reversed(paths):
+        if _checksum(path) == path.stem.rpartition("-")[2]:
+            state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
+            return state
+        logger.warning("%s is damaged (its checksum differs): resuming from the one before", path)
+    if paths:
+        raise CheckpointError(
+            f"{stage}: every checkpoint under {folder} is damaged; --restart-from {stage} trains it again"
+        )
+    return None
 
 
 def has_states(stage_folder: Path) -> bool:
@@ -74,22 +75,9 @@ def remove_states(stage_folder: Path) -> None:
     shutil.rmtree(stage_folder / FOLDER, ignore_errors=True)
 
 
-def _load(paths: list[Path], *, device: torch.device, stage: str) -> dict[str, Any] | None:
-    for path in reversed(paths):
-        if _checksum(path) == path.stem.rpartition("-")[2]:
-            state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
-            return state
-        logger.warning("%s is damaged (its checksum differs): resuming from the one before", path)
-    if paths:
-        raise CheckpointError(
-            f"{stage}: every checkpoint under {paths[0].parent} is damaged; --restart-from {stage} trains it again"
-        )
-    return None
-
-
-def _states(folder: Path, *, is_best: bool) -> list[Path]:
+def _states(folder: Path) -> list[Path]:
     """Saved states, oldest first: names sort by step."""
-    return sorted(path for path in folder.glob("*.pt") if path.name.startswith(f"{BEST}-") == is_best)
+    return sorted(folder.glob("*.pt"))
 
 
 def _checksum(path: Path) -> str:

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from training.config.stage import StageConfig
+from training.config.run import StageConfig
 from training.errors import DivergedError
 from training.optimisation.averaging import WeightAverage
 from training.optimisation.batches import BatchStream, Indices, Position
-from training.optimisation.checkpoints import BEST, FOLDER, load_best, load_newest, save_state
+from training.optimisation.checkpoints import FOLDER, load_newest, save_state
 from training.optimisation.optimizer import Stepper, clip_gradients, cycle_of, warmup_then_linear
-from training.optimisation.processes import from_main_process, is_main_process, on_main_process, sum_gradients
+from training.optimisation.processes import from_main_process, is_main_process, sum_gradients
 from training.optimisation.training_log import TrainingLog
 from training.system.device import autocast
 
@@ -45,8 +45,6 @@ class Progress:
     step: int = 0
     pairs: int = 0
     position: Position = field(default_factory=Position)
-    best_score: float | None = None  # on the dev set
-    stale: int = 0  # dev scores since the best one
 
     def past(self, step: _Step, pairs: int) -> Progress:
         """The progress after a step of `pairs` pairs."""
@@ -87,9 +85,7 @@ def train(
     ) as bar:
         for step in _steps(batches, progress.position, config.accumulation):
             pairs = sum(map(len, step.micro_batches))
-            factor = warmup_then_linear(
-                progress.pairs, pairs, len(batches), warmup=config.warmup, cycles=config.cycles or 1
-            )
+            factor = warmup_then_linear(progress.pairs, pairs, len(batches), warmup=config.warmup, cycles=config.cycles)
             if config.dropout:
                 _switch_dropout_on(objective.model, seed=(batches.seed, progress.step))
             losses = _accumulate(objective, step.micro_batches, device=device, bf16=config.bf16)
@@ -104,17 +100,11 @@ def train(
             if log:
                 log.add(losses, progress.step, progress.pairs, stage.stepper.learning_rates(), is_end=is_end)
             if validate and (is_end or _crosses(before, progress.pairs, config.validate_pairs)):
-                progress = stage.judge(progress, validate, log)
-                if config.patience is not None and progress.stale >= config.patience:
-                    if log:
-                        log.write_line(progress.step, progress.pairs, stage.stepper.learning_rates())
-                    break
+                _write_score(validate, progress, log)
             if log and time.monotonic() - saved_at > checkpoint_minutes * 60:
                 stage.save(progress)
                 saved_at = time.monotonic()
     objective.model.eval()
-    if validate and config.patience is not None:
-        stage.return_to_best()
 
 
 def _switch_dropout_on(model: nn.Module, *, seed: tuple[int, int]) -> None:
@@ -172,6 +162,16 @@ def _check_finite(losses: dict[str, Tensor], norm: Tensor, *, name: str, step: i
     )
 
 
+def _write_score(validate: Validate, progress: Progress, log: TrainingLog | None) -> None:
+    """Score the model in the main process, while the others wait; the score of several pairs is their mean."""
+    if log:
+        scores = validate()
+        by_pair = scores if isinstance(scores, dict) else {}
+        score = sum(by_pair.values()) / len(by_pair) if isinstance(scores, dict) else scores
+        log.write_score(score, progress.step, progress.pairs, by_pair)
+    from_main_process(0.0)
+
+
 def _crosses(before: int, now: int, every: int | None) -> bool:
     return every is not None and before // every < now // every
 
@@ -195,7 +195,7 @@ class _Stage:
         """Load the newest checkpoint, if any."""
         state = load_newest(self.folder, device=self.device, stage=self.name)
         if state is None:
-            if (self.config.average_cycles or 0) > (self.config.cycles or 1):
+            if self.config.average_cycles > self.config.cycles:
                 self.average.add(self.model)  # average_cycles = cycles + 1 includes the initial weights
             return Progress()
         self.model.load_state_dict(state["model"])
@@ -216,28 +216,9 @@ class _Stage:
 
     def average_ends(self, before: int, now: int) -> None:
         """Add the weights at the end of each of the last cycles; at the stage's end, load their mean."""
-        cycles, wanted = self.config.cycles or 1, self.config.average_cycles or 0
+        cycles, wanted = self.config.cycles, self.config.average_cycles
         ended, is_end = cycle_of(before, self.pairs, cycles), now >= self.pairs
         if ended >= cycles - wanted and (is_end or cycle_of(now, self.pairs, cycles) > ended):
             self.average.add(self.model)
         if is_end:
             self.average.load_into(self.model)
-
-    def judge(self, progress: Progress, validate: Validate, log: TrainingLog | None) -> Progress:
-        """Score the model; with early stopping, save it if it is the best so far."""
-        found = validate() if is_main_process() else 0.0
-        by_pair = found if isinstance(found, dict) else {}
-        score = from_main_process(sum(by_pair.values()) / len(by_pair) if isinstance(found, dict) else found)
-        if log:
-            log.write_score(score, progress.step, progress.pairs, by_pair)
-        if progress.best_score is not None and score <= progress.best_score:
-            return replace(progress, stale=progress.stale + 1)
-        if self.config.patience is not None:
-            on_main_process(lambda: save_state({"model": self.model.state_dict()}, self.folder, name=BEST))
-        return replace(progress, best_score=score, stale=0)
-
-    def return_to_best(self) -> None:
-        """Load the weights with the best dev score."""
-        state = load_best(self.folder, device=self.device, stage=self.name)
-        if state is not None:
-            self.model.load_state_dict(state["model"])

@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.config.stage import StageConfig
+from training.config.run import StageConfig
 
 logger = logging.getLogger(__name__)
-BETAS = (0.9, 0.98)  # default
 EPSILON = 1e-8
 MAX_GRADIENT_NORM = 1.0
 SPARSE_FROM = 2**24  # parameters of a word table; below, dense steps cost little (docs/results/training.md)
@@ -30,7 +29,7 @@ class LazyAdamW(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, params: Any, *, lr: float = 1e-3, weight_decay: float = 0.0, betas: tuple[float, float] = BETAS
+        self, params: Any, *, lr: float = 1e-3, weight_decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.98)
     ) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
         self.betas = betas
@@ -76,7 +75,7 @@ class Stepper:
             {"params": [p for p in rest if p not in words], "lr": config.learning_rate},
         ]
         groups = [group for group in groups if group["params"]]
-        first, second = config.betas or BETAS
+        first, second = config.betas
         shared: dict[str, Any] = {"betas": (first, second), "weight_decay": config.weight_decay}
         self.optimizers: list[torch.optim.Optimizer] = []
         if groups:

@@ -68,7 +68,7 @@ def make_tokenizer(run: Run, folder: Path) -> None:
         drop_invisible(whole)
         mono = mono_texts(run.data, config.mono, run.config.languages)
         counts_V = count_pieces(whole, [*sentences, *mono])
-        pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size, fill=bool(config.fill))
+        pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size, fill=config.fill)
         np.save(folder / KEPT_IDS, kept_ids)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
     tokenizer.save_pretrained(folder)
@@ -243,7 +243,7 @@ def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, fold
         config.batch_size,
         seed=run.config.seed,
         epoch_pairs=run.corpus.count(config.sources),
-        bucketed=config.bucketed is not False,
+        bucketed=config.bucketed,
     )
     train(
         objective,

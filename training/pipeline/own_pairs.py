@@ -9,8 +9,7 @@ from pathlib import Path
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from training.alignment.pairs import NAME, PairFile, read_pairs
-from training.config.corpus import SourceConfig
-from training.config.run import RunConfig
+from training.config.run import RunConfig, SourceConfig
 from training.errors import ConfigError, CorpusError
 from training.system.files import write_atomically
 from training.system.text_files import text_lines
@@ -60,8 +59,8 @@ def look_at(path: Path) -> tuple[str, str]:
 
 def with_own_pairs(config: RunConfig, pairs: PairFile) -> RunConfig:
     """The configuration, on this file alone."""
-    corpus = dataclasses.replace(config.corpus, sources={_source(pairs): SourceConfig()}, fetch=False)
-    return dataclasses.replace(config, languages=[pairs.languages[1]], corpus=corpus)
+    corpus = config.corpus.model_copy(update={"sources": {_source(pairs): SourceConfig()}, "fetch": False})
+    return config.model_copy(update={"languages": [pairs.languages[1]], "corpus": corpus})
 
 
 def write_data(pairs: PairFile, data: Path) -> None:

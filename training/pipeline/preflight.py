@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from pathlib import Path
 
-from training.config.run import RunConfig
+from training.config.run import RunConfig, stage_key
 from training.evaluation.dev import DevScore
 from training.evaluation.report import check_sets
 from training.evaluation.sts import find_sts
@@ -36,12 +35,15 @@ def check_evaluation(config: RunConfig, data: Path) -> None:
 
 
 def without_missing_dev(config: RunConfig, data: Path) -> RunConfig:
-    """The configuration, without dev scores where the default dev set is missing and no stage stops by them."""
+    """The configuration, without dev scores where the default dev set is missing."""
     wanted = {pair for language in config.scored_languages for pair in (f"en-{language}", f"{language}-en")}
-    is_needed = config.evaluation.dev is not None or any(config.stage(name).patience for name in config.stages)
-    if not config.validates or is_needed or wanted & find_sts(data / "eval" / config.dev_folder).keys():
+    if (
+        not config.validates
+        or config.evaluation.dev is not None
+        or wanted & find_sts(data / "eval" / config.dev_folder).keys()
+    ):
         return config
     logger.info("no dev scores during training: eval/%s has none of these languages", config.dev_folder)
-    stages = {"student_stage" if name == "student" else name: config.stage(name) for name in config.stages}
-    without = {key: dataclasses.replace(stage, validate_pairs=None) for key, stage in stages.items()}
-    return dataclasses.replace(config, **without)  # type: ignore[arg-type]
+    stages = {stage_key(name): config.stage(name) for name in config.stages}
+    without = {key: stage.model_copy(update={"validate_pairs": None}) for key, stage in stages.items()}
+    return config.model_copy(update=without)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from training.config.run import RunConfig, Stage
-from training.config.stage import StageConfig
+from training.config.run import RunConfig, Stage, StageConfig
 from training.corpora.corpus import Corpus
 from training.corpora.plan import SamplingPlan
 from training.corpora.sources.readers import files_of, find_pair_file

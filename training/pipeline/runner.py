@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import yaml
 
+from training.config.parsing import ConfigModel
 from training.errors import (
     ConfigError,
     CorpusError,
@@ -40,12 +41,6 @@ from training.system.files import check_folder, wait_for, write_atomically, writ
 logger = logging.getLogger(__name__)
 DONE = "done.json"
 STARTED = "started.json"
-
-
-class Configuration(Protocol):
-    """Any dataclass; `asdict` turns it into settings."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,7 @@ def run_alone(out: Path) -> Iterator[None]:
 
 def run_steps(
     steps: list[Step],
-    config: Configuration,
+    config: ConfigModel,
     out: Path,
     *,
     data_fingerprint: str,
@@ -126,7 +121,7 @@ def run_steps(
 
 
 def _prepare(
-    steps: list[Step], config: Configuration, out: Path, marks: dict[str, Mark], restart_from: str | None
+    steps: list[Step], config: ConfigModel, out: Path, marks: dict[str, Mark], restart_from: str | None
 ) -> None:
     """Check every step that stays, then discard the others."""
     discarded = _dependents(restart_from, steps) if restart_from else set()
@@ -143,16 +138,16 @@ def _prepare(
         if folder.is_symlink():  # a step shared by cells of an ablation
             folder.resolve().mkdir()
     out.mkdir(parents=True, exist_ok=True)
-    resolved = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    resolved = yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True)
     write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))
 
 
-def fingerprints(steps: list[Step], config: Configuration, *, data_fingerprint: str) -> dict[str, str]:
+def fingerprints(steps: list[Step], config: ConfigModel, *, data_fingerprint: str) -> dict[str, str]:
     """The fingerprint of each step's result, by name: equal fingerprints mean equal results."""
     return {name: mark.fingerprint for name, mark in _marks(steps, config, data_fingerprint).items()}
 
 
-def share_steps(steps: list[Step], config: Configuration, out: Path, store: Path, *, data_fingerprint: str) -> None:
+def share_steps(steps: list[Step], config: ConfigModel, out: Path, store: Path, *, data_fingerprint: str) -> None:
     """Link each step's folder to `store`/<step>-<fingerprint>, so that runs share common steps.
 
     A step whose settings changed gets a new link; its earlier result stays in the store. `run_steps` does the work.
@@ -190,11 +185,11 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
     logger.info("%s: done in %.0f s", step.name, time.monotonic() - started)
 
 
-def _marks(steps: list[Step], config: Configuration, data_fingerprint: str) -> dict[str, Mark]:
+def _marks(steps: list[Step], config: ConfigModel, data_fingerprint: str) -> dict[str, Mark]:
     """The mark of each step, by name; its fingerprint covers its settings and the steps it reads."""
     marks = {"data": Mark(data_fingerprint, None)}
     for step in steps:
-        settings = _plain(step.settings(config))
+        settings = step.settings(config)
         upstream = {name: marks[name].fingerprint for name in step.after}
         fingerprint = _fingerprint({"step": step.name, "settings": settings, "after": upstream})
         marks[step.name] = Mark(fingerprint, settings)
@@ -242,15 +237,6 @@ def _check_same_step(folder: Path, name: str, mark: Mark) -> None:
     raise StepMismatchError(
         f"{folder} was made with {what}; choose another --out, or discard it and its dependents: --restart-from {name}"
     )
-
-
-def _plain(value: Any) -> Any:
-    """Turn dataclasses into dictionaries, recursively."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value))
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
 
 
 def _fingerprint(value: Any) -> str:

@@ -1,12 +1,11 @@
 """The steps of a run in order: what each one reads, and which settings its result depends on.
 
-Settings are fingerprinted. Options left at their first default are omitted, so finished runs stay valid.
+A step's settings are fingerprinted: a finished step is used again only if they are unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,12 @@ JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Setting
     "corpus": (jobs.make_corpus, lambda c: _corpus(c)),
     "tokenizer": (
         jobs.make_tokenizer,
-        lambda c: {**_tokenizer(c), **({} if c.tokenizer.kind == "new" else _base(c))},
+        lambda c: {**c.tokenizer.model_dump(), **({} if c.tokenizer.kind == "new" else _base(c))},
     ),
     "tokens": (jobs.tokenize, lambda c: {"max_length": c.student.max_length}),
     "start": (jobs.start, lambda c: {**_lexical(c), **_base(c), **_labels(c), "teacher": teacher_identity(c.teacher)}),
     "assistant": (jobs.teach_assistant, lambda c: stage_settings(c, "assistant")),
-    "shrunk": (jobs.shrink, lambda c: _student(c)),
+    "shrunk": (jobs.shrink, lambda c: {**c.student.model_dump(), "head": c.head}),
     "bottleneck": (jobs.align_bottleneck, lambda c: stage_settings(c, "bottleneck")),
     "student": (jobs.teach_student, lambda c: stage_settings(c, "student")),
     "contrastive": (jobs.contrast, lambda c: stage_settings(c, "contrastive")),
@@ -49,37 +48,18 @@ def steps_of(run: Run) -> list[Step]:
 
 
 def stage_settings(config: RunConfig, name: Stage) -> Settings:
-    """The settings that a stage's result depends on, without unset options."""
-    settings = {key: value for key, value in asdict(config.stage(name)).items() if value is not None}
-    if "patience" in settings:  # early stopping: the dev score chooses the weights
-        settings["scored_languages"] = config.scored_languages
-        settings |= {} if config.evaluation.dev is None else {"dev": config.evaluation.dev}
-    return settings
+    """The settings that a stage's result depends on."""
+    return config.stage(name).model_dump()
 
 
 def _corpus(config: RunConfig) -> Settings:
-    """`fetch` does not change the result: it is written with a fixed value."""
-    settings = {**asdict(config.corpus), "fetch": False, "languages": config.languages, "seed": config.seed}
-    return {key: value for key, value in settings.items() if value is not None or key not in ("keep_repeats", "noise")}
-
-
-def _tokenizer(config: RunConfig) -> Settings:
-    """Without empty options; with `english_share`, a key of earlier releases, so that finished runs stay valid."""
-    settings = {key: value for key, value in asdict(config.tokenizer).items() if value not in ([], None)}
-    return {**settings, "english_share": None}
+    """Without `fetch`, which does not change the result."""
+    return {**config.corpus.model_dump(exclude={"fetch"}), "languages": config.languages, "seed": config.seed}
 
 
 def _labels(config: RunConfig) -> Settings:
-    """Labels and head, unless they are the default."""
-    labels = {**asdict(config.labels), "beside": [teacher_identity(name) for name in config.labels.beside]}
-    return {
-        **({"labels": labels} if config.has_label_space else {}),
-        **({"head": config.head} if config.head != "base" else {}),
-    }
-
-
-def _student(config: RunConfig) -> Settings:
-    return {key: value for key, value in asdict(config.student).items() if key != "layers" or value is not None}
+    labels = {**config.labels.model_dump(), "beside": [teacher_identity(name) for name in config.labels.beside]}
+    return {"labels": labels, "head": config.head}
 
 
 def _after(run: Run, name: str) -> tuple[str, ...]:
@@ -93,9 +73,8 @@ def _base(config: RunConfig) -> Settings:
 
 
 def _lexical(config: RunConfig) -> Settings:
-    return asdict(config.lexical) if config.tokenizer.kind == "new" else {}
+    return config.lexical.model_dump() if config.tokenizer.kind == "new" else {}
 
 
 def _score_settings(config: RunConfig) -> Settings:
-    settings = asdict(config.evaluation)
-    return {key: value for key, value in settings.items() if value is not None and key not in ("steps", "dev")}
+    return config.evaluation.model_dump(exclude={"steps", "dev"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ def write_summary(run: Run, folder: Path) -> None:
         "name": config.name,
         "languages": sorted({"en", *(language.split("_")[0] for language in config.languages)}),
         "max_length": config.student.max_length,
-        "config": asdict(config),
+        "config": config.model_dump(),
         "git_commit": training_commit(run.out / last),
         "pairs_seen": {stage: pairs_seen(run.out / stage) for stage in config.stages},
         "weaknesses": weaknesses(final, scores.get("start") if last != "start" else None),
@@ -56,7 +55,7 @@ def training_commit(step: Path) -> str:
 
 
 def pairs_seen(stage: Path) -> int:
-    """How many pairs a finished stage trained on; early stopping makes it fewer than planned."""
+    """How many pairs a finished stage trained on."""
     *_, last = (stage / "log.jsonl").read_text(encoding="utf-8").splitlines()
     pairs: int = json.loads(last)["pairs"]
     return pairs

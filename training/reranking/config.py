@@ -1,14 +1,15 @@
-"""The configuration of a re-ranker's run: frozen dataclasses read from YAML, told apart by `kind: reranker`."""
+"""The configuration of a re-ranker's run: frozen pydantic models read from YAML, told apart by `kind: reranker`."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from training.config.parsing import build, read_yaml
-from training.config.stage import StageConfig
+from pydantic import Field
+
+from training.config.parsing import ConfigModel, build, read_yaml
+from training.config.run import Beta, StageConfig
 from training.errors import ConfigError
 
 KIND = "reranker"
@@ -18,8 +19,7 @@ Strategy = Literal["merged", "cascade", "mixed"]  # training.reranking.pairs
 MonoPositives = Literal["paraphrases", "none"]
 
 
-@dataclass(frozen=True)
-class SourceConfig:
+class SourceConfig(ConfigModel):
     """A file or folder of questions and passages, relative to --data; of insurance, the folder and the split."""
 
     path: str
@@ -34,8 +34,7 @@ class SourceConfig:
         return "_".join(parts).removesuffix(".gz").removesuffix(".jsonl").removesuffix(".json")
 
 
-@dataclass(frozen=True)
-class BodyConfig:
+class BodyConfig(ConfigModel):
     """A smaller body made of the base before training."""
 
     layers: list[int]  # of the base, in order
@@ -43,19 +42,17 @@ class BodyConfig:
     bottleneck_size: int | None = None  # width of the word table, by SVD; None: the base's
 
 
-@dataclass(frozen=True)
 class RerankStageConfig(StageConfig):
     """A stage: the paper's optimiser where it prints one, ours where it does not."""
 
     batch_size: int = 32  # pairs; not printed
     learning_rate: float = 2e-5
-    betas: list[float] | None = field(default_factory=lambda: [0.9, 0.999])
+    betas: list[Beta] = Field(default=[0.9, 0.999], min_length=2, max_length=2)
     warmup: float = 0.1  # of the pairs; not printed
     max_length: int = 512  # tokens a pair while training; at most the run's
 
 
-@dataclass(frozen=True)
-class XpiConfig:
+class XpiConfig(ConfigModel):
     """Stage 1, cross-lingual paraphrase identification."""
 
     sources: list[str]  # of parallel/, as the corpus names them
@@ -65,8 +62,7 @@ class XpiConfig:
     stage: RerankStageConfig = RerankStageConfig(epochs=1.0)
 
 
-@dataclass(frozen=True)
-class NegativesConfig:
+class NegativesConfig(ConfigModel):
     """What a question is trained against."""
 
     # random: of the whole set; near: passages close by in the file, of the same article; hard: a bi-encoder's nearest
@@ -76,8 +72,7 @@ class NegativesConfig:
     depth: int = 50  # hard and near: drawn from so many passages
 
 
-@dataclass(frozen=True)
-class CodeSwitchConfig:
+class CodeSwitchConfig(ConfigModel):
     """Questions with most of their words in another language, by a dictionary made of parallel text."""
 
     sources: list[str]  # of parallel/, as the corpus names them
@@ -86,8 +81,7 @@ class CodeSwitchConfig:
     foreign: float = 0.4  # of a switched question's negatives: passages in its new language instead
 
 
-@dataclass(frozen=True)
-class TeachConfig:
+class TeachConfig(ConfigModel):
     """A bi-encoder that learns the re-ranker's margins (margin MSE)."""
 
     encoder: str  # a folder, a package's model or a hub name
@@ -95,29 +89,26 @@ class TeachConfig:
     stage: RerankStageConfig = RerankStageConfig(epochs=1.0)  # a pair: a query with a positive and a negative
 
 
-@dataclass(frozen=True)
-class ValidationConfig:
+class ValidationConfig(ConfigModel):
     """What acc@1 is measured on while training: `sources`, or questions held out of the training set."""
 
-    sources: list[SourceConfig] = field(default_factory=list)
+    sources: list[SourceConfig] = Field(default=[])
     questions: int = 200
     candidates: int = 50  # each question: its positives and others by chance
 
 
-@dataclass(frozen=True)
-class MeasureConfig:
+class MeasureConfig(ConfigModel):
     """What the finished re-ranker is measured on, and what beside it. None of its text is trained on."""
 
-    sets: list[SourceConfig] = field(default_factory=list)
-    unseen: list[SourceConfig] = field(default_factory=list)  # kept out of training and not measured by this run
-    couples: list[str] = field(default_factory=list)  # query-passage, such as en-zh; the mixed set is always measured
+    sets: list[SourceConfig] = Field(default=[])
+    unseen: list[SourceConfig] = Field(default=[])  # kept out of training and not measured by this run
+    couples: list[str] = Field(default=[])  # query-passage, such as en-zh; the mixed set is always measured
     languages: list[str] | None = None  # of the mixed set; None: the run's
     queries: int | None = None  # at most so many, evenly spaced; None: all
     bi_encoder: str | None = None  # measured on the same sets, as BM25 is
 
 
-@dataclass(frozen=True)
-class RerankConfig:
+class RerankConfig(ConfigModel):
     """A whole run."""
 
     kind: Literal["reranker"]
@@ -216,12 +207,3 @@ def _check_stage(stage: RerankStageConfig, *, where: str) -> None:
     for key, value in (("pairs or epochs", length), ("learning_rate", stage.learning_rate)):
         if value is None or not 0 < value < math.inf:
             raise ConfigError(f"{where} has {key} {value}; it must be above 0")
-    if stage.batch_size < 2:
-        raise ConfigError(f"{where}.batch_size is {stage.batch_size}; it must be at least 2")
-    if not 0 <= stage.warmup < 1:
-        raise ConfigError(f"{where}.warmup is {stage.warmup}; it is a share of the pairs, at least 0 and below 1")
-    if stage.patience is not None:
-        raise ConfigError(f"{where}.patience is set; a re-ranker keeps its best and its last weights both")
-    betas = stage.betas
-    if betas is not None and (len(betas) != 2 or not all(0 <= beta < 1 for beta in betas)):
-        raise ConfigError(f"{where}.betas is {betas}; it must be two numbers, at least 0 and below 1")

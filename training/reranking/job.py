@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import logging
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -65,21 +64,21 @@ class RerankRun:
         chain = []
         before_all = "data"
         if config.body is not None:
-            shape = {"body": asdict(config.body), "xpi_sources": config.xpi.sources if config.xpi else []}
+            shape = {"body": config.body.model_dump(), "xpi_sources": config.xpi.sources if config.xpi else []}
             chain.append(Step("body", lambda _: _shared(config) | shape, ("data",), self._body))
             before_all = "body"
         if config.xpi is not None:
-            xpi = {"xpi": asdict(config.xpi)}
+            xpi = {"xpi": config.xpi.model_dump()}
             chain.append(Step("xpi", lambda _: _shared(config) | xpi, (before_all,), self._xpi))
         for number, name in enumerate(xpr):
             before = xpr[number - 1] if number else "xpi" if config.xpi else None
             work = partial(self._xpr, number, before)
             chain.append(Step(name, lambda _: _shared(config) | _xpr(config), (before or before_all,), work))
         if config.teach is not None:
-            teach = asdict(config.teach) | {"encoder": teacher_identity(config.teach.encoder)}
+            teach = config.teach.model_dump() | {"encoder": teacher_identity(config.teach.encoder)}
             chain.append(Step("taught", lambda _: {"teach": teach}, (xpr[-1],), self._teach))
         last = chain[-1].name
-        chain.append(Step("scores", lambda _: {"measure": asdict(config.measure)}, (last,), self._score))
+        chain.append(Step("scores", lambda _: {"measure": config.measure.model_dump()}, (last,), self._score))
         return [*chain, Step("final", lambda _: {"name": config.name}, (xpr[-1], "scores"), self._finish)]
 
     def _body(self, folder: Path) -> None:
@@ -185,7 +184,7 @@ def run_rerank_job(options: argparse.Namespace, load_model: LoadModel) -> None:
     """
     config = load_rerank_config(options.config)
     if options.base:
-        config = dataclasses.replace(config, base=options.base)
+        config = config.model_copy(update={"base": options.base})
     if process_count() > 1:
         raise ConfigError(f"a re-ranker trains in one process; {process_count()} were started")
     out = options.out or Path("runs") / config.name
@@ -212,12 +211,12 @@ def _shared(config: RerankConfig) -> dict[str, Any]:
     """What every stage's result depends on: the held-out questions come from the training set."""
     names = ("languages", "max_length", "seed", "train", "validation")
     measured = [source.path for source in (*config.measure.sets, *config.measure.unseen)]
-    values = asdict(config)
+    values = config.model_dump()
     return {name: values[name] for name in names} | {"base": teacher_identity(config.base), "measured": measured}
 
 
 def _xpr(config: RerankConfig) -> dict[str, Any]:
     encoder = config.negatives.encoder
-    negatives = asdict(config.negatives) | {"encoder": teacher_identity(encoder) if encoder else None}
-    found = {"strategy": config.strategy, "xpr": asdict(config.xpr), "negatives": negatives}
-    return found | ({"code_switch": asdict(config.code_switch)} if config.code_switch else {})
+    negatives = config.negatives.model_dump() | {"encoder": teacher_identity(encoder) if encoder else None}
+    found = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
+    return found | ({"code_switch": config.code_switch.model_dump()} if config.code_switch else {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ def write_record(
         "name": config.name,
         "languages": sorted(set(config.languages)),
         "max_length": config.max_length,
-        "config": asdict(config),
+        "config": config.model_dump(),
         "git_commit": git_commit,
         "pairs_seen": pairs_seen,
         "evaluation": by_metric(scores),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.config.stage import StageConfig
+from training.config.run import StageConfig
 from training.losses import embedding_mse
 from training.models.sentence_encoder import SentenceEncoder
 from training.optimisation.loop import Objective
@@ -22,7 +22,7 @@ def assistant_objective(
     the teacher already matches it on English, so time is better spent on targets.
     """
     config = config or StageConfig()
-    reduction = config.squared_errors
+    reduction = config.reduction
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
         label_BD, taught_S = pairs.labels(teacher, batch_B), drawn_rows(batch_B, config.source_share)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.config.stage import BottleneckConfig
+from training.config.run import BottleneckConfig
 from training.losses import pooled_embedding_mse, token_embedding_mse
 from training.models.sentence_encoder import SentenceEncoder
 from training.optimisation.loop import Objective
@@ -37,7 +37,7 @@ def bottleneck_objective(
             else (token_embedding_mse, attention_mask_BL.sum())
         )
         share = counted / sum_over_processes(counted)
-        own_loss = loss(student_BLH, target_BLH, attention_mask_BL, config.squared_errors)
+        own_loss = loss(student_BLH, target_BLH, attention_mask_BL, config.reduction)
         mean = sum_over_processes(share * own_loss)  # over the tokens or sentences of all processes
         return {"sentences": 2 * mean} if config.pooled else {"tokens": mean}
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.config.stage import ContrastiveConfig, Reduction
+from training.config.run import ContrastiveConfig, Reduction
 from training.losses import (
     bool_contrastive,
     cross_entropy_contrastive,
@@ -48,8 +48,8 @@ def contrastive_objective(
         label_BD, taught_S = pairs.labels(teacher, batch_B), drawn_rows(batch_B, config.source_share)
         source_SD, target_BD = pairs.encode(student, batch_B, sources_S=batch_B[taught_S])
         parts = {
-            "source": embedding_mse(source_SD, label_BD[taught_S], config.squared_errors),
-            "target": embedding_mse(target_BD, label_BD, config.squared_errors),
+            "source": embedding_mse(source_SD, label_BD[taught_S], config.reduction),
+            "target": embedding_mse(target_BD, label_BD, config.reduction),
         }
         if config.objective != "none":
             parts["contrastive"] = config.mcl_weight * contrast(label_BD, source_SD, target_BD, taught_S)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.config.stage import StudentStageConfig
+from training.config.run import StudentStageConfig
 from training.losses import embedding_mse, squared_distance
 from training.models.sentence_encoder import SentenceEncoder
 from training.optimisation.loop import Objective
@@ -28,7 +28,7 @@ def student_objective(
     the assistant recovers on a tenth of the text.
     """
     config = config or StudentStageConfig()
-    reduction = config.squared_errors
+    reduction = config.reduction
 
     def losses(batch_B: NDArray[np.int64]) -> dict[str, Tensor]:
         sources_S = batch_B[drawn_rows(batch_B, config.source_share)]

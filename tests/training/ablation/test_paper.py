@@ -4,7 +4,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -83,16 +83,16 @@ def shortened(config: RunConfig, *, teacher: Path, base: Path) -> RunConfig:
     """An epoch a stage, with these models."""
     short = {"epochs": 1.0, "batch_size": 16}
     validate = {"validate_pairs": 20} if config.contrastive.validate_pairs else {}
-    return replace(
-        config,
-        teacher=str(teacher),
-        base=str(base),
-        languages=["de", "es"],
-        assistant=replace(config.assistant, **short),
-        bottleneck=replace(config.bottleneck, **short),
-        student_stage=replace(config.student_stage, **short),
-        contrastive=replace(config.contrastive, **short, **validate),
-    )
+    changes = {
+        "teacher": str(teacher),
+        "base": str(base),
+        "languages": ["de", "es"],
+        "assistant": config.assistant.model_copy(update=short),
+        "bottleneck": config.bottleneck.model_copy(update=short),
+        "student_stage": config.student_stage.model_copy(update=short),
+        "contrastive": config.contrastive.model_copy(update=short | validate),
+    }
+    return config.model_copy(update=changes)
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_the_papers_configurations_run_every_stage(name: str, tmp_path: Path) ->
         teacher = save_base(tmp_path / "teacher", RobertaConfig(**SHAPE), byte_level_bpe(texts), RobertaTokenizerFast)
     base = save_base(tmp_path / "base", case.base, case.tokenizer(texts), case.tokenizer_class)
     config, path = shortened(paper, teacher=teacher, base=base), tmp_path / "paper.yaml"
-    path.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
+    path.write_text(yaml.safe_dump(config.model_dump()), encoding="utf-8")
     assert main(["--config", str(path), "--data", str(data), "--out", str(tmp_path / "out")]) == 0
     student = SentenceTransformer(str(tmp_path / "out/final/checkpoint"), device="cpu")
     encoder, shape = student[0].auto_model, config.student

@@ -82,7 +82,7 @@ def test_a_repeat_differs_from_its_cell_in_the_seed_alone(tmp_path: Path) -> Non
         ({"sedes": {}}, "unknown key 'sedes'"),
         ({"tables": {"T": ["full", "fool"]}}, "tables.T names 'fool'; the cells are: M=6, full"),
         ({"findings": {"F": {"order": [["full", "fool"]]}}}, "findings.F names 'fool'"),
-        ({"findings": {"F": {"order": [["full"]], "metrics": ["mrr"]}}}, "must be one of mono, cross, tatoeba"),
+        ({"findings": {"F": {"order": [["full"]], "metrics": ["mrr"]}}}, "it must be 'mono', 'cross' or 'tatoeba'"),
         ({"findings": {"F": {"order": [["full"]]}}}, "findings.F compares nothing"),
         ({"findings": {"F": {"order": []}}}, "findings.F compares nothing"),
         ({"findings": {"F": {"order": [["full", "M=6"]], "metrics": []}}}, "findings.F compares nothing"),

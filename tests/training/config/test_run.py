@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from training.config.parsing import build
-from training.config.run import RunConfig, check, load_config
+from training.config.run import RunConfig, load_config
 from training.errors import ConfigError
 
 FOLDER = Path(__file__).parents[3] / "training" / "configs"
@@ -40,18 +40,18 @@ def test_a_missing_key_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "complaint"),
     [
-        ("languages", "de", "must be of type list"),
-        ("seed", "one", "must be of type int"),
-        ("seed", True, "must be of type int"),
-        ("student", {"bottleneck_size": "128"}, "must be of type int"),
-        ("corpus", {"on_bad_line": "ignore"}, "must be one of stop, skip"),
+        ("languages", "de", "languages is 'de'; it must be a list"),
+        ("seed", "one", "seed is 'one'; it must be a whole number"),
+        ("seed", True, "seed is True; it must be a whole number"),
+        ("student", {"bottleneck_size": "128"}, "student.bottleneck_size is '128'; it must be a whole number"),
+        ("corpus", {"sources": {"news": {}}, "on_bad_line": "ignore"}, "it must be 'stop' or 'skip'"),
         (
             "contrastive",
-            {"pairs": 1, "objective": "hard"},
-            "must be one of soft, bool, bool_equal, ce, ce_sum, ce_hard, none",
+            {"pairs": 10, "objective": "hard"},
+            "it must be 'soft', 'bool', 'bool_equal', 'ce', 'ce_sum', 'ce_hard' or 'none'",
         ),
-        ("assistant", {"pairs": 1, "reduction": "max"}, "must be one of sum, mean"),
-        ("assistant", [1], "must be a mapping"),
+        ("assistant", {"pairs": 10, "reduction": "max"}, "it must be 'sum' or 'mean'"),
+        ("assistant", [1], "it must be a mapping of settings"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint: str) -> None:
@@ -62,51 +62,47 @@ def test_a_value_of_the_wrong_type_is_refused(key: str, value: object, complaint
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"student": {"unit_layers": 3, "layers": [0, 2]}}, r"student.layers is \[0, 2\]; it must list 3"),
+        ({"student": {"unit_layers": 3, "layers": [0, 2]}}, r"student: layers is \[0, 2\]; it must list 3"),
         ({"student": {"unit_layers": 2, "layers": [2, 0]}}, "in ascending order"),
-        ({"student": {"unit_layers": 1, "layers": [-1]}}, r"student.layers \(the lowest\) is -1"),
+        ({"student": {"unit_layers": 1, "layers": [-1]}}, r"student.layers.0 is -1; it must be at least 0"),
+        ({"corpus": {}}, "corpus: missing key 'sources'"),
         ({"labels": {"dim": 0}}, "labels.dim is 0; it must be at least 1"),
-        ({"languages": []}, r"languages \(how many\) is 0; it must be at least 1"),
+        ({"languages": []}, "languages has 0 entries; it must have at least 1"),
         ({"languages": ["de", "de"]}, "languages lists 'de' more than once"),
-        ({"lexical": {"ridge": float("nan")}}, "lexical.ridge is nan; it must be above 0"),
+        ({"lexical": {"ridge": float("nan")}}, "lexical.ridge is nan; it must be a finite number"),
         ({"tokenizer": {"alphabet": -1}}, "tokenizer.alphabet is -1; it must be at least 1"),
         ({"tokenizer": {"sentences": 0}}, "tokenizer.sentences is 0; it must be at least 1"),
         ({"lexical": {"ridge": -1.0}}, "lexical.ridge is -1.0; it must be above 0"),
         ({"student": {"recurrences": 0}}, "student.recurrences is 0"),
         ({"student": {"bottleneck_size": 0}}, "student.bottleneck_size is 0; it must be at least 1"),
-        ({"assistant": {"pairs": 10, "warmup": 500}}, "assistant.warmup is 500.*; it is a share of the pairs"),
-        ({"assistant": {"pairs": 10, "sources": []}}, "assistant.sources is empty; leave it out"),
+        ({"assistant": {"pairs": 10, "warmup": 500}}, "assistant.warmup is 500; it must be below 1"),
+        ({"assistant": {"pairs": 10, "sources": []}}, "assistant.sources has 0 entries; it must have at least 1"),
         ({"contrastive": {"pairs": 10, "temperature": 0.0}}, "contrastive.temperature is 0.0; it must be above 0"),
         ({"contrastive": {"pairs": 10, "mcl_weight": -1.0}}, "contrastive.mcl_weight is -1.0; it must be at least 0"),
         ({"assistant": {"pairs": 10, "batch_size": 0}}, "assistant.batch_size is 0; it must be at least 2"),
         ({"corpus": {"sources": {"news": {"weight": 0.0}}}}, "corpus.sources.news.weight is 0.0; it must be above 0"),
-        ({"evaluation": {"steps": ["lexcal"]}}, "must be one of start, assistant"),
+        ({"evaluation": {"steps": ["lexcal"]}}, "evaluation.steps.0 is 'lexcal'; it must be 'start', 'assistant'"),
         ({"assistant": {"pairs": 10, "learning_rate": "1e-4"}}, "write 1.0e-4"),
         ({"assistant": {}}, "assistant must have either pairs or epochs"),
         ({"assistant": {"pairs": 10, "epochs": 1}}, "assistant must have either pairs or epochs"),
         ({"assistant": {"epochs": 0}}, "assistant.epochs is 0"),
         ({"contrastive": {"pairs": 10, "sources": ["talks"]}}, "contrastive.sources has 'talks'"),
-        ({"assistant": {"pairs": 10, "patience": 3}}, "assistant.patience is 3; it needs validate_pairs"),
         (
             {"assistant": {"pairs": 10, "cycles": 2, "average_cycles": 4}},
             "average_cycles is 4; there are 2 cycle ends and the start",
         ),
         (
-            {"assistant": {"pairs": 10, "average_cycles": 1, "validate_pairs": 5, "patience": 1}},
-            "average_cycles and patience",
-        ),
-        (
             {"bottleneck": {"pairs": 10, "source_share": 0.5}},
-            "bottleneck.source_share is set; stage 2 learns from both sides",
+            "bottleneck: source_share is set; stage 2 learns from both sides",
         ),
         ({"assistant": {"pairs": 10, "source_share": 0.0}}, "assistant.source_share is 0.0; it must be above 0"),
         ({"assistant": {"pairs": 10, "accumulation": 0}}, "assistant.accumulation is 0; it must be at least 1"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"assistant": {"pairs": 10, "learning_rate": -1.0e-4}}, "assistant.learning_rate is -0.0001"),
         ({"assistant": {"pairs": 10, "weight_decay": -0.1}}, "assistant.weight_decay is -0.1"),
-        ({"assistant": {"pairs": 10, "betas": [0.9]}}, r"assistant.betas is \[0.9\]; it must be two numbers"),
-        ({"assistant": {"pairs": 10, "betas": [0.9, 1.0]}}, "it must be two numbers, at least 0 and below 1"),
-        ({"assistant": {"pairs": 10, "betas": [-0.9, 0.9]}}, r"assistant.betas \(the lower\) is -0.9"),
+        ({"assistant": {"pairs": 10, "betas": [0.9]}}, "assistant.betas has 1 entries; it must have at least 2"),
+        ({"assistant": {"pairs": 10, "betas": [0.9, 1.0]}}, "assistant.betas.1 is 1.0; it must be below 1"),
+        ({"assistant": {"pairs": 10, "betas": [-0.9, 0.9]}}, "assistant.betas.0 is -0.9; it must be at least 0"),
         ({"corpus": {"sources": {"news": {}}, "max_pairs": -5}}, "corpus.max_pairs is -5"),
         ({"corpus": {"sources": {"news": {"max_pairs": 0}}}}, "corpus.sources.news.max_pairs is 0"),
         ({"corpus": {"sources": {False: {}}}}, "sources has the key False, which YAML does not read as text"),
@@ -133,7 +129,7 @@ def test_a_value_that_no_run_can_use_is_refused(tmp_path: Path, changes: dict[st
 
 def test_rounding_the_whole_table_ignores_the_bottleneck() -> None:
     values = {**MINIMAL, "student": {"bottleneck_size": 100}, "assistant": {"pairs": 10, "round_words": True}}
-    check(build(RunConfig, values, where="run.yaml"), where="run.yaml")
+    assert build(RunConfig, values, where="run.yaml").assistant.round_words
 
 
 def test_null_turns_the_bottleneck_off() -> None:
@@ -161,17 +157,15 @@ def test_a_configuration_may_begin_with_a_byte_order_mark(tmp_path: Path, encodi
 
 
 def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
-    from dataclasses import asdict
-
     config = load_config(CONFIGS[0])
     resolved = tmp_path / "resolved.yaml"
-    resolved.write_text(yaml.safe_dump(asdict(config)), encoding="utf-8")
+    resolved.write_text(yaml.safe_dump(config.model_dump()), encoding="utf-8")
     assert load_config(resolved) == config
 
 
 def test_squared_errors_are_summed_except_in_the_papers_configurations() -> None:
     for path in CONFIGS:
         config = load_config(path)
-        found = {config.stage(name).squared_errors for name in config.stages}
+        found = {config.stage(name).reduction for name in config.stages}
         is_papers = path.stem in ("paper-xlmr-b128-ru3", "ablation-multilingual-base")
         assert found == {"mean" if is_papers else "sum"}, path.name

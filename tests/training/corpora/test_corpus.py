@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.training.files import write
-from training.config.corpus import CorpusConfig, SourceConfig
+from training.config.run import CorpusConfig, SourceConfig
 from training.corpora.corpus import Corpus, CorpusWriter
 from training.corpora.mix import build_corpus
 from training.errors import CorpusError, LeakageError
@@ -183,7 +183,7 @@ def test_a_killed_writer_leaves_nothing_that_loads(tmp_path: Path) -> None:
 BUILD_AND_REPORT_PEAK = """
 import re, sys, threading
 from pathlib import Path
-from training.config.corpus import CorpusConfig, SourceConfig
+from training.config.run import CorpusConfig, SourceConfig
 from training.corpora.mix import build_corpus
 
 peak, done = 0, threading.Event()

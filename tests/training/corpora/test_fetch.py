@@ -2,7 +2,6 @@
 
 import gzip
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -11,7 +10,7 @@ import pytest
 
 from tests.training.corpora.test_download import EAGER, ScriptedServer, resumable, running, server, status, whole
 from tests.training.corpora.test_readers import TMX, TRANSLATION, moses, zipped
-from training.config.corpus import CorpusConfig, SourceConfig
+from training.config.run import CorpusConfig, SourceConfig
 from training.corpora.__main__ import main
 from training.corpora.mix import build_corpus
 from training.corpora.sources import fetch
@@ -27,7 +26,15 @@ TED = "talkid\ten\tde\tfr\tzh-tw\n1\tGood day\tGuten Tag\t\t日安\n1\tThanks & 
 
 
 def source(files: SourceFiles | None, *, kind: str = "parallel", languages: str = "de fr zh_Hant") -> CatalogEntry:
-    return CatalogEntry("A title", "CC0 1.0", True, "https://example.org", kind, languages.split(), files)
+    return CatalogEntry(
+        title="A title",
+        licence="CC0 1.0",
+        permissive=True,
+        url="https://example.org",
+        kind=kind,
+        languages=languages.split(),
+        files=files,
+    )
 
 
 @pytest.fixture
@@ -47,14 +54,25 @@ def catalog(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> dict[str
         server.url(whole(body), path=path)
     aligned = f"{at}/tatoeba.{{code}}-eng"
     known = {
-        "moses": source(SourceFiles([f"{at}/{{pair}}.txt.zip"], "moses")),
-        "tmx": source(SourceFiles([f"{at}/all.en-{{code}}.tmx.zip"], "tmx", {"de": "de-AT"})),
-        "ted": source(SourceFiles([f"{at}/ted.tsv.gz"], "multiway", {"zh_Hant": "zh-tw"})),
-        "cards": source(SourceFiles([f"{at}/{{code}}-eng.zip"], "tsv_zip", {"de": "deu"}), languages="de"),
+        "moses": source(SourceFiles(urls=[f"{at}/{{pair}}.txt.zip"], format="moses")),
+        "tmx": source(SourceFiles(urls=[f"{at}/all.en-{{code}}.tmx.zip"], format="tmx", codes={"de": "de-AT"})),
+        "ted": source(SourceFiles(urls=[f"{at}/ted.tsv.gz"], format="multiway", codes={"zh_Hant": "zh-tw"})),
+        "cards": source(
+            SourceFiles(urls=[f"{at}/{{code}}-eng.zip"], format="tsv_zip", codes={"de": "deu"}),
+            languages="de",
+        ),
         "made": source(None),
-        "sts": source(SourceFiles([f"{at}/STS.zip"], "unpacked", folder="STS2017-extended"), kind="evaluation"),
+        "sts": source(
+            SourceFiles(urls=[f"{at}/STS.zip"], format="unpacked", folder="STS2017-extended"),
+            kind="evaluation",
+        ),
         "tatoeba": source(
-            SourceFiles([f"{aligned}.{{code}}", f"{aligned}.eng"], "plain", {"de": "deu"}, folder="tatoeba"),
+            SourceFiles(
+                urls=[f"{aligned}.{{code}}", f"{aligned}.eng"],
+                format="plain",
+                codes={"de": "deu"},
+                folder="tatoeba",
+            ),
             kind="evaluation",
             languages="de",
         ),
@@ -181,7 +199,7 @@ def test_a_run_fetches_missing_sources_and_evaluation_sets(catalog: dict[str, Ca
     config = CorpusConfig(sources={"moses": SourceConfig(), "ted": SourceConfig()}, max_length_ratio=None)
     ensure_sources(config, ["de"], tmp_path)
     assert files_in(tmp_path) == set()  # not asked to
-    config = replace(config, fetch=True)
+    config = config.model_copy(update={"fetch": True})
     with pytest.raises(FetchError, match="404"):  # the catalogue promises French, this server has none
         ensure_sources(config, ["de", "fr"], tmp_path)
     ensure_sources(config, ["de", "xx"], tmp_path)

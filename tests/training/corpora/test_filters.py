@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from training.config.corpus import CorpusConfig
+from training.config.run import CorpusConfig, SourceConfig
 from training.corpora.cleaning.filters import PairFilter, length_ratio
 from training.corpora.cleaning.language import LanguageCheck
 from training.corpora.cleaning.leakage import EvaluationSentences
@@ -16,7 +16,9 @@ def kept_and_dropped(
     pairs: list[tuple[str, str]], *, language: str = "de", evaluation: EvaluationSentences = NONE, **config: object
 ) -> tuple[list[tuple[str, str]], dict[str, int]]:
     dropped: Counter[str] = Counter()
-    kept = PairFilter(CorpusConfig(**config), language, evaluation).keep(pairs, dropped)
+    kept = PairFilter(CorpusConfig(sources={"news": SourceConfig()}, **config), language, evaluation).keep(
+        pairs, dropped
+    )
     return kept, dict(+dropped)
 
 
@@ -56,7 +58,7 @@ def test_white_space_is_collapsed_and_the_first_repeat_kept() -> None:
 
 
 def test_a_pair_seen_in_an_earlier_batch_is_a_duplicate() -> None:
-    pair_filter, dropped = PairFilter(CorpusConfig(), "de", NONE), Counter[str]()
+    pair_filter, dropped = PairFilter(CorpusConfig(sources={"news": SourceConfig()}), "de", NONE), Counter[str]()
     assert len(pair_filter.keep([("Hi", "Hallo")], dropped)) == 1
     assert pair_filter.keep([("Hi", "Hallo"), ("Hi", "Servus")], dropped) == [("Hi", "Servus")]
     assert dropped["duplicate"] == 1

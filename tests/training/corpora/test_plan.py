@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.tiny import tiny_corpus
-from training.config.corpus import CorpusConfig, SourceConfig
+from training.config.run import CorpusConfig, SourceConfig
 from training.corpora import plan as plans
 from training.corpora.corpus import Corpus
 from training.corpora.plan import SamplingPlan, language_shares

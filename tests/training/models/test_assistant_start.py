@@ -12,13 +12,14 @@ from torch import nn
 from transformers import AutoModel, BertConfig, PretrainedConfig, PreTrainedTokenizerFast, RobertaConfig, T5Config
 
 from training.config.run import RunConfig, StudentConfig
-from training.config.corpus import CorpusConfig
+from training.config.parsing import build
 from training.errors import ConfigError
 from training.models.sentence_encoder import load_sentence_encoder, save_sentence_encoder
-from training.config.stage import StageConfig
 from training.stages.shrink import student_from_assistant
 from training.models.start import assistant_from_base, check_left_out, check_shrinkable
 
+STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}
+MINIMAL = {"languages": ["de"], "corpus": {"sources": {"news": {}}}, **STAGES}
 SIZES = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 BERT = BertConfig(vocab_size=60, **SIZES)
 ROBERTA = RobertaConfig(vocab_size=60, max_position_embeddings=40, **SIZES)  # its padding id is 1
@@ -80,7 +81,7 @@ def test_the_row_that_is_never_trained_is_the_tokenizers_padding_whatever_the_bo
     assistant = assistant_from_base(model, dim=16, normalized=True, pad_id=1, seed=1)
     assert torch.equal(assistant.encoder.get_input_embeddings().weight, words_VH)
     ones_V = np.ones(60, dtype=np.int64)
-    student = student_from_assistant(assistant, StudentConfig(8, "random", unit_layers=2), ones_V, seed=1)
+    student = student_from_assistant(assistant, StudentConfig(bottleneck_size=8, bottleneck_start="random", unit_layers=2), ones_V, seed=1)
     ids_BL, mask_BL = torch.tensor([[0, 7, 8, 2], [0, 9, 2, 1]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
     for encoder in (assistant.encoder, student.encoder):
         encoder(ids_BL, mask_BL).last_hidden_state[..., 0].sum().backward()
@@ -174,17 +175,17 @@ def test_nothing_is_left_out_of_a_folder_of_transformers(
     ("body", "changes", "complaint"),
     [
         (T5Config(), {}, "of type 't5'; known types: bert"),
-        (BERT, {"student": StudentConfig(4, unit_layers=3)}, "unit_layers is 3; the base encoder allows 2"),
-        (BERT, {"student": StudentConfig(17, unit_layers=2)}, "bottleneck_size is 17; the base encoder allows 16"),
-        (ROBERTA, {"student": StudentConfig(4, unit_layers=2)}, "max_length is 128; the base encoder allows 38"),
+        (BERT, {"student": {"bottleneck_size": 4, "unit_layers": 3}}, "unit_layers is 3; the base encoder allows 2"),
+        (BERT, {"student": {"bottleneck_size": 17, "unit_layers": 2}}, "bottleneck_size is 17; the base encoder allows 16"),
+        (ROBERTA, {"student": {"bottleneck_size": 4, "unit_layers": 2}}, "max_length is 128; the base encoder allows 38"),
         (
             BERT,
-            {"student": StudentConfig(None, unit_layers=2), "student_stage": StageConfig(round_words=True)},
+            {"student": {"bottleneck_size": None, "unit_layers": 2}, "student_stage": {"pairs": 10, "round_words": True}},
             "round_words of stage student needs .* multiple of 32; without a bottleneck .* hidden size, 16",
         ),
         (
             BERT,
-            {"student": StudentConfig(4, unit_layers=2), "assistant": StageConfig(round_words=True)},
+            {"student": {"bottleneck_size": 4, "unit_layers": 2}, "assistant": {"pairs": 10, "round_words": True}},
             "round_words of stage assistant needs .* multiple of 32",
         ),
     ],
@@ -193,4 +194,4 @@ def test_a_student_that_cannot_come_from_the_base_is_refused_before_training(
     body: PretrainedConfig, changes: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        check_shrinkable(body, RunConfig(["de"], CorpusConfig(), **changes))
+        check_shrinkable(body, build(RunConfig, {**MINIMAL, **changes}, where="test"))

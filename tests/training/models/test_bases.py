@@ -61,7 +61,7 @@ def finish(config: RunConfig, data: Path, out: Path) -> SentenceTransformer:
 def test_the_command_takes_another_base_than_the_configuration_names(
     given: bool, families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
 ) -> None:
-    config = asdict(replace(unshrunk(families["bert"], "kept"), base=str(families["roberta"])))
+    config = unshrunk(families["bert"], "kept").model_dump() | {"base": str(families["roberta"])}
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     other = ["--base", str(families["distilbert"])] if given else []
@@ -91,7 +91,7 @@ def test_an_unshrunk_student_gives_what_transformers_gives(
 
 def test_whether_text_may_be_fetched_changes_no_step(families: dict[str, Path], data: Path, tmp_path: Path) -> None:
     config = unshrunk(families["bert"], "new")
-    fetching = replace(config, corpus=replace(config.corpus, fetch=True))
+    fetching = config.model_copy(update={"corpus": config.corpus.model_copy(update={"fetch": True})})
     first, second = (
         fingerprints(steps_of(Run(one, data, tmp_path)), one, data_fingerprint="d") for one in (config, fetching)
     )
@@ -126,7 +126,7 @@ def test_a_pruned_vocabulary_is_smaller_and_drops_invisible_characters(
     families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
 ) -> None:
     config = unshrunk(families["xlm-roberta"], "pruned")
-    config = replace(config, tokenizer=replace(config.tokenizer, vocab_size=120))
+    config = config.model_copy(update={"tokenizer": config.tokenizer.model_copy(update={"vocab_size": 120})})
     model = finish(config, data, tmp_path)
     assert model[0].auto_model.config.vocab_size == len(model.tokenizer) <= 120
     assert np.isfinite(model.encode(texts)).all()

@@ -362,7 +362,7 @@ def test_a_token_without_an_embedding_is_refused_of_teachers_and_bases(folder: P
 def test_a_run_trusts_code_where_its_configuration_says_so(folder: Path, tmp_path: Path) -> None:
     change(folder / "modules.json", lambda modules: modules[1].update(type="custom_pool.MyPooling"))
     (folder / "custom_pool.py").write_text(pooling_code(folder))
-    values = {"name": "x", "languages": ["de"], "corpus": {}, "teacher": str(folder)}
+    values = {"name": "x", "languages": ["de"], "corpus": {"sources": {"news": {}}}, "stages": [], "teacher": str(folder)}
     run = Run(build(RunConfig, values, where="test"), tmp_path, tmp_path)
     for load in (run.load_base, lambda: run.load_teacher(torch.device("cpu"))):
         with pytest.raises(ConfigError, match=r"trust_remote_code: true"):

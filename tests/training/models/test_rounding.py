@@ -6,7 +6,7 @@ from export.quantization.tables import quantise_table_blocks
 from tests.training.tiny import tiny_encoder
 from training.errors import ConfigError
 from training.models.rounding import rounded, train_with_rounded_words
-from training.config.stage import BLOCK_SIZE
+from training.config.run import BLOCK_SIZE
 
 
 def rows(count: int, width: int) -> torch.Tensor:

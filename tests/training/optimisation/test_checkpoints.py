@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from training.errors import CheckpointError
-from training.optimisation.checkpoints import BEST, FOLDER, load_best, load_newest, remove_states, save_state
+from training.optimisation.checkpoints import FOLDER, load_newest, remove_states, save_state
 
 CPU = torch.device("cpu")
 
@@ -83,16 +83,6 @@ def test_a_full_disk_keeps_the_previous_state_and_no_partial_one(tmp_path: Path)
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert len(list(tmp_path.iterdir())) == 1
     assert newest(tmp_path) == 10
-
-
-def test_the_best_model_is_kept_beside_the_newest_state(tmp_path: Path) -> None:
-    save(tmp_path, 10)
-    for score in (1, 2):
-        save_state({"score": score}, tmp_path, name=BEST)
-    save(tmp_path, 20)
-    assert newest(tmp_path) == 20
-    assert load_best(tmp_path, device=CPU, stage="student") == {"score": 2}
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_finished_stage_frees_the_disk(tmp_path: Path) -> None:

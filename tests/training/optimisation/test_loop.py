@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
-from training.config.run import StudentConfig
-from training.config.stage import BottleneckConfig, ContrastiveConfig, StageConfig, StudentStageConfig
+from training.config.run import BottleneckConfig, ContrastiveConfig, StageConfig, StudentConfig, StudentStageConfig
 from training.errors import ConfigError, DivergedError
 from training.models.sentence_encoder import SentenceEncoder
 from training.optimisation.batches import BatchStream, FixedPlan
@@ -57,7 +56,7 @@ def stream(config: StageConfig, rounds: int) -> BatchStream:
         config.batch_size,
         seed=1,
         epoch_pairs=40,
-        bucketed=config.bucketed is not False,
+        bucketed=config.bucketed,
     )
 
 
@@ -158,7 +157,7 @@ def test_dropout_is_on_in_every_step_and_off_for_a_dev_score_and_after(tmp_path:
 
     rest = {"learning_rate": 0.0, "embedding_learning_rate": 0.0, "validate": validate, "validate_pairs": 8}
     found = {}
-    for name, dropout in (("without", None), ("with", True), ("again", True)):
+    for name, dropout in (("without", False), ("with", True), ("again", True)):
         (tmp_path / name).mkdir()
         run(Objective(model, losses), tmp_path / name, dropout=dropout, **rest)
         assert not model.training
@@ -204,22 +203,7 @@ def test_a_dev_score_of_several_pairs_counts_as_their_mean_and_is_kept_by_pair(t
     assert (line["score"], line["by_pair"]) == (70.0, {"en-de": 60.0, "en-fr": 80.0})
 
 
-def test_early_stopping_ends_with_the_best_model(tmp_path: Path) -> None:
-    model = tiny_sentence_encoder()
-    scores, seen = iter([0.1, 0.5, 0.4, 0.3, 0.2]), []
-
-    def validate() -> float:
-        seen.append(state_of(model))
-        return next(scores)
-
-    objective = assistant_objective(model, teacher_labels(), PAIRS)
-    run(objective, tmp_path, rounds=9, validate=validate, validate_pairs=40, patience=2)
-    assert [line["score"] for line in lines(tmp_path, "dev.jsonl")] == [0.1, 0.5, 0.4, 0.3]
-    assert lines(tmp_path, "log.jsonl")[-1]["pairs"] == lines(tmp_path, "dev.jsonl")[-1]["pairs"]
-    assert all(torch.equal(tensor, seen[1][name]) for name, tensor in model.state_dict().items())
-
-
-def test_a_killed_run_remembers_its_best_score(tmp_path: Path) -> None:
+def test_a_killed_stage_repeats_no_dev_score(tmp_path: Path) -> None:
     folders = tmp_path / "whole", tmp_path / "killed"
     models = []
     for folder, kill in zip(folders, (False, True), strict=True):
@@ -229,7 +213,7 @@ def test_a_killed_run_remembers_its_best_score(tmp_path: Path) -> None:
             model = tiny_sentence_encoder(seed=0 if attempt == 0 else 9)
             objective = assistant_objective(model, teacher_labels(), PAIRS)
             pairs_seen = iter([120, 160] if attempt else [40, 80, 120, 160])
-            settings = {"validate_pairs": 40, "patience": 5, "validate": lambda it=pairs_seen, s=scores: s[next(it)]}
+            settings = {"validate_pairs": 40, "validate": lambda it=pairs_seen, s=scores: s[next(it)]}
             if kill and attempt == 0:
                 with pytest.raises(KilledError):
                     run(killed_at(objective, 13), folder, rounds=4, minutes=0.0, **settings)
@@ -283,8 +267,8 @@ def test_a_unit_deeper_than_the_assistant_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize(("pooled", "part"), [(None, "tokens"), (True, "sentences")])
-def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path, pooled: bool | None, part: str) -> None:
+@pytest.mark.parametrize(("pooled", "part"), [(False, "tokens"), (True, "sentences")])
+def test_stage_two_trains_the_embedding_layer_alone_and_helps(tmp_path: Path, pooled: bool, part: str) -> None:
     assistant = tiny_sentence_encoder()
     student = student_from_assistant(
         assistant, StudentConfig(bottleneck_size=4, unit_layers=2, recurrences=1), FREQUENCY, seed=0
@@ -367,7 +351,7 @@ def test_the_mean_reduction_takes_every_stages_distillation_d_times_less() -> No
         lambda name: student_objective(assistant, student, PAIRS, StudentStageConfig(reduction=name)),
         lambda name: contrastive_objective(student, teacher_labels(), PAIRS, ContrastiveConfig(reduction=name)),
     ):
-        summed, mean = (make(name).losses(np.arange(8)) for name in (None, "mean"))
+        summed, mean = (make(name).losses(np.arange(8)) for name in ("sum", "mean"))
         for part, value in summed.items():
             torch.testing.assert_close(mean[part], value if part == "contrastive" else value / 16)  # D = H = 16
 

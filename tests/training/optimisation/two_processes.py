@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
-from training.config.run import StudentConfig
-from training.config.stage import ContrastiveConfig, StageConfig, StudentStageConfig
+from training.config.run import ContrastiveConfig, StageConfig, StudentConfig, StudentStageConfig
 from training.models.sentence_encoder import SentenceEncoder
 from training.optimisation import training_log
 from training.optimisation.batches import BatchStream
@@ -24,13 +23,13 @@ from training.stages.student import student_objective
 
 PAIRS = 41
 SETTINGS = {
-    "assistant": StageConfig(pairs=1, bf16=False, learning_rate=1e-3),
-    "bottleneck": StageConfig(pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True),
+    "assistant": StageConfig(pairs=2, bf16=False, learning_rate=1e-3),
+    "bottleneck": StageConfig(pairs=2, bf16=False, learning_rate=1e-3, sparse_embeddings=True),
     "student": StudentStageConfig(
-        pairs=1, bf16=False, learning_rate=1e-3, accumulation=2, source_share=0.5, token_weight=0.5
+        pairs=2, bf16=False, learning_rate=1e-3, accumulation=2, source_share=0.5, token_weight=0.5
     ),
     "contrastive": ContrastiveConfig(
-        pairs=1, bf16=False, learning_rate=1e-3, sparse_embeddings=True, validate_pairs=20, patience=1
+        pairs=2, bf16=False, learning_rate=1e-3, sparse_embeddings=True, validate_pairs=20
     ),
 }
 

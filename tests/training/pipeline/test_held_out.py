@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tests.training.files import write
-from training.config.corpus import CorpusConfig, SourceConfig
-from training.config.run import RunConfig
+from training.config.run import CorpusConfig, RunConfig, SourceConfig
 from training.corpora.corpus import Corpus
 from training.corpora.mix import build_corpus
 from training.errors import CorpusError
@@ -16,7 +15,8 @@ from training.evaluation.report import evaluate
 from training.pipeline.held_out import MOST, hold_out, sample
 from training.pipeline.run import Run
 
-CONFIG = RunConfig(["de", "fr"], CorpusConfig(sources={"a": SourceConfig(), "b": SourceConfig()}))
+CORPUS = CorpusConfig(sources={"a": SourceConfig(), "b": SourceConfig()})
+CONFIG = RunConfig(languages=["de", "fr"], corpus=CORPUS, stages=[])
 
 
 def data_folder(root: Path) -> Path:

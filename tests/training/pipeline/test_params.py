@@ -28,7 +28,14 @@ BASES = {"XLM-R": XLM_R, "MiniLM": MINILM, "mBERT": MBERT, "DistilmBERT": DISTIL
 
 def config(*, bottleneck_size: int | None, unit_layers: int, kind: str = "kept") -> RunConfig:
     student = {"bottleneck_size": bottleneck_size, "unit_layers": unit_layers, "recurrences": 12 // unit_layers}
-    values = {"name": "x", "languages": ["de"], "corpus": {}, "tokenizer": {"kind": kind}, "student": student}
+    values = {
+        "name": "x",
+        "languages": ["de"],
+        "corpus": {"sources": {"news": {}}},
+        "stages": [],
+        "tokenizer": {"kind": kind},
+        "student": student,
+    }
     return build(RunConfig, values, where="test")
 
 

@@ -1,4 +1,3 @@
-import dataclasses
 import fcntl
 import json
 import logging
@@ -20,7 +19,6 @@ from training.errors import ConfigError, CorpusError, StepMismatchError
 from training.pipeline.preflight import without_missing_dev
 from training.pipeline.run import Run
 from training.pipeline.runner import Step, fingerprints, run_steps, share_steps
-from training.pipeline.steps import JOBS, stage_settings
 from training.system.device import describe_hardware, pick_device
 from training.system.files import files_under, fingerprint_files
 
@@ -55,28 +53,6 @@ class Work:
             (folder / "result").write_text(name)
 
         return run
-
-
-def test_empty_vocabulary_options_keep_finished_runs_valid() -> None:
-    _, settings = JOBS["tokenizer"]
-    before_there_were_any = {
-        "kind", "vocab_size", "alphabet", "sentences", "language_exponent", "english_share", "lowercase",
-    }  # fmt: skip
-    assert settings(config()).keys() == before_there_were_any
-    assert settings(config())["english_share"] is None  # a key that is gone: as finished runs have it
-    with_more_text = config(tokenizer={"mono": ["books"]})
-    assert settings(with_more_text).keys() == before_there_were_any | {"mono"}
-
-
-def test_unset_stage_and_corpus_options_keep_finished_runs_valid() -> None:
-    later = {"reduction", "betas", "dropout", "bucketed", "pooled"}
-    for name in config().stages:
-        assert not later & stage_settings(config(), name).keys()
-    chosen = config(bottleneck={"pairs": 10, "pooled": True, "reduction": "mean"})
-    assert later & stage_settings(chosen, "bottleneck").keys() == {"pooled", "reduction"}
-    _, settings = JOBS["corpus"]
-    assert "keep_repeats" not in settings(config())
-    assert settings(config(corpus={"sources": {"news": {}}, "keep_repeats": True}))["keep_repeats"] is True
 
 
 def test_finished_steps_are_skipped(tmp_path: Path) -> None:
@@ -322,12 +298,11 @@ def test_a_malformed_evaluation_line_is_found_before_any_step(
     assert not (tmp_path / "out/corpus").exists()
 
 
-def test_a_dev_set_that_a_stage_stops_by_is_found_missing_before_any_step(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_named_dev_set_is_found_missing_before_any_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shipped = Path(__file__).parents[3] / "training/configs/smoke.yaml"
     settings = yaml.safe_load(shipped.read_text())
-    settings["contrastive"] |= {"validate_pairs": 10, "patience": 2}
+    settings["contrastive"] |= {"validate_pairs": 10}
+    settings["evaluation"] |= {"dev": "none"}
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings))
     write(tmp_path / "data/parallel/sentences/en-de.tsv", "A cat\tEine Katze")
@@ -342,7 +317,7 @@ def test_dev_scores_are_left_out_where_there_is_no_dev_set_and_kept_where_there_
     assert without_missing_dev(asked, tmp_path).contrastive.validate_pairs is None
     write(tmp_path / "eval/stsb/dev/en-de.tsv", "1.0\tone\teins", "2.0\ttwo\tzwei")
     assert without_missing_dev(asked, tmp_path) == asked
-    named = dataclasses.replace(asked, evaluation=EvaluationConfig(dev="none"))
+    named = asked.model_copy(update={"evaluation": EvaluationConfig(dev="none")})
     assert without_missing_dev(named, tmp_path) == named
 
 

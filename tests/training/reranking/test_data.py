@@ -1,7 +1,6 @@
 """What a re-ranker is trained and validated on."""
 
 import json
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def test_a_limited_source_gives_questions_from_all_over_it(base: Path, data: Pat
     values = settings(base, train=[{"path": "qa/train.jsonl", "questions": 3, "parallel": True}])
     config = rerank_config(values, where="x")
     found = RerankData(config, data).read(config.train[0])
-    whole = RerankData(config, data).read(replace(config.train[0], questions=None)).questions
+    whole = RerankData(config, data).read(config.train[0].model_copy(update={"questions": None})).questions
     assert [question.texts for question in found.questions] == [whole[row].texts for row in (0, 4, 8)]
 
 

@@ -7,7 +7,7 @@ import yaml
 
 from export.evaluation.__main__ import main as evaluate
 from tests.training.models.bases import save_family
-from tests.training.reranking.small import STAGE, TEXTS, settings, student_base, translated
+from tests.training.reranking.small import TEXTS, settings, student_base, translated
 from training.__main__ import main
 from training.reranking.checkpoint import load_cross_encoder
 from training.reranking.config import load_rerank_config
@@ -72,7 +72,6 @@ def test_a_cascade_is_a_step_for_each_language(base: Path, data: Path, tmp_path:
     [
         ({"languages": ["en"]}, "languages \\(how many\\) is 1; it must be at least 2"),
         ({"negatives": {"kind": "hard"}}, "negatives.encoder must name the bi-encoder"),
-        ({"xpr": {**STAGE, "patience": 2}}, "keeps its best and its last weights both"),
         ({"train": [{"path": "qa/none.jsonl"}]}, "there is no .*qa/none.jsonl"),
         ({"colour": 1}, "unknown key 'colour'"),
         ({"body": {"layers": [], "vocab_size": 9}}, "body.layers \\(how many\\) is 0; it must be at least 1"),

@@ -27,7 +27,7 @@ def overlap(queries: list[str], passages: list[str]) -> np.ndarray:
 def run(base: Path, folder: Path, *, epochs: float = 4.0) -> None:
     stage = RerankStageConfig(epochs=epochs, batch_size=16, learning_rate=3e-3, bf16=False)
     folder.mkdir(parents=True, exist_ok=True)
-    config = TeachConfig(str(base), scale=5.0, stage=stage)
+    config = TeachConfig(encoder=str(base), scale=5.0, stage=stage)
     teach(PAIRS, overlap, a_ranking_set(), config, folder, seed=1, checkpoint_minutes=0.0, device=torch.device("cpu"))
 
 
@@ -62,7 +62,7 @@ def test_a_short_stage_scores_only_what_it_trains_on(tmp_path: Path) -> None:
         return overlap(queries, passages)
 
     stage = RerankStageConfig(pairs=20, batch_size=10, learning_rate=1e-4, bf16=False)
-    config, folder = TeachConfig(str(student_base(tmp_path / "base")), stage=stage), tmp_path / "taught"
+    config, folder = TeachConfig(encoder=str(student_base(tmp_path / "base")), stage=stage), tmp_path / "taught"
     folder.mkdir()
     teach(PAIRS, counted, a_ranking_set(), config, folder, seed=1, checkpoint_minutes=1.0, device=torch.device("cpu"))
     assert len(np.load(folder / MARGINS)) == 20

@@ -22,7 +22,14 @@ PAIRS = [
 
 
 def run(base: Path, folder: Path) -> None:
-    config = RerankConfig("reranker", "small", ["en", "xx"], [SourceConfig("x")], max_length=32, checkpoint_minutes=0.0)
+    config = RerankConfig(
+        kind="reranker",
+        name="small",
+        languages=["en", "xx"],
+        train=[SourceConfig(path="x")],
+        max_length=32,
+        checkpoint_minutes=0.0,
+    )
     model, tokenizer = load_base(str(base), attention="eager")
     train_stage(model, tokenizer, PAIRS, a_ranking_set(), config, STAGE, folder, device=torch.device("cpu"))
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
-from training.config.stage import ContrastiveConfig, StageConfig
+from training.config.run import ContrastiveConfig, StageConfig
 from training.losses import cosine_matrix, embedding_mse
 from training.stages.assistant import assistant_objective
 from training.stages.contrastive import contrastive_objective
@@ -54,7 +54,7 @@ def test_the_same_batch_teaches_the_same_english_sides(parts) -> None:
 @pytest.mark.parametrize("objective", ["soft", "bool", "bool_equal", "ce", "ce_sum", "ce_hard"])
 def test_the_contrastive_loss_of_a_share_has_only_the_sampled_rows(parts, objective: str) -> None:
     model, teacher, pairs = parts
-    part = ContrastiveConfig(pairs=1, objective=objective, source_share=0.5)
+    part = ContrastiveConfig(pairs=2, objective=objective, source_share=0.5)
     taught_S = drawn_rows(BATCH, 0.5)
     assert sorted(taught_S.tolist()) != sorted(drawn_rows(BATCH + 8, 0.5).tolist())
     source_BD, target_BD = pairs.encode(model, BATCH)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from training.config.parsing import build
+from training.config.parsing import ConfigModel, build
 from training.errors import ConfigError
 from training.evaluation.encoders import LoadModel, load_model
 from training.pipeline.runner import DONE, fingerprints, run_steps, share_steps
@@ -28,8 +28,7 @@ OTHER_MONO_POSITIVES: dict[MonoPositives, tuple[str, MonoPositives]] = {  # of t
 Scores = dict[str, dict[str, dict[str, dict[str, float]]]]  # set -> scorer -> metric -> couple -> score x 100
 
 
-@dataclass(frozen=True)
-class StudySpec:
+class StudySpec(ConfigModel):
     """A study. `run`: the configuration with XPI; `strategy` and `xpi` are varied."""
 
     kind: Literal["reranker-study"]
@@ -81,7 +80,7 @@ def study_spec(raw: Any, *, where: str) -> StudySpec:
     if not seeds_of(spec) or len(set(seeds_of(spec))) < len(seeds_of(spec)):
         raise ConfigError(f"{where}: seeds is {spec.seeds}; it must be different seeds, at least one")
     for seed in seeds_of(spec):
-        check_config(replace(spec.run, seed=seed), where=f"{where}: run")
+        check_config(spec.run.model_copy(update={"seed": seed}), where=f"{where}: run")
     if spec.run.xpi is None:
         raise ConfigError(f"{where}: run has no xpi; the study compares runs with it and without")
     if spec.run.xpr.epochs is None:
@@ -98,9 +97,9 @@ def study_cells(spec: StudySpec, data: Path, out: Path, load_model: LoadModel = 
     """The cells of each seed in turn. Only the first seed measures the bi-encoder: it has no seed."""
     seeds, cells = seeds_of(spec), []
     for seed in seeds:
-        measure = spec.run.measure if seed == seeds[0] else replace(spec.run.measure, bi_encoder=None)
+        measure = spec.run.measure if seed == seeds[0] else spec.run.measure.model_copy(update={"bi_encoder": None})
         for name, varied in _configs(spec).items():
-            config = replace(varied, seed=seed, measure=measure)
+            config = varied.model_copy(update={"seed": seed, "measure": measure})
             label = name if len(seeds) == 1 else f"{name}, seed {seed}"
             run = RerankRun(config, RerankData(config, data, load_model), out / "cells" / _folder(label))
             cells.append(StudyCell(name, label, run))
@@ -110,12 +109,13 @@ def study_cells(spec: StudySpec, data: Path, out: Path, load_model: LoadModel = 
 def _configs(spec: StudySpec) -> dict[str, RerankConfig]:
     """Cell -> its configuration, in the order of the paper's table; the other `mono_positives` is last."""
     configs = {
-        strategy if xpi is None else f"XPI + {strategy}": replace(spec.run, strategy=strategy, xpi=xpi)
+        strategy if xpi is None else f"XPI + {strategy}": spec.run.model_copy(update={"strategy": strategy, "xpi": xpi})
         for xpi, strategy in product((None, spec.run.xpi), STRATEGIES)
     }
     if spec.both_mono_positives and spec.run.xpi is not None:
         name, value = OTHER_MONO_POSITIVES[spec.run.xpi.mono_positives]
-        configs[name] = replace(spec.run, strategy="mixed", xpi=replace(spec.run.xpi, mono_positives=value))
+        xpi = spec.run.xpi.model_copy(update={"mono_positives": value})
+        configs[name] = spec.run.model_copy(update={"strategy": "mixed", "xpi": xpi})
     return configs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from training.config.corpus import CorpusConfig
+from training.config.run import CorpusConfig
 from training.corpora.cleaning.hashes import HashIndex, hash_keys
 from training.corpora.cleaning.keys import key_of, matching_words
 from training.corpora.cleaning.leakage import EvaluationSentences

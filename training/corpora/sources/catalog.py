@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from training.config.parsing import build, read_yaml
+from pydantic import Field
+
+from training.config.parsing import ConfigModel, build, read_yaml
 
 
-@dataclass(frozen=True)
-class SourceFiles:
+class SourceFiles(ConfigModel):
     """A corpus's downloads.
 
     Args:
@@ -24,8 +24,8 @@ class SourceFiles:
 
     urls: list[str]
     format: Literal["moses", "tmx", "multiway", "tsv_zip", "unpacked", "plain"]
-    codes: dict[str, str] = field(default_factory=dict)
-    sha256: dict[str, str] = field(default_factory=dict)
+    codes: dict[str, str] = Field(default={})
+    sha256: dict[str, str] = Field(default={})
     folder: str = ""
 
     def code(self, language: str) -> str:
@@ -38,8 +38,7 @@ class SourceFiles:
         return [url.format(code=code, pair="-".join(sorted(("en", code)))) for url in self.urls]
 
 
-@dataclass(frozen=True)
-class CatalogEntry:
+class CatalogEntry(ConfigModel):
     """One corpus. `permissive`: its text may be passed on and used commercially, without conditions on the result."""
 
     title: str
@@ -47,7 +46,7 @@ class CatalogEntry:
     permissive: bool
     url: str  # its home page
     kind: Literal["parallel", "evaluation"] = "parallel"
-    languages: list[str] = field(default_factory=list)  # to download, besides English
+    languages: list[str] = Field(default=[])  # to download, besides English
     files: SourceFiles | None = None  # None: nothing to download
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
-from training.config.corpus import CorpusConfig
+from training.config.run import CorpusConfig
 from training.corpora.sources.archives import unpack
 from training.corpora.sources.catalog import CatalogEntry, SourceFiles, load_catalog
 from training.corpora.sources.download import Patience, download
