@@ -15,9 +15,8 @@ from service.documents.lookup_pool import LookupPool
 from service.documents.milvus.address import EMBEDDED
 from service.documents.store.collection_name import DEFAULT_NAME
 from service.engine.cache import VectorCache
-from service.engine.inline import LIMIT_S
 from service.engine.pairs import encode_with
-from service.engine.pool import EncoderPool
+from service.engine.pool import LIMIT_S, EncoderPool
 from service.engine.scorers import Scoring, scoring_of
 from service.metrics import Metrics
 from service.model.artifact import Manifest

@@ -104,10 +104,10 @@ class Batcher:
         together, longest = [lead], lead.length
         nearest = sorted(self._by_length, key=lambda length: abs(length - lead.length)) if mixed else [lead.length]
         for length in nearest:
-            others = (one for one in self._by_length[length].values() if one is not lead)
-            found = list(islice(others, max(0, min(most, room(max(longest, length))) - len(together))))
-            if found:
-                together, longest = together + found, max(longest, length)
-        for one in together:
-            self.remove(one.work)
+            others = (text for text in self._by_length[length].values() if text is not lead)
+            joining = list(islice(others, max(0, min(most, room(max(longest, length))) - len(together))))
+            if joining:
+                together, longest = together + joining, max(longest, length)
+        for text in together:
+            self.remove(text.work)
         return together

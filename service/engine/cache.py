@@ -45,19 +45,19 @@ class VectorCache:
         return len(self._values)
 
     def get(self, text: Input, *, truncate: bool) -> Encoded | None:
-        """What was kept of a text, or None; a cut vector is nothing for who forbids the cut. Pairs are not kept."""
+        """Return the vector of a text, or None. A truncated one is a miss when truncate=False; pairs are not kept."""
         if not self._max_entries or isinstance(text, PairInput):
             return None
         key = self._key(text)
         with self._lock:
             value = self._values.get(key)
-            found = None if value is None else _unpacked(value)
-            if found is None or (found.truncated and not truncate):
+            encoded = None if value is None else _unpacked(value)
+            if encoded is None or (encoded.truncated and not truncate):
                 self.misses += 1
                 return None
             self._values.move_to_end(key)
             self.hits += 1
-            return found
+            return encoded
 
     def put(self, text: Input, encoded: Encoded) -> None:
         """Store a vector; if the cache is full, evict the least recently used one."""

@@ -92,6 +92,15 @@ class Work:
         return max(0, self.wanted - self.is_started)
 
 
+@dataclass(frozen=True)
+class Finished:
+    """A text's result. took_s: the time it took; for a shared pass, its share."""
+
+    work: Work
+    result: Encoded | ServiceError
+    took_s: float
+
+
 class Job:
     """The state of one request. Once it is admitted, only the schedule changes it.
 
@@ -151,14 +160,16 @@ class Job:
             if result is not None:
                 (pairs if isinstance(given, PairInput) else texts).append(result)
         return EncodedBatch(
-            embeddings=np.array([one.vector for one in texts]),
-            scores_P1=np.array([one.vector for one in pairs]),
-            tokens=sum(one.tokens for one in (*texts, *pairs)),
-            truncated=tuple(position for position, one in enumerate(self.results) if one is not None and one.truncated),
+            embeddings=np.array([text.vector for text in texts]),
+            scores_P1=np.array([pair.vector for pair in pairs]),
+            tokens=sum(encoded.tokens for encoded in (*texts, *pairs)),
+            truncated=tuple(
+                position for position, result in enumerate(self.results) if result is not None and result.truncated
+            ),
             queue_s=0.0 if self.started_at is None else self.started_at - self.admitted_at,
             inference_s=self.inference_s,
             failed=dict(sorted(self.failed.items())),
-            is_query_cut=any(one.query_cut for one in pairs),
+            is_query_cut=any(pair.query_cut for pair in pairs),
         )
 
 

@@ -1,4 +1,4 @@
-"""Queries and passages as the pool's workers take them. Knows the re-ranker; knows no queue and no HTTP."""
+"""Pairs of query and passage as inputs of the pool, scored by a re-ranker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ CHARS_A_TOKEN = 4  # about
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A query and a passage; what does not fit the re-ranker is cut."""
+    """A query and a passage; the re-ranker truncates what does not fit."""
 
     query: str
     passage: str
 
     @property
     def size(self) -> int:
-        """In characters."""
+        """Its length in characters."""
         return len(self.query) + len(self.passage)
 
 
@@ -34,7 +34,7 @@ class PairWindow:
 
     @property
     def size(self) -> int:
-        """In characters, about."""
+        """About its length in characters."""
         return CHARS_A_TOKEN * len(self.input_ids)
 
 
@@ -43,7 +43,7 @@ Input = TextInput | PairInput
 
 
 def scored(reranker: Reranker, pair: PairInput, truncate: bool) -> Encoded:
-    """The score of a pair as a vector of one number.
+    """Return the score of a pair as a vector of one number.
 
     Raises: TextTooLong: it does not fit and `truncate` is off.  InferenceFailed: the model raised.
     """
@@ -57,12 +57,12 @@ def scored(reranker: Reranker, pair: PairInput, truncate: bool) -> Encoded:
             f"and the query have {tokens.full_length} tokens; the re-ranker reads {reranker.max_length}, half of them "
             "for the query at most (set truncate to true, or ask for windows)"
         )
-    score = np.array([reranker.score(tokens)], np.float32)  # of which it was made: the bits stay
+    score = np.array([reranker.score(tokens)], np.float32)  # the model's own type: every bit stays
     return Encoded(score, len(tokens.input_ids), tokens.full_length, tokens.query_cut)
 
 
 def encode_with(encoder: Encoder, reranker: Reranker | None) -> Callable[[Input, bool], Encoded]:
-    """What workers call: the encoder for texts, the re-ranker for pairs, which there are only with one."""
+    """Return what workers call: the encoder for texts, the re-ranker for pairs."""
 
     def encode(given: Input, truncate: bool) -> Encoded:
         if reranker is not None and isinstance(given, PairInput):

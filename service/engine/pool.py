@@ -1,17 +1,27 @@
-"""Runs queued texts through the encoder on worker threads."""
+"""Encodes queued texts on worker threads, and a short text of the only request on the event loop."""
 
 import asyncio
+import math
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import cast
 
+from service.engine.batcher import Prepared
 from service.engine.cache import VectorCache
-from service.engine.completions import Waiter
-from service.engine.fair_queue import EncodedBatch, Job, Work
-from service.engine.forward import Encode, Finished, encode_alone, encode_together, tokenise_all
-from service.engine.inline import InlineEncoder
+from service.engine.fair_queue import EncodedBatch, Finished, Job, Kind, Work
 from service.engine.pairs import Input
-from service.engine.schedule import Schedule
-from service.model.encoder import Encoder
+from service.engine.schedule import Schedule, Waiter
+from service.errors import InferenceFailed, ServiceError
+from service.model.encoder import Encoded, Encoder, TextInput
+
+LIMIT_S = 0.003  # maximum mean time of short texts; it blocks the loop, and a token-dense text takes longer
+SHORT_CHARS = 200  # a sentence or two
+ALONE_S = 0.1  # how long requests must have come one at a time
+TURNS = 2  # loop iterations until requests that arrived meanwhile are counted
+
+Encode = Callable[[Input, bool], Encoded]
 
 
 class EncoderPool:
@@ -151,3 +161,102 @@ class EncoderPool:
         prepared, failed = tokenise_all(taken, self._encoder)
         together = self._schedule.share(prepared, failed)
         return failed + encode_together(together, self._encoder, self._cache)
+
+
+class InlineEncoder:
+    """Saves the hand-over to a worker, a good part of a short text's latency.
+
+    Used only while requests come one at a time: otherwise requests would wait while cores idle
+    (docs/adr/0010-a-lone-text-on-the-event-loop.md). Call it on one event loop.
+    """
+
+    def __init__(self, encode: Encode, cache: VectorCache | None, *, limit_s: float) -> None:
+        """limit_s: maximum mean time of a short text."""
+        self._encode = encode
+        self._cache = cache
+        self._limit_s = limit_s
+        self._requests = 0
+        self._company_at = -math.inf  # the last time that requests overlapped
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Count a request while it is active."""
+        self._requests += 1
+        self._note_company()
+        try:
+            yield
+        finally:
+            self._note_company()
+            self._requests -= 1
+
+    def _note_company(self) -> None:
+        if self._requests > 1:
+            self._company_at = asyncio.get_running_loop().time()
+
+    async def encode(self, job: Job, *, mean_s: Callable[[Kind], float]) -> Finished | None:
+        """Encode the one text of a counted request; None: it is for the workers.  mean_s: what a kind of text takes."""
+        if len(job.texts) > 1 or not job.missing:
+            return None
+        if self._requests > 1 or asyncio.get_running_loop().time() < self._company_at + ALONE_S:
+            return None
+        work = Work(job.texts[0], job.truncate)
+        if work.size > SHORT_CHARS or mean_s(work.kind) > self._limit_s:
+            return None
+        finished = encode_alone(work, self._encode, self._cache)
+        for _ in range(TURNS):  # otherwise two alternating clients each look alone
+            await asyncio.sleep(0)
+        return finished
+
+
+def encode_alone(work: Work, encode: Encode, cache: VectorCache | None) -> Finished:
+    """Encode one text by itself. An exception becomes its result."""
+    started_at = time.monotonic()
+    try:
+        result: Encoded | ServiceError = encode(work.text, work.truncate)
+        if cache is not None and isinstance(result, Encoded):
+            cache.put(work.text, result)
+    except BaseException as exc:  # also a panic of the tokenizer: no text may end a worker
+        result = failure_of(exc)
+    return Finished(work, result, time.monotonic() - started_at)
+
+
+def tokenise_all(works: Sequence[Work], encoder: Encoder) -> tuple[list[Prepared], list[Finished]]:
+    """Tokenise texts. Return those ready for a pass and those that failed. If one fails, each is retried alone."""
+    started_at = time.monotonic()
+    try:
+        texts = cast("list[TextInput]", [work.text for work in works])  # pairs share no pass
+        tokenised = encoder.tokenise(texts, [work.truncate for work in works])
+    except BaseException as exc:
+        if len(works) == 1:
+            return [], [Finished(works[0], failure_of(exc), time.monotonic() - started_at)]
+        parts = [tokenise_all([work], encoder) for work in works]
+        return [text for ready, _ in parts for text in ready], [text for _, failed in parts for text in failed]
+    share_s = (time.monotonic() - started_at) / max(1, len(works))
+    return [Prepared(work, tokens, share_s) for work, tokens in zip(works, tokenised, strict=True)], []
+
+
+def encode_together(texts: Sequence[Prepared], encoder: Encoder, cache: VectorCache | None) -> list[Finished]:
+    """Encode texts in one pass. If it fails, each is retried alone: perhaps only one is at fault."""
+    if not texts:
+        return []
+    started_at = time.monotonic()
+    try:
+        encoded = encoder.run([text.tokens for text in texts])
+        if cache is not None:
+            for text, vector in zip(texts, encoded, strict=True):
+                cache.put(text.work.text, vector)
+    except BaseException as exc:
+        if len(texts) > 1:
+            return [finished for text in texts for finished in encode_together([text], encoder, cache)]
+        return [Finished(texts[0].work, failure_of(exc), texts[0].took_s + time.monotonic() - started_at)]
+    share_s = (time.monotonic() - started_at) / len(texts)
+    return [Finished(text.work, vector, text.took_s + share_s) for text, vector in zip(texts, encoded, strict=True)]
+
+
+def failure_of(exc: BaseException) -> ServiceError:
+    """Return an exception as a ServiceError, whose message quotes nothing of the text."""
+    if isinstance(exc, ServiceError):
+        return exc
+    failed = InferenceFailed(f"the encoder failed ({type(exc).__name__})")
+    failed.__cause__ = exc
+    return failed

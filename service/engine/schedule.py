@@ -1,15 +1,16 @@
 """Decides which texts the workers encode next, within limits on queue and time. Runs no model."""
 
+import asyncio
 import math
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 from service.engine.batcher import Batcher, Prepared
-from service.engine.completions import Waiter, wake
-from service.engine.fair_queue import FairQueue, Job, Kind, Work, kind_of
-from service.engine.forward import Finished
+from service.engine.fair_queue import FairQueue, Finished, Job, Kind, Work, kind_of
 from service.engine.pairs import Input
 from service.errors import NotReady, Overloaded
 from service.model.encoder import Encoder
@@ -18,6 +19,14 @@ TAKEN_AT_ONCE = 16  # texts tokenised before the next pass: the first must not w
 PORTION = 4  # a request has a fourth of the queue's places at once: a large one must not keep others out
 LONGEST_RETRY_S = 60
 LONGEST_WAIT = 0.5  # of the request timeout: in a fair queue requests finish together, so late ones would all time out
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """A request's coroutine, which waits on `loop` for `done`."""
+
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Event
 
 
 class Schedule:
@@ -170,12 +179,12 @@ class Schedule:
     def share(self, prepared: Sequence[Prepared], failed: Sequence[Finished]) -> list[Prepared]:
         """Add tokenised texts; return the texts of the next pass. failed: those that could not be tokenised."""
         with self._changed:
-            for one in prepared:
-                if one.work.wanted:
-                    self._batcher.add(one)
+            for text in prepared:
+                if text.work.wanted:
+                    self._batcher.add(text)
                 else:
-                    self._batcher.remove(one.work)
-                    self._queue.finish(one.work)
+                    self._batcher.remove(text.work)
+                    self._queue.finish(text.work)
             for faulty in failed:
                 self._batcher.remove(faulty.work)
             waiting = len(self._batcher) + self._queue.unstarted
@@ -212,11 +221,11 @@ class Schedule:
         """Give results to their requests and wake those that are complete, all with one call a loop."""
         complete: list[Waiter] = []
         while finished:  # emptied: a waiting worker must not keep a request alive
-            one = finished.pop(0)
+            text = finished.pop(0)
             self._progress_at = time.monotonic()
-            self._learn(one)
-            for job, positions in self._queue.finish(one.work).items():
-                job.take(positions, one.result, took_s=one.took_s)
+            self._learn(text)
+            for job, positions in self._queue.finish(text.work).items():
+                job.take(positions, text.result, took_s=text.took_s)
                 if job.error is None and job.backlog and len(job.works) <= self._queue.portion // 2:
                     self._queue.top_up(job)
                     self._batcher.join(job)
@@ -229,3 +238,18 @@ class Schedule:
     def _learn(self, finished: Finished) -> None:
         kind = finished.work.kind
         self._mean_s[kind] += 0.05 * (finished.took_s - self._mean_s[kind])
+
+
+def wake(waiters: Sequence[Waiter]) -> None:
+    """Set the events of finished requests, waking each loop once. Call it from any thread."""
+    done: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
+    for waiter in waiters:
+        done.setdefault(waiter.loop, []).append(waiter.done)
+    for loop, events in done.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_set_all, events)
+
+
+def _set_all(events: Sequence[asyncio.Event]) -> None:
+    for event in events:
+        event.set()

@@ -1,4 +1,4 @@
-"""What scores passages against a query: the bi-encoder, a re-ranker, or both together. Knows models; runs no thread.
+"""Scores passages against a query by the bi-encoder, a re-ranker, or both together.
 
 N inputs or passages, D dims
 """
@@ -27,19 +27,19 @@ class Scorer(Protocol):
     """Turns a query and passages into inputs of the pool, and the results into scores."""
 
     def before(self, query: str) -> list[Input]:
-        """What is computed once for all passages, before them."""
+        """Return what is computed once for all passages, before them."""
 
     def whole(self, query: str, passage: str) -> Input:
-        """A passage, which may be cut."""
+        """Return the input of a passage, which may be truncated."""
 
     def windows(self, query: str, passage: str) -> Sequence[Input]:
-        """Overlapping parts of a passage that are read whole; one where it fits. Takes as long as to tokenise it."""
+        """Return overlapping parts of a passage that fit; one where it fits whole. It tokenises the passage."""
 
     def vectors(self, batch: EncodedBatch) -> Vectors:
-        """Those of its inputs."""
+        """Return this scorer's rows of the batch."""
 
     def raw(self, vectors_ND: Vectors) -> Scores:
-        """The scores of all inputs after those of `before`."""
+        """Return the scores of all inputs after those of `before`."""
 
 
 class CosineScorer:
@@ -50,23 +50,23 @@ class CosineScorer:
         self.name = f"{encoder.manifest.name} (bi-encoder)"
 
     def before(self, query: str) -> list[Input]:
-        """The query behind its prompt."""
+        """Return the query behind its prompt."""
         return [self._encoder.prompts.query + query]
 
     def whole(self, query: str, passage: str) -> Input:
-        """The passage behind its prompt."""
+        """Return the passage behind its prompt."""
         return self._encoder.prompts.document + passage
 
     def windows(self, query: str, passage: str) -> Sequence[Input]:
-        """Each part behind the prompt, as token ids."""
+        """Return each part behind the prompt, as token ids."""
         return self._encoder.windows(passage, prompt=self._encoder.prompts.document)
 
     def vectors(self, batch: EncodedBatch) -> Vectors:
-        """The texts'."""
+        """Return the embeddings of the texts."""
         return batch.embeddings
 
     def raw(self, vectors_ND: Vectors) -> Scores:
-        """Cosines with the first vector."""
+        """Return cosines with the first vector."""
         # einsum, not BLAS: a cosine's bits then do not depend on the other passages.
         cosine_N = np.einsum("nd,d->n", vectors_ND[1:], vectors_ND[0])
         clipped_N: Scores = np.clip(cosine_N.astype(np.float64), -1, 1)  # float64: no two cosines become one score
@@ -81,30 +81,30 @@ class PairScorer:
         self.name = reranker.manifest.name
 
     def before(self, query: str) -> list[Input]:
-        """Nothing: the query is in each pair."""
+        """Return nothing: the query is in each pair."""
         return []
 
     def whole(self, query: str, passage: str) -> Input:
-        """The pair."""
+        """Return the pair."""
         return Pair(query, passage)
 
     def windows(self, query: str, passage: str) -> Sequence[Input]:
-        """The pair with each part."""
+        """Return the query paired with each part."""
         parts = self._reranker.windows(query, passage)
         return [PairWindow(tuple(part.input_ids), part.full_length) for part in parts]
 
     def vectors(self, batch: EncodedBatch) -> Vectors:
-        """The pairs'."""
+        """Return the scores of the pairs."""
         return batch.scores_P1
 
     def raw(self, vectors_ND: Vectors) -> Scores:
-        """The scores as they are."""
+        """Return the scores as they are."""
         return vectors_ND[:, 0].astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """Which models score, and what a score is made of.
+    """The models that score, and how their scores are blended.
 
     pairs: None: there is no re-ranker.  weight: of the re-ranker; "alone": nothing else scores.
     """
@@ -115,20 +115,20 @@ class Scoring:
 
     @property
     def scorers(self) -> tuple[Scorer, ...]:
-        """Those that score: one or both."""
-        return tuple(one for one in (self.cosine, self.pairs) if one is not None)
+        """The scorers in use: one or both."""
+        return tuple(scorer for scorer in (self.cosine, self.pairs) if scorer is not None)
 
     @property
     def name(self) -> str:
-        """What answers call it: the re-ranker, where there is one."""
+        """The name in answers: the re-ranker's, where there is one."""
         scorer = self.pairs or self.cosine
         assert scorer is not None  # noqa: S101 - `scoring_of`
         return scorer.name
 
     def scores(self, best: Sequence[Scores]) -> tuple[Scores, Scores]:
-        """Scores in [0, 1], and what a client gets that asks for raw scores; in the same order.
+        """Return scores in [0, 1], and the raw scores, in the same order.
 
-        Args: best: of each passage's parts, as `scorers` lists them.
+        Args: best: for each of `scorers`, the best score of each passage's parts.
         """
         if self.cosine is None:
             return best[0], _logits(best[0])
@@ -137,7 +137,7 @@ class Scoring:
 
 
 def scoring_of(encoder: Encoder, reranker: Reranker | None, weight: Weight) -> Scoring:
-    """The re-ranker with the bi-encoder, or alone; the bi-encoder where there is none."""
+    """Score by the re-ranker with the bi-encoder or alone, or by the bi-encoder where there is none."""
     if reranker is None:
         return Scoring(CosineScorer(encoder), None, weight)
     return Scoring(None if weight == "alone" else CosineScorer(encoder), PairScorer(reranker), weight)

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.forward import failure_of
+from service.engine.pool import failure_of
 from service.errors import ServiceError
 from service.model.encoder import Encoded, Encoder
 from service.model.spaces import SpaceMap, stored_as
@@ -114,7 +114,7 @@ def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | S
         return list(encode_all(texts))
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as exc:  # as in `engine/forward.py`: a panic of the tokenizer, too
+    except BaseException as exc:  # as in `engine/pool.py`: a panic of the tokenizer, too
         if len(texts) == 1:
             return [failure_of(exc)]
         return [one for text in texts for one in encode_each(encode_all, [text])]

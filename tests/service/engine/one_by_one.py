@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from service.engine.forward import Encode
-from service.engine.pool import EncoderPool
+from service.engine.pool import Encode, EncoderPool
 from service.model.encoder import Encoded, Encoder, TextInput
 from service.model.tokenizer import TokenisedText
 

@@ -13,11 +13,10 @@ import pytest
 import uvloop
 
 from service.api.app import create_app
-from service.engine import inline
+from service.engine import pool as pool_module
 from service.engine.cache import VectorCache
 from service.engine.fair_queue import EncodedBatch, InputError
-from service.engine.inline import SHORT_CHARS
-from service.engine.pool import EncoderPool
+from service.engine.pool import SHORT_CHARS, EncoderPool
 from service.errors import InferenceFailed, NotReady, Overloaded
 from service.model.encoder import Encoded, TextInput, load_encoder
 from service.runtime import load_runtime
@@ -107,10 +106,10 @@ def test_requests_that_came_together_are_not_alone_nor_what_comes_at_once_after(
     pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def requests() -> None:
-        monkeypatch.setattr(inline, "ALONE_S", 1000.0)
+        monkeypatch.setattr(pool_module, "ALONE_S", 1000.0)
         await asyncio.gather(pool.encode(["one", "two"]), pool.encode(["three"]))
         await pool.encode(["four"])
-        monkeypatch.setattr(inline, "ALONE_S", 0.0)
+        monkeypatch.setattr(pool_module, "ALONE_S", 0.0)
         await asyncio.to_thread(wait_for_rest, pool)
         await pool.encode(["five"])
 

@@ -12,8 +12,7 @@ import pytest
 
 from service.engine.cache import VectorCache
 from service.engine.fair_queue import LONG_TEXT, InputError, Work
-from service.engine.forward import tokenise_all
-from service.engine.pool import EncoderPool
+from service.engine.pool import EncoderPool, tokenise_all
 from service.errors import InferenceFailed, InvalidInput, TextTooLong
 from service.model.artifact import load_parity
 from service.model.encoder import PASS_PLACES, Encoded, Encoder, load_encoder

@@ -5,9 +5,9 @@ import threading
 
 import numpy as np
 
-from service.engine.completions import Waiter, wake
 from service.engine.fair_queue import LONG_TEXT
 from service.engine.pool import EncoderPool
+from service.engine.schedule import Waiter, wake
 from service.model.encoder import Encoded, TextInput
 from tests.service.engine.one_by_one import pool_over
 
