@@ -7,6 +7,7 @@ import socket
 import pydantic
 
 from service.errors import StartError
+from service.process.memory import give_back_unused
 
 PORT, METRICS_PORT = "--port, CROSSLET_PORT", "CROSSLET_METRICS_PORT"  # what sets them
 BACKLOG = 2048  # connections waiting to be accepted; with fewer, clients in a burst may wait a minute
@@ -67,3 +68,5 @@ def import_server() -> None:
     finally:
         del pydantic.BaseModel.model_config["defer_build"]
     import service.api.server  # noqa: F401
+
+    give_back_unused()  # here, beside the model's loading; what `settle` collects later is little

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator, Sequence
 
-from service.api.schemas.embed import visible
 from service.errors import InvalidInput
 from service.settings import Settings
 
@@ -48,6 +47,8 @@ def readable_query(text: str, settings: Settings) -> str:
 
     Raises: InvalidInput: as `readable`, or it has invisible characters alone.
     """
+    from service.api.schemas.embed import visible  # here: `crosslet serve` imports the schemas beside the model
+
     try:
         return visible(readable(text, "the query", settings))
     except ValueError as exc:

@@ -5,6 +5,7 @@ L tokens, D dims
 
 import logging
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -266,8 +267,10 @@ def load_encoder(folder: Path) -> Encoder:
             "CROSSLET_MODEL takes an encoder"
         )
     verify_files(folder, manifest)
-    tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
-    session = Session(folder / MODEL_FILE, dim=manifest.dim)
+    with ThreadPoolExecutor(1) as loader:  # both are native code for the most part, which leaves the GIL free
+        loading = loader.submit(Session, folder / MODEL_FILE, dim=manifest.dim)
+        tokenizer = Tokenizer(folder / TOKENIZER_FILE, max_length=manifest.max_length)
+        session = loading.result()
     check_ids(folder, tokenizer, session)
     encoder = Encoder(manifest, tokenizer, session, Spaces.load(folder, manifest))
     parity = load_parity(folder, manifest)
