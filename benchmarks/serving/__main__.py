@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.serving.before import compare_trees, report
 from benchmarks.serving.criteria import Criterion, judge
 from benchmarks.serving.peers import BUNDLED, PEERS, ROOT, Peer
 from benchmarks.serving.process import PeerFailed, end_in_order, running
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns 1 if a criterion fails or was not measured, else 0."""
     options = read_options(arguments)
     end_in_order()
+    if options.before is not None:
+        return compare_with(options)
     results_path = options.folder / RESULTS_FILE
     if not options.report:
         measure(options, results_path)
@@ -50,6 +53,12 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--peers", type=_peers, default=tuple(PEERS), metavar="NAME,...", help=f"any of {', '.join(PEERS)} (all)")
     add("--data", type=Path, help="folder of docs/guide/corpora.md; default: bundled sentences")
+    add(
+        "--before",
+        type=_absolute,
+        metavar="DIR",
+        help="measure only this tree and DIR's, a git worktree, and print ratios",
+    )
     add("--report", action="store_true", help="only rewrite the page, from the last run's results")
     return parser.parse_args(arguments)
 
@@ -62,6 +71,19 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float)
     add("--cores", type=_numbers, default=(2, 1), metavar="2,1", help="numbers of cores for the servers (2,1)")
     add("--folder", type=_absolute, default=ROOT / ".bench", help="environments, models, logs, results (%(default)s)")
     add("--out", type=Path, default=ROOT / ".bench", help="folder of the page (%(default)s)")
+
+
+def compare_with(options: argparse.Namespace) -> int:
+    """Measure this tree beside `--before`. Returns 1 if a ratio is under the least, else 0."""
+    is_kept = True
+    for cores in options.cores:
+        figures = compare_trees(
+            options.before, folder=options.folder, cores=cores, rounds=options.rounds, seconds=options.seconds
+        )
+        table, are_kept = report(figures, cores)
+        say(table)
+        is_kept = is_kept and are_kept
+    return int(not is_kept)
 
 
 def measure(options: argparse.Namespace, results_path: Path) -> None:

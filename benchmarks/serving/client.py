@@ -43,10 +43,10 @@ class Tally:
         return percentile(self.latency_ms, 0.99) if len(self.latency_ms) > MOST_FEW else math.nan
 
 
-def request_bytes(path: str, body: bytes) -> bytes:
-    """A complete POST request."""
+def request_bytes(path: str, body: bytes, *, method: str = "POST") -> bytes:
+    """A complete request."""
     head = (
-        f"POST {path} HTTP/1.1\r\nhost: {LOOPBACK}\r\ncontent-type: application/json\r\n"
+        f"{method} {path} HTTP/1.1\r\nhost: {LOOPBACK}\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

@@ -92,14 +92,14 @@ def running(peer: Peer, *, folder: Path, cores: Sequence[int]) -> Iterator[Serve
             _end(process)
 
 
-def post(port: int, route: str, body: bytes) -> bytes:
+def post(port: int, route: str, body: bytes, *, method: str = "POST") -> bytes:
     """The body of a successful response.
 
     Raises: PeerFailed: another status.  OSError: no response.
     """
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_TIMEOUT_S)
     try:
-        connection.request("POST", route, body, {"content-type": "application/json"})
+        connection.request(method, route, body, {"content-type": "application/json"})
         response = connection.getresponse()
         content = response.read()
     finally:
