@@ -1,6 +1,6 @@
-"""A smaller body from a larger one: some of its layers, the vocabulary of the training text, a narrow word table.
+"""Makes a smaller body of a larger one: some layers, the vocabulary of the training text, a narrow word table.
 
-Trains nothing. Shapes: V vocabulary, H hidden, B bottleneck, W width of the word table (B or H).
+Shapes: V vocabulary, H hidden, B bottleneck, W width of the word table (B or H).
 """
 
 from __future__ import annotations

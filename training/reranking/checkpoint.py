@@ -1,4 +1,4 @@
-"""Writes and reads a cross-encoder as a folder. Knows files; trains nothing.
+"""Writes and reads a cross-encoder as a folder.
 
 config.json, model.safetensors    the body, as transformers reads it
 tokenizer.json ..                 its tokenizer

@@ -54,7 +54,7 @@ class Lexicon:
     split: Split
 
     def translation(self, word: str, source: str, target: str) -> str | None:
-        """The word in another language; None: not known."""
+        """Return the word in another language; None: not known."""
         middle = word.lower() if source == self.pivot else self.to_pivot.get(source, {}).get(word.lower())
         if middle is None or target == self.pivot:
             return middle
@@ -62,22 +62,26 @@ class Lexicon:
 
     @classmethod
     def of(cls, sentences: Sequence[Texts], languages: Sequence[str], split: Split) -> Lexicon:
-        """Learn one."""
-        counts = Counter(language for one in sentences for language in one if language in languages)
+        """Learn a dictionary from parallel sentences."""
+        counts = Counter(language for sentence in sentences for language in sentence if language in languages)
         pivot = counts.most_common(1)[0][0] if counts else languages[0]
         of_pivot, to_pivot = {}, {}
         for language in languages:
-            found = [(one[pivot], one[language]) for one in sentences if pivot in one and language in one]
-            if language == pivot or not found:
+            pairs = [
+                (sentence[pivot], sentence[language])
+                for sentence in sentences
+                if pivot in sentence and language in sentence
+            ]
+            if language == pivot or not pairs:
                 continue
-            rows = evenly_spaced(len(found), MAX_SENTENCES)
-            sides = [[words_in(text, split) for text in found[row]] for row in rows]
+            rows = evenly_spaced(len(pairs), MAX_SENTENCES)
+            sides = [[words_in(text, split) for text in pairs[row]] for row in rows]
             of_pivot[language], to_pivot[language] = word_pairs(sides)
         return cls(pivot, of_pivot, to_pivot, split)
 
 
 def splitter(tokenizer: PreTrainedTokenizerBase) -> Split:
-    """Cuts where a fast tokenizer does; the parts together are the text."""
+    """Return a function that cuts where a fast tokenizer does; the parts together are the text."""
 
     @lru_cache(2**18)
     def split(run: str) -> list[str]:
@@ -89,17 +93,17 @@ def splitter(tokenizer: PreTrainedTokenizerBase) -> Split:
 
 
 def words_in(text: str, split: Split) -> list[str]:
-    """Lower-case words of a text."""
+    """Return the lower-case words of a text."""
     return [word for run in WORD.findall(text.lower()) for word in pieces_of(run, split)]
 
 
 def pieces_of(run: str, split: Split) -> list[str]:
-    """The words of a match of WORD."""
+    """Return the words of a match of WORD."""
     return split(run) if UNSPACED.match(run) else [run]
 
 
 def word_pairs(sentences: Iterable[Sequence[Sequence[str]]]) -> tuple[dict[str, str], dict[str, str]]:
-    """Each word's best translation, from the first side to the second and back.
+    """Return each word's best translation, from the first side to the second and back.
 
     Best is the highest p(a|b) p(b|a): a word that is everywhere explains all others badly.
     """
@@ -114,8 +118,8 @@ def word_pairs(sentences: Iterable[Sequence[Sequence[str]]]) -> tuple[dict[str, 
     there = _model_1(index_C, columns_C, first_U)
     back = _model_1(index_C, rows_C, second_U)
     score_U = np.where(count_U >= MIN_COUNT, there * back, 0.0)
-    found = np.flatnonzero(score_U >= MIN_SHARE**2)
-    ordered = found[np.argsort(score_U[found], kind="stable")]  # the best one is written last
+    entries = np.flatnonzero(score_U >= MIN_SHARE**2)
+    ordered = entries[np.argsort(score_U[entries], kind="stable")]  # the best entry is written last
     names = [
         (first.words[one], second.words[other]) for one, other in zip(first_U[ordered], second_U[ordered], strict=True)
     ]
@@ -130,7 +134,9 @@ class _Numbered:
 
 def _numbered(sentences: Sequence[Sequence[str]]) -> _Numbered:
     number: dict[str, int] = {}
-    ids = [np.array([number.setdefault(word, len(number)) for word in one], dtype=np.int64) for one in sentences]
+    ids = [
+        np.array([number.setdefault(word, len(number)) for word in sentence], dtype=np.int64) for sentence in sentences
+    ]
     return _Numbered(list(number), ids)
 
 
@@ -211,7 +217,7 @@ def code_switch(
         passages[pair.languages[1]].append(pair.passage)
         if pair.label:
             answers[pair.question].add(pair.passage)
-    found: list[TextPair] = []
+    switched_pairs: list[TextPair] = []
     new: dict[tuple[str, str], tuple[str, str] | None] = {}
     for pair in pairs:
         key = (pair.query, pair.languages[0])
@@ -226,8 +232,8 @@ def code_switch(
                 passage = others[int(generator.integers(len(others)))]
                 if passage not in answers[pair.question]:
                     pair = replace(pair, passage=passage, languages=(language, language))
-        found.append(pair)
-    return found
+        switched_pairs.append(pair)
+    return switched_pairs
 
 
 def _drawn(

@@ -78,24 +78,24 @@ class CollectionBuilder:
     _candidates: dict[Hashable, dict[int, None]] = field(default_factory=dict)
 
     def passage(self, texts: Texts, key: Hashable = None) -> int:
-        """The index of a passage, new or known by its key or by one of its texts."""
+        """Return the index of a passage, new or known by its key or by one of its texts."""
         known = [self._passage_of_text.get(item) for item in texts.items()]
-        found = self._passage_of_key.get(key) if key is not None else None
-        found = next((index for index in (found, *known) if index is not None and self._agrees(index, texts)), None)
-        if found is None:
-            found = len(self.passages)
+        by_key = self._passage_of_key.get(key) if key is not None else None
+        index = next((index for index in (by_key, *known) if index is not None and self._agrees(index, texts)), None)
+        if index is None:
+            index = len(self.passages)
             self.passages.append({})
-        self.passages[found].update(texts)
+        self.passages[index].update(texts)
         if key is not None:
-            self._passage_of_key.setdefault(key, found)
+            self._passage_of_key.setdefault(key, index)
         for item in texts.items():
-            self._passage_of_text.setdefault(item, found)
-        return found
+            self._passage_of_text.setdefault(item, index)
+        return index
 
     def question(
         self, key: Hashable, texts: Texts, positives: Iterable[int], candidates: Iterable[int] | None = None
     ) -> None:
-        """A question, or more languages, positives and candidates of one that is there."""
+        """Add a question, or more languages, positives and candidates of a known one."""
         positives = list(positives)
         self._texts.setdefault(key, {}).update(texts)
         self._positives.setdefault(key, {}).update(dict.fromkeys(positives))
@@ -103,7 +103,7 @@ class CollectionBuilder:
             self._candidates.setdefault(key, {}).update(dict.fromkeys([*positives, *candidates]))
 
     def build(self) -> Collection:
-        """What was collected, in the order in which it came."""
+        """Return what was collected, in the order in which it came."""
         questions = (
             Question(texts, tuple(self._positives[key]), tuple(self._candidates[key]) or None)
             if key in self._candidates

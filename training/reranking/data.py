@@ -43,9 +43,9 @@ MIN_LETTERS = 25  # of a sentence that counts as measured: shorter ones are phra
 
 
 class MeasuredText:
-    """Every text of the measured sets, whole and sentence by sentence.
+    """All texts that the run is measured on, as they are and sentence by sentence.
 
-    Args: others: sentences that are measured, too: those of an eval/ folder.
+    Args: others: further measured sentences, of an eval/ folder.
     """
 
     def __init__(self, texts: Iterable[str], others: EvaluationSentences | None = None) -> None:
@@ -59,8 +59,8 @@ class MeasuredText:
 
     @classmethod
     def of(cls, collections: Iterable[Collection], others: EvaluationSentences | None = None) -> MeasuredText:
-        """All questions and passages of these collections, and other sentences."""
-        return cls((text for one in collections for text in _texts(one)), others)
+        """Collect the questions and passages of these collections, and other sentences."""
+        return cls((text for collection in collections for text in _texts(collection)), others)
 
     def has(self, texts: Texts) -> bool:
         """Return whether a text is measured in any language."""
@@ -84,26 +84,26 @@ class RerankData:
 
     @cached_property
     def measured(self) -> MeasuredText:
-        """All that must not be trained on: the measured sets of the configuration and the whole of eval/."""
+        """What must not be trained on: the measured sets of the configuration and all of eval/."""
         sources = [*self.config.measure.sets, *self.config.measure.unseen, *self.config.validation.sources]
         evaluation = self.folder / "eval"
         others = EvaluationSentences.from_folder(evaluation) if evaluation.is_dir() else EvaluationSentences.shipped()
         return MeasuredText.of((self.read(source) for source in sources), others)
 
     def read(self, source: SourceConfig) -> Collection:
-        """A source; where it is limited, that many of its questions, evenly spaced.
+        """Read a source; where it is limited, that many of its questions, evenly spaced.
 
         Raises: EvaluationError: it is missing or malformed.
         """
-        found = read_collection(self.folder / source.path, source.format)
+        collection = read_collection(self.folder / source.path, source.format)
         if source.parallel:
-            found = found.in_all(self.config.languages)
-            if not found.questions:
+            collection = collection.in_all(self.config.languages)
+            if not collection.questions:
                 raise EvaluationError(f"{source.path} has no question in all of {', '.join(self.config.languages)}")
-        count = len(found.questions)
+        count = len(collection.questions)
         if source.questions is None or source.questions >= count:
-            return found
-        return found.with_questions(found.questions[row] for row in evenly_spaced(count, source.questions))
+            return collection
+        return collection.with_questions(collection.questions[row] for row in evenly_spaced(count, source.questions))
 
     @cached_property
     def training(self) -> list[Collection]:
@@ -119,13 +119,13 @@ class RerankData:
         settings = self.config.validation
         held_out = [held for _, held in self._split]
         collections = [self.read(source) for source in settings.sources] or held_out
-        sets = [mixed_test_set(one, self.config.languages, seed=self.config.seed) for one in collections]
+        sets = [mixed_test_set(collection, self.config.languages, seed=self.config.seed) for collection in collections]
         share = -(-settings.questions // max(1, len(sets)))
-        few = [one.spread(share).with_candidates(settings.candidates, seed=self.config.seed) for one in sets]
-        found = joined(few)
-        if not len(found):
+        few = [full.spread(share).with_candidates(settings.candidates, seed=self.config.seed) for full in sets]
+        ranking_set = joined(few)
+        if not len(ranking_set):
             raise EvaluationError(f"no validation question is in one of {', '.join(self.config.languages)}")
-        return found
+        return ranking_set
 
     def xpr_stages(self) -> list[list[TextPair]]:
         """The pairs of stage 2, stage after stage, by the run's strategy."""
@@ -133,9 +133,9 @@ class RerankData:
         settings, seed = self.config.negatives, self.config.seed
         encoder = self.load_model(settings.encoder) if "hard" in settings.kind and settings.encoder else None
         for collection in self.training:
-            found = aligned_pairs(collection, find_negatives(collection, settings, encoder=encoder, seed=seed))
+            aligned = aligned_pairs(collection, find_negatives(collection, settings, encoder=encoder, seed=seed))
             first = 1 + max((pair.question for pair in pairs), default=-1)
-            pairs += [replace(pair, question=first + pair.question) for pair in found]
+            pairs += [replace(pair, question=first + pair.question) for pair in aligned]
         stages = stages_of(self.config.strategy, pairs, self.config.languages, seed=self.config.seed)
         empty = [number for number, stage in enumerate(stages) if len(stage) < 2]
         if empty:
@@ -176,7 +176,7 @@ class RerankData:
         )
 
     def parallel(self, sources: Iterable[str]) -> list[Texts]:
-        """Sentences by their English: the same English in two files is one sentence in three languages."""
+        """Read parallel sentences: the same English in two files is one sentence in three languages."""
         found: dict[tuple[str, int], dict[str, str]] = {}
         for source in sources:
             paths = {name: find_pair_file(self.folder / "parallel", source, name) for name in self.config.languages}
@@ -193,16 +193,16 @@ class RerankData:
         return [one for one in kept if len(one) > 1]
 
     def texts(self) -> list[str]:
-        """Questions, passages that answer them, sentences of XPI: what a smaller vocabulary is made for."""
+        """Return the texts that a smaller vocabulary is made for: questions, their answers, sentences of XPI."""
         parts: list[Texts] = []
-        for one in self.training:
-            answers = dict.fromkeys(index for question in one.questions for index in question.positives)
-            parts += [question.texts for question in one.questions]
-            parts += [one.passages[index] for index in answers]
+        for collection in self.training:
+            answers = dict.fromkeys(index for question in collection.questions for index in question.positives)
+            parts += [question.texts for question in collection.questions]
+            parts += [collection.passages[index] for index in answers]
         if self.config.xpi is not None:
             parts += self.measured.removed_from(self.parallel(self.config.xpi.sources))
         wanted = set(self.config.languages)
-        return list(dict.fromkeys(text for one in parts for name, text in one.items() if name in wanted))
+        return list(dict.fromkeys(text for texts in parts for name, text in texts.items() if name in wanted))
 
     def fingerprint(self) -> str:
         """Identity of all files that the run reads."""
@@ -217,10 +217,10 @@ class RerankData:
 
     @cached_property
     def _split(self) -> list[tuple[Collection, Collection]]:
-        """Of each training source what is trained on and what is held out, both screened."""
+        """Each training source, without measured text: what is trained on, and what is held out."""
         held_out = 0 if self.config.validation.sources else self.config.validation.questions
         share = -(-held_out // len(self.config.train))
-        found = []
+        split = []
         for number, source in enumerate(self.config.train):
             everything = self.read(source)
             kept = everything.restricted(lambda texts: not self.measured.has(texts))
@@ -237,13 +237,13 @@ class RerankData:
             order = np.random.default_rng((self.config.seed, 7, number)).permutation(len(kept.questions))
             held = set(order[:share].tolist())
             rows = list(enumerate(kept.questions))
-            found.append(
+            split.append(
                 (
                     kept.with_questions(question for row, question in rows if row not in held),
                     kept.with_questions(question for row, question in rows if row in held),
                 )
             )
-        return found
+        return split
 
     def _parallel_files(self) -> Iterator[Path]:
         settings = (self.config.xpi, self.config.code_switch)
@@ -272,15 +272,15 @@ def find_negatives(collection: Collection, settings: NegativesConfig, *, encoder
 
 
 def joined(sets: Iterable[RankingSet]) -> RankingSet:
-    """Several sets as one; each query keeps the candidates of its own."""
-    found = RankingSet([], [], [], [])
-    for one in sets:
-        first = len(found.passages)
-        found.queries.extend(one.queries)
-        found.passages.extend(one.passages)
-        found.candidates.extend(row + first for row in one.candidates)
-        found.positives.extend(frozenset(index + first for index in row) for row in one.positives)
-    return found
+    """Join several sets into one; each query keeps its own candidates."""
+    together = RankingSet([], [], [], [])
+    for ranking_set in sets:
+        first = len(together.passages)
+        together.queries.extend(ranking_set.queries)
+        together.passages.extend(ranking_set.passages)
+        together.candidates.extend(row + first for row in ranking_set.candidates)
+        together.positives.extend(frozenset(index + first for index in row) for row in ranking_set.positives)
+    return together
 
 
 def _texts(collection: Collection) -> Iterator[str]:

@@ -130,12 +130,12 @@ class RerankRun:
     def _score(self, folder: Path) -> None:
         settings = self.config.measure
         scorers = self._scorers()
-        found = {}
+        scores = {}
         for source in settings.sets:
             languages = settings.languages or self.config.languages
             sets = sets_of(self.data.read(source), languages, settings.couples, queries=settings.queries)
-            found[source.label] = measure(scorers, sets)
-        write_json_atomically(folder / SCORES, found)
+            scores[source.label] = measure(scorers, sets)
+        write_json_atomically(folder / SCORES, scores)
 
     def _scorers(self) -> dict[str, Scorer]:
         scorers: dict[str, Scorer] = {RERANKER: self._own_scorer(), BM25: bm25}
@@ -203,8 +203,8 @@ def run_rerank_job(options: argparse.Namespace, load_model: LoadModel) -> None:
 
 def read_scores(out: Path) -> dict[str, Any]:
     """Set -> scorer -> metric -> couple -> score, of a finished run."""
-    found: dict[str, Any] = json.loads((out / "scores" / SCORES).read_text(encoding="utf-8"))
-    return found
+    scores: dict[str, Any] = json.loads((out / "scores" / SCORES).read_text(encoding="utf-8"))
+    return scores
 
 
 def _shared(config: RerankConfig) -> dict[str, Any]:
@@ -218,5 +218,5 @@ def _shared(config: RerankConfig) -> dict[str, Any]:
 def _xpr(config: RerankConfig) -> dict[str, Any]:
     encoder = config.negatives.encoder
     negatives = config.negatives.model_dump() | {"encoder": teacher_identity(encoder) if encoder else None}
-    found = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
-    return found | ({"code_switch": config.code_switch.model_dump()} if config.code_switch else {})
+    settings = {"strategy": config.strategy, "xpr": config.xpr.model_dump(), "negatives": negatives}
+    return settings | ({"code_switch": config.code_switch.model_dump()} if config.code_switch else {})

@@ -1,4 +1,4 @@
-"""`[CLS] query [SEP] passage [SEP]` as token ids. Knows a tokenizer; knows no model and no label.
+"""`[CLS] query [SEP] passage [SEP]` as token ids.
 
 Only the passage is truncated. A query is cut where it would leave no room for one: at half of the length. White space
 at the ends of both is left out, as in the service.

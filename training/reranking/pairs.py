@@ -41,7 +41,7 @@ class AlignedPair:
     is_positive: bool
 
     def common(self, languages: Sequence[str]) -> tuple[str, ...]:
-        """The languages that both sides are in, in the order given."""
+        """Return the languages that both sides are in, in the order given."""
         return tuple(language for language in languages if language in self.query and language in self.passage)
 
 
@@ -64,7 +64,7 @@ class TextPair:
 def stages_of(
     strategy: Strategy, pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int
 ) -> list[list[TextPair]]:
-    """What is trained on, stage after stage; the total of pairs is the same for each strategy.
+    """Return the pairs of each stage; their total is the same for each strategy.
 
     merged: one stage, D_l1 and D_l2 together. cascade: D_l1, then D_l2. mixed: one stage, `mixed`.
     """
@@ -75,7 +75,7 @@ def stages_of(
 
 
 def merged(by_language: Sequence[Sequence[TextPair]]) -> list[TextPair]:
-    """The union of D_l1, D_l2, ..."""
+    """Join D_l1, D_l2, ..."""
     return [pair for stage in by_language for pair in stage]
 
 
@@ -103,27 +103,33 @@ def mixed(pairs: Sequence[AlignedPair], languages: Sequence[str], *, seed: int) 
     generator = np.random.default_rng((seed, 1))
     questions = list(dict.fromkeys(pair.question for pair in pairs))
     first_half = {questions[index] for index in generator.permutation(len(questions))[: len(questions) // 2]}
-    found = []
+    mixed_pairs = []
     for pair in pairs:
         common = pair.common(languages)
         if not common:
-            found += [text_pair(pair, couple) for couple in _any_couple(pair, languages, generator)]
+            mixed_pairs += [text_pair(pair, couple) for couple in _any_couple(pair, languages, generator)]
         for number, language in enumerate(common):
-            others = [other for other in common if other != language]
+            others = [passage_language for passage_language in common if passage_language != language]
             stays = not others or number % 2 == int(pair.question in first_half)
-            other = language if stays else others[int(generator.integers(len(others)))]
-            found.append(text_pair(pair, (language, other)))
-    return found
+            passage_language = language if stays else others[int(generator.integers(len(others)))]
+            mixed_pairs.append(text_pair(pair, (language, passage_language)))
+    return mixed_pairs
 
 
 def text_pair(pair: AlignedPair, couple: Couple) -> TextPair:
-    """The pair in these languages."""
+    """Return the pair in these languages."""
     return TextPair(pair.query[couple[0]], pair.passage[couple[1]], couple, float(pair.is_positive), pair.question)
 
 
 def _any_couple(pair: AlignedPair, languages: Sequence[str], generator: np.random.Generator) -> list[Couple]:
-    """One couple of languages for sides that share none; nothing where one side has none of them."""
-    couples = [(one, other) for one in languages if one in pair.query for other in languages if other in pair.passage]
+    """Draw a couple of languages for sides that share none; nothing where one side has none of them."""
+    couples = [
+        (query, passage)
+        for query in languages
+        if query in pair.query
+        for passage in languages
+        if passage in pair.passage
+    ]
     return [couples[int(generator.integers(len(couples)))]] if couples else []
 
 

@@ -38,30 +38,30 @@ class RankingSet:
     def of(
         cls, collection: Collection, query_languages: Sequence[str | None], passage_languages: Sequence[str | None]
     ) -> RankingSet:
-        """A collection with each text in one language; None: the text is left out. So are unanswered queries.
+        """Take each text in one language; None: the text is left out. So are unanswered queries.
 
         An unanswered query has no positive among its candidates, like 375 of the 2,000 of InsuranceQA's test set.
         """
         kept = [index for index, language in enumerate(passage_languages) if language is not None]
         new_index = {old: new for new, old in enumerate(kept)}
         passages = [collection.passages[index][str(passage_languages[index])] for index in kept]
-        found = cls([], passages, [], [])
+        ranking_set = cls([], passages, [], [])
         for question, language in zip(collection.questions, query_languages, strict=True):
             old = kept if question.candidates is None else question.candidates
             candidates = np.array([new_index[index] for index in old if index in new_index], dtype=np.int64)
             positives = frozenset(new_index[index] for index in question.positives if index in new_index)
             positives &= frozenset(candidates.tolist())
             if language is not None and positives:
-                found.queries.append(question.texts[language])
-                found.candidates.append(candidates)
-                found.positives.append(positives)
-        return found
+                ranking_set.queries.append(question.texts[language])
+                ranking_set.candidates.append(candidates)
+                ranking_set.positives.append(positives)
+        return ranking_set
 
     def __len__(self) -> int:
         return len(self.queries)
 
     def spread(self, queries: int | None) -> RankingSet:
-        """At most so many queries, evenly spaced; None: all."""
+        """Return at most so many queries, evenly spaced; None: all."""
         if queries is None or len(self) <= queries:
             return self
         rows = evenly_spaced(len(self), queries)
@@ -73,7 +73,7 @@ class RankingSet:
         )
 
     def with_candidates(self, count: int, *, seed: int) -> RankingSet:
-        """Each query's positives, and others drawn by chance up to `count` candidates."""
+        """Return the set with each query's positives, and others drawn by chance up to `count` candidates."""
         generator = np.random.default_rng(seed)
         candidates = []
         for row, positives in zip(self.candidates, self.positives, strict=True):
@@ -86,15 +86,15 @@ class RankingSet:
 Scorer = Callable[[RankingSet], list[NDArray[np.float32]]]  # for each query, of each of its candidates in their order
 
 
-def score_ranking(found: RankingSet, scores: Sequence[NDArray[np.float32]]) -> dict[str, float]:
-    """Means x 100 over the queries; of equal scores the earlier candidate comes first.
+def score_ranking(ranking_set: RankingSet, scores: Sequence[NDArray[np.float32]]) -> dict[str, float]:
+    """Return the means x 100 over the queries; of equal scores the earlier candidate comes first.
 
     Raises: EvaluationError: there is no query, or a score is not a finite number.
     """
-    if not len(found):
+    if not len(ranking_set):
         raise EvaluationError("no query of the set has a positive among its candidates")
     rows = []
-    for candidates, positives, score_N in zip(found.candidates, found.positives, scores, strict=True):
+    for candidates, positives, score_N in zip(ranking_set.candidates, ranking_set.positives, scores, strict=True):
         if not np.isfinite(score_N).all():
             raise EvaluationError("the model gives scores that are not finite numbers; it cannot be measured")
         ranked = candidates[np.argsort(-score_N, kind="stable")]
@@ -103,7 +103,7 @@ def score_ranking(found: RankingSet, scores: Sequence[NDArray[np.float32]]) -> d
 
 
 def measures(grades: Sequence[float]) -> dict[str, float]:
-    """The metrics of one whole ranked list: 1 relevant, 0 not."""
+    """Return the metrics of a complete ranked list: 1 relevant, 0 not."""
     return {
         "acc@1": accuracy_at(1, grades),  # eq. (5)
         "acc@10": accuracy_at(10, grades),  # eq. (6)
@@ -115,9 +115,9 @@ def measures(grades: Sequence[float]) -> dict[str, float]:
 
 
 def mixed_test_set(collection: Collection, languages: Sequence[str], *, seed: int) -> RankingSet:
-    """The paper's test set: each query's language by a coin toss, each language the same share of the passages.
+    """Make the paper's test set: each query's language by a coin toss, each language the same share of the passages.
 
-    A text that is not there in the language it was given comes in one that it has; without any it is left out.
+    A text that lacks its language comes in one that it has; without any it is left out.
     """
     generator = np.random.default_rng((seed, 2))
     query_languages = [_tossed(question, languages, generator) for question in collection.questions]
@@ -130,7 +130,7 @@ def mixed_test_set(collection: Collection, languages: Sequence[str], *, seed: in
 
 
 def set_in_languages(collection: Collection, query_language: str, passage_language: str) -> RankingSet:
-    """All queries in one language and all passages in one; what is not there in it is left out."""
+    """Take all queries in one language and all passages in one; texts that lack it are left out."""
     return RankingSet.of(
         collection,
         [query_language if query_language in question.texts else None for question in collection.questions],
@@ -141,33 +141,33 @@ def set_in_languages(collection: Collection, query_language: str, passage_langua
 def sets_of(
     collection: Collection, languages: Sequence[str], couples: Iterable[str], *, queries: int | None = None
 ) -> dict[str, RankingSet]:
-    """The mixed set and those in couples such as en-zh (query-passage), as far as the collection has them.
+    """Return the mixed set and those in couples such as en-zh (query-passage), as far as the collection has them.
 
     Args: languages: of the mixed set.  queries: at most so many of each, evenly spaced.
     """
-    found = {}
-    here = [language for language in languages if language in collection.languages]
-    if len(here) > 1:
-        found[MIXED] = mixed_test_set(collection, here, seed=SEED).spread(queries)
+    sets = {}
+    present = [language for language in languages if language in collection.languages]
+    if len(present) > 1:
+        sets[MIXED] = mixed_test_set(collection, present, seed=SEED).spread(queries)
     for couple in couples:
         query, passage = couple.split("-")
-        found[couple] = set_in_languages(collection, query, passage).spread(queries)
-    return {name: one for name, one in found.items() if len(one)}
+        sets[couple] = set_in_languages(collection, query, passage).spread(queries)
+    return {name: ranking_set for name, ranking_set in sets.items() if len(ranking_set)}
 
 
 def measure(scorers: Mapping[str, Scorer], sets: Mapping[str, RankingSet]) -> dict[str, MetricScores]:
-    """Scorer -> metric -> set -> score x 100."""
-    found: dict[str, MetricScores] = {name: {metric: {} for metric in METRICS} for name in scorers}
-    for label, one in sets.items():
+    """Measure scorers on sets. Returns: scorer -> metric -> set -> score x 100."""
+    scores: dict[str, MetricScores] = {name: {metric: {} for metric in METRICS} for name in scorers}
+    for label, ranking_set in sets.items():
         for name, scorer in scorers.items():
-            for metric, value in score_ranking(one, scorer(one)).items():
-                found[name][metric][label] = value
-            logger.info("measured %s: %s, %d queries", name, label, len(one))
-    return found
+            for metric, value in score_ranking(ranking_set, scorer(ranking_set)).items():
+                scores[name][metric][label] = value
+            logger.info("measured %s: %s, %d queries", name, label, len(ranking_set))
+    return scores
 
 
 def couples_in(collection: Collection) -> list[str]:
-    """All couples of query and passage languages, in order."""
+    """Return all couples of query and passage languages, in order."""
     asked = sorted({language for question in collection.questions for language in question.texts})
     answered = sorted({language for passage in collection.passages for language in passage})
     return [f"{query}-{passage}" for query, passage in product(asked, answered)]

@@ -38,20 +38,20 @@ POOL_ROW = "domain<TAB>question<TAB>labels<TAB>labels of the pool"
 
 
 def read_collection(path: Path, kind: Format) -> Collection:
-    """What a file or a folder of one of the layouts holds.
+    """Read a file or a folder of one of the layouts.
 
     Raises: EvaluationError: there is no such file, a line of it is malformed, or it holds no question.
     """
     if kind != "insurance" and not path.exists() and find_file(path) is None:  # its path names a split, not a file
         raise EvaluationError(f"there is no {path}")
-    found = READERS[kind](find_file(path) or path)
-    if not found.questions:
+    collection = READERS[kind](find_file(path) or path)
+    if not collection.questions:
         raise EvaluationError(f"{path} holds no question with a passage that answers it")
-    return found
+    return collection
 
 
 def read_jsonl(path: Path) -> Collection:
-    """Rows of one id are one question in several languages; without ids, rows of one query are.
+    """Read JSON lines. Rows of one id are one question in several languages; without ids, rows of one query are.
 
     An id of several queries in one language names none of them: joined files may count from 0 each.
     """
@@ -77,7 +77,7 @@ def read_jsonl(path: Path) -> Collection:
 
 
 def read_squad(path: Path) -> Collection:
-    """A file, or all .json files of a folder: questions of one id are the same in another language.
+    """Read a file, or all .json files of a folder: questions of one id are the same in another language.
 
     Languages are those of the file's name: `xquad.zh.json`, `dev-context-en-question-zh.json`.
     """
@@ -97,13 +97,13 @@ def read_squad(path: Path) -> Collection:
 
 
 def read_mkqa(path: Path) -> Collection:
-    """Each question's answer is a passage; of several spellings the first. Questions without an answer are left out."""
+    """Read each question's answer, in its first spelling, as a passage. Questions without an answer are left out."""
     builder = CollectionBuilder()
     for row in parse_lines(path, _mkqa_row, "a JSON object with example_id, queries and answers"):
         answers = {
-            language: found[0]["text"]
-            for language, found in row["answers"].items()
-            if found and isinstance(found[0].get("text"), str) and found[0]["text"]
+            language: spellings[0]["text"]
+            for language, spellings in row["answers"].items()
+            if spellings and isinstance(spellings[0].get("text"), str) and spellings[0]["text"]
         }
         queries = {"en": row["query"], **row["queries"]} if isinstance(row.get("query"), str) else row["queries"]
         if answers and queries:
@@ -112,7 +112,7 @@ def read_mkqa(path: Path) -> Collection:
 
 
 def read_tsv(folder: Path) -> Collection:
-    """Passages and questions in all languages that the folder has files of."""
+    """Read passages and questions in all languages that the folder has files of."""
     builder = CollectionBuilder()
     paths = [find_file(folder / name) for name in BIPAR]
     if None not in paths:
@@ -138,7 +138,7 @@ def read_tsv(folder: Path) -> Collection:
 
 
 def read_parallel(folder: Path) -> Collection:
-    """Questions and passages in English and one other language, of each language in turn.
+    """Read questions and passages in English and one other language, of each language in turn.
 
     A question is a sentence of its passage, the first of the first passage, the second of the second, and so on.
     """
@@ -146,10 +146,10 @@ def read_parallel(folder: Path) -> Collection:
     by_language = [_parallel_rows(path, match["other"]) for match, path in matches if match]
     builder = CollectionBuilder()
     for number, chunks in enumerate(zip_longest(*by_language)):
-        for one in filter(None, chunks):
-            passage = {name: ("" if name in UNSPACED else " ").join(texts) for name, texts in one.items()}
-            question = {name: texts[number % len(texts)] for name, texts in one.items()}
-            builder.question((number, *one), question, [builder.passage(passage)])
+        for texts_by_language in filter(None, chunks):
+            passage = {name: ("" if name in UNSPACED else " ").join(texts) for name, texts in texts_by_language.items()}
+            question = {name: texts[number % len(texts)] for name, texts in texts_by_language.items()}
+            builder.question((number, *texts_by_language), question, [builder.passage(passage)])
     return builder.build()
 
 
@@ -295,7 +295,7 @@ def _insurance_file(folder: Path, name: str) -> Path:
 
 
 def find_collection(folder: Path) -> Collection | None:
-    """The collection in a folder: XQuAD's or BiPaR's tables, JSON lines with query and positive, or SQuAD's JSON.
+    """Read the collection in a folder: XQuAD's or BiPaR's tables, JSON lines with query and positive, or SQuAD's JSON.
 
     None where there is none.
 

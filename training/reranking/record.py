@@ -42,7 +42,7 @@ def write_record(
 
 
 def by_metric(scores: Scores) -> dict[str, dict[str, Mapping[str, float]]]:
-    """A table for each set and metric: scorer -> couple of languages -> score x 100."""
+    """Return a table for each set and metric: scorer -> couple of languages -> score x 100."""
     return {
         f"{name}, {metric}": {scorer: values[metric] for scorer, values in by_scorer.items()}
         for name, by_scorer in scores.items()
@@ -51,7 +51,7 @@ def by_metric(scores: Scores) -> dict[str, dict[str, Mapping[str, float]]]:
 
 
 def data_sources(config: RerankConfig, data: RerankData) -> list[dict[str, Any]]:
-    """Each source with its licence and how many questions, or sentences of stage 1, it has."""
+    """Return each source with its licence and how many questions, or sentences of stage 1, it has."""
     known = load_catalog()
     counts = {source.label: len(kept.questions) for source, kept in zip(config.train, data.training, strict=True)} | {
         source: len(data.parallel([source])) for source in (config.xpi.sources if config.xpi else ())
@@ -62,25 +62,25 @@ def data_sources(config: RerankConfig, data: RerankData) -> list[dict[str, Any]]
 
 
 def calibration_pairs(config: RerankConfig, data: RerankData) -> list[tuple[str, str]]:
-    """Queries with passages that answer them and others, mixed by language as in training."""
-    found = []
+    """Return queries with passages that answer them and others, mixed by language as in training."""
+    pairs_read = []
     for collection in data.training:
         few = _spread(collection, CALIBRATION_QUESTIONS)
         pairs = aligned_pairs(few, random_negatives(few, 1, seed=config.seed))
-        found += [(pair.query, pair.passage) for pair in mixed(pairs, config.languages, seed=config.seed)]
-    return list(dict.fromkeys(found))
+        pairs_read += [(pair.query, pair.passage) for pair in mixed(pairs, config.languages, seed=config.seed)]
+    return list(dict.fromkeys(pairs_read))
 
 
 def ranking_gate(config: RerankConfig, data: RerankData) -> dict[str, Any]:
-    """Validation questions, each with its positives and a few other passages; only these are kept."""
-    found = data.validation.spread(GATE_QUESTIONS).with_candidates(GATE_CANDIDATES, seed=config.seed)
-    used = sorted({int(index) for row in found.candidates for index in row})
+    """Return validation questions, each with its positives and a few other passages."""
+    ranking_set = data.validation.spread(GATE_QUESTIONS).with_candidates(GATE_CANDIDATES, seed=config.seed)
+    used = sorted({int(index) for row in ranking_set.candidates for index in row})
     new_index = {old: new for new, old in enumerate(used)}
     return {
-        "queries": found.queries,
-        "passages": [found.passages[index] for index in used],
-        "candidates": [[new_index[index] for index in row.tolist()] for row in found.candidates],
-        "positives": [sorted(new_index[index] for index in row) for row in found.positives],
+        "queries": ranking_set.queries,
+        "passages": [ranking_set.passages[index] for index in used],
+        "candidates": [[new_index[index] for index in row.tolist()] for row in ranking_set.candidates],
+        "positives": [sorted(new_index[index] for index in row) for row in ranking_set.positives],
     }
 
 

@@ -1,4 +1,4 @@
-"""Ways to score the candidates of queries: a cross-encoder, a bi-encoder's cosines, BM25. Knows no metric."""
+"""Ways to score the candidates of queries: a cross-encoder, a bi-encoder's cosines, BM25."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class CrossEncoderScorer:
         self.tokenizer = PairTokenizer(tokenizer, max_length=max_length)
         self.bf16 = bf16
 
-    def __call__(self, found: RankingSet) -> Scores:
-        """Of each query's candidates."""
-        queries = [query for query, row in zip(found.queries, found.candidates, strict=True) for _ in row]
-        passages = [found.passages[index] for row in found.candidates for index in row.tolist()]
+    def __call__(self, ranking_set: RankingSet) -> Scores:
+        """Score each query's candidates."""
+        queries = [query for query, row in zip(ranking_set.queries, ranking_set.candidates, strict=True) for _ in row]
+        passages = [ranking_set.passages[index] for row in ranking_set.candidates for index in row.tolist()]
         flat = self.scores(queries, passages)
-        return np.split(flat, np.cumsum([len(row) for row in found.candidates])[:-1])
+        return np.split(flat, np.cumsum([len(row) for row in ranking_set.candidates])[:-1])
 
     def scores(self, queries: list[str], passages: list[str]) -> NDArray[np.float32]:
         """Logits of pairs, (N,) float32, in their order."""
@@ -67,18 +67,19 @@ class BiEncoderScorer:
     def __init__(self, encode_query: Encode, encode_passage: Encode) -> None:
         self._query, self._passage = encode_query, encode_passage
 
-    def __call__(self, found: RankingSet) -> Scores:
-        """Of each query's candidates."""
-        wanted_N = np.unique(np.concatenate([np.empty(0, np.int64), *found.candidates]))  # a few of many are candidates
-        passage_ND = unit_rows(self._passage([found.passages[index] for index in wanted_N]))
-        query_QD = unit_rows(self._query(found.queries))
+    def __call__(self, ranking_set: RankingSet) -> Scores:
+        """Score each query's candidates."""
+        # Only candidates are encoded: often a few of many passages.
+        wanted_N = np.unique(np.concatenate([np.empty(0, np.int64), *ranking_set.candidates]))
+        passage_ND = unit_rows(self._passage([ranking_set.passages[index] for index in wanted_N]))
+        query_QD = unit_rows(self._query(ranking_set.queries))
         return [
             passage_ND[np.searchsorted(wanted_N, row)] @ query_D
-            for row, query_D in zip(found.candidates, query_QD, strict=True)
+            for row, query_D in zip(ranking_set.candidates, query_QD, strict=True)
         ]
 
 
-def bm25(found: RankingSet) -> Scores:
+def bm25(ranking_set: RankingSet) -> Scores:
     """BM25 over the set's passages."""
-    scores_QN = bm25_scores(found.queries, found.passages)
-    return [scores_N[row] for scores_N, row in zip(scores_QN, found.candidates, strict=True)]
+    scores_QN = bm25_scores(ranking_set.queries, ranking_set.passages)
+    return [scores_N[row] for scores_N, row in zip(scores_QN, ranking_set.candidates, strict=True)]

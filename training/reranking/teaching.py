@@ -45,27 +45,27 @@ class Triple:
 
 
 def triples_of(pairs: Sequence[TextPair]) -> list[Triple]:
-    """Each negative of a query with one of its positives, in turn."""
+    """Pair each negative of a query with one of its positives, in turn."""
     positives: dict[str, list[str]] = {}
     for pair in pairs:
         if pair.label:
             positives.setdefault(pair.query, []).append(pair.passage)
-    found = []
+    triples = []
     for number, pair in enumerate(pairs):
         answers = positives.get(pair.query, [])
         if not pair.label and answers and pair.passage not in answers:
-            found.append(Triple(pair.query, answers[number % len(answers)], pair.passage))
-    return list(dict.fromkeys(found))
+            triples.append(Triple(pair.query, answers[number % len(answers)], pair.passage))
+    return list(dict.fromkeys(triples))
 
 
 def margins_of(triples: Sequence[Triple], scores: PairScores) -> NDArray[np.float32]:
-    """The re-ranker's margins, (T,): logit of the positive minus logit of the negative."""
-    queries = [one.query for one in triples]
-    answers = dict.fromkeys((one.query, one.positive) for one in triples)  # scored once each
+    """Return the re-ranker's margins, (T,): logit of the positive minus logit of the negative."""
+    queries = [triple.query for triple in triples]
+    answers = dict.fromkeys((triple.query, triple.positive) for triple in triples)  # scored once each
     logits = scores([query for query, _ in answers], [passage for _, passage in answers])
     of_answer = dict(zip(answers, logits.tolist(), strict=True))
-    positive_T = np.array([of_answer[one.query, one.positive] for one in triples], dtype=np.float32)
-    return positive_T - scores(queries, [one.negative for one in triples])
+    positive_T = np.array([of_answer[triple.query, triple.positive] for triple in triples], dtype=np.float32)
+    return positive_T - scores(queries, [triple.negative for triple in triples])
 
 
 class Pupil:
@@ -83,12 +83,12 @@ class Pupil:
         """(B, D), of unit length."""
         return self._vectors([self._passage_prompt + text.strip() for text in texts])
 
-    def acc1(self, found: RankingSet) -> float:
+    def acc1(self, ranking_set: RankingSet) -> float:
         """acc@1 x 100."""
         scorer = BiEncoderScorer(
             lambda texts: self._encode(self.queries, texts), lambda texts: self._encode(self.passages, texts)
         )
-        return score_ranking(found, scorer(found))["acc@1"]
+        return score_ranking(ranking_set, scorer(ranking_set))["acc@1"]
 
     @torch.inference_mode()
     def _encode(self, side: Callable[[Sequence[str]], Tensor], texts: list[str]) -> NDArray[np.float32]:
@@ -106,9 +106,9 @@ def margin_objective(pupil: Pupil, triples: Sequence[Triple], margin_T: Tensor, 
 
     def losses(batch: Indices) -> dict[str, Tensor]:
         chosen = [triples[index] for index in batch.tolist()]
-        query_BD = pupil.queries([one.query for one in chosen])
+        query_BD = pupil.queries([triple.query for triple in chosen])
         positive_BD, negative_BD = pupil.passages(
-            [one.positive for one in chosen] + [one.negative for one in chosen]
+            [triple.positive for triple in chosen] + [triple.negative for triple in chosen]
         ).chunk(2)
         positive_B = (query_BD * positive_BD).sum(dim=1) * scale
         negative_B = (query_BD * negative_BD).sum(dim=1) * scale
@@ -143,7 +143,7 @@ def teach(
         margin_T = margins_of(triples, scores)
         write_atomically(folder / MARGINS, lambda path: _save(path, margin_T))
     pupil = Pupil(load_teacher(config.encoder, device=device).float().eval())
-    length_T = np.array([len(one.positive) + len(one.negative) for one in triples])
+    length_T = np.array([len(triple.positive) + len(triple.negative) for triple in triples])
     batches = batches_of(EpochPlan(len(triples), total, seed), lambda rows: length_T[rows], stage.batch_size)
     train(
         margin_objective(pupil, triples, torch.from_numpy(np.load(folder / MARGINS)), scale=config.scale),
