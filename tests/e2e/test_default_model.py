@@ -57,7 +57,7 @@ def search(client: httpx.Client, query: str, **options: object) -> list[dict[str
     return answer.json()["results"]
 
 
-def test_a_german_query_finds_its_translations_before_and_after_a_crash(tmp_path: Path) -> None:
+def test_a_query_finds_translations_before_and_after_a_crash(tmp_path: Path) -> None:
     with live_service(MODEL, tmp_path) as client:
         assert client.put("/documents", json={"documents": documents()}).json()["upserted"] == 200
         before = [search(client, row["de"]) for row in ROWS]

@@ -22,7 +22,7 @@ MIB = 2**20
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_an_overload_is_answered_with_vectors_or_429_and_nothing_is_lost() -> None:
+def test_overload_is_answered_with_vectors_or_429() -> None:
     with running_service(max_texts=64, max_queue_texts=128) as service:  # a short queue fills in seconds
         found = asyncio.run(overload(service, seconds=6))
     assert set(found.statuses) == {200, 429}
@@ -34,7 +34,7 @@ def test_an_overload_is_answered_with_vectors_or_429_and_nothing_is_lost() -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_sigterm_in_the_middle_of_load_loses_nothing_that_was_taken() -> None:
+def test_sigterm_under_load_loses_nothing_accepted() -> None:
     with running_service(shutdown_timeout_s=300, drain_delay_s=5) as service:
         found = asyncio.run(shutdown(service, seconds=3))
     assert found.failures() == []
@@ -42,7 +42,7 @@ def test_sigterm_in_the_middle_of_load_loses_nothing_that_was_taken() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_killed_writers_lose_nothing_acknowledged_and_leave_no_half_change(tmp_path: Path) -> None:
+def test_killed_writers_lose_nothing_acknowledged(tmp_path: Path) -> None:
     found = crash(tmp_path, rounds=10)
     assert found.faults == []
     assert found.changes >= 10
@@ -51,7 +51,7 @@ def test_killed_writers_lose_nothing_acknowledged_and_leave_no_half_change(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_writers_killed_on_a_full_disk_lose_nothing_and_a_read_only_folder_is_refused() -> None:
+def test_writers_killed_on_a_full_disk_lose_nothing() -> None:
     if subprocess.run(own_mounts(["true"]), capture_output=True, check=False).returncode:
         pytest.skip("this system lets no process have mounts of its own")
     command = [sys.executable, "-m", "benchmarks.endurance", "full-disk", "--rounds", "8"]
@@ -120,7 +120,7 @@ def test_the_answers_that_are_asked_again_are_of_the_whole_load() -> None:
     assert all(5 <= sum(number // 1000 == fifth for number in kept) <= 20 for fifth in range(5))
 
 
-def test_a_shutdown_that_answered_more_than_arrived_has_lost_something() -> None:
+def test_a_shutdown_with_more_answers_than_arrivals_fails() -> None:
     kept = Shutdown(Counter({200: 5}), received_after=2, logged=Counter({200: 5}), exit_code=0)
     assert kept.failures() == []
     kept.logged[200] += 1

@@ -99,7 +99,7 @@ class FakeService:
 
 
 @pytest.mark.parametrize("dropped", [0, 1, CLIENTS - 1, CLIENTS])
-def test_a_service_that_drops_at_sigterm_what_it_has_read_has_lost_it(dropped: int) -> None:
+def test_a_service_that_drops_read_requests_at_sigterm_fails(dropped: int) -> None:
     async def failures() -> list[str]:
         async with FakeService(delay_s=1.5, dropped=dropped).listening() as service:
             return (await shutdown(service, seconds=1)).failures()
@@ -139,7 +139,7 @@ def lost(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("status", "reason"), [(429, "its vectors"), (0, "got no response")])
-def test_a_service_that_answers_nothing_before_the_load_has_no_capacity(status: int, reason: str) -> None:
+def test_a_service_that_answers_nothing_has_no_capacity(status: int, reason: str) -> None:
     async def scenario() -> None:
         async with FakeService(delay_s=0.01, status=status).listening() as service:
             await overload(service, seconds=1)
@@ -174,9 +174,7 @@ def test_a_writer_that_hangs_while_it_opens_the_store_is_a_fault(
     ]
 
 
-def test_a_service_that_runs_on_a_read_only_store_has_not_refused_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_service_that_accepts_a_read_only_store_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(full_disk, "REFUSAL_TIMEOUT_S", 0.01)
     disk: Any = SimpleNamespace(folder=tmp_path, read_only=nullcontext)
     assert full_disk.read_only(disk) == ["no refusal: the service still ran after 0.01 s"]

@@ -93,9 +93,7 @@ def test_the_service_reports_nothing_from_its_start_to_its_end(tiny_model: Path,
     assert observed(tmp_path) == SILENT
 
 
-def test_the_service_with_its_documents_in_milvus_reports_nothing(
-    tiny_model: Path, files: Path, tmp_path: Path
-) -> None:
+def test_the_service_with_milvus_reports_nothing(tiny_model: Path, files: Path, tmp_path: Path) -> None:
     pytest.importorskip("milvus_lite")
     settings = {"CROSSLET_MODEL": tiny_model, "CROSSLET_INDEX": f"milvus+lite://{tmp_path}/documents.db"}
     with reserved_port() as port, traced(tmp_path, [*CROSSLET, "serve"], CROSSLET_PORT=port, **settings) as process:
@@ -146,9 +144,7 @@ def test_search_and_the_copy_of_a_store_report_nothing(tiny_model: Path, files: 
         assert observe(tmp_path / name, [*CROSSLET, *command], **settings) == SILENT
 
 
-def test_planning_an_ablation_reports_nothing_and_leaves_only_the_font_list_of_matplotlib(
-    data: Path, tmp_path: Path
-) -> None:
+def test_planning_an_ablation_reports_nothing(data: Path, tmp_path: Path) -> None:
     spec = ROOT / "training/configs/ablation.yaml"
     seen = observe(tmp_path, [*CROSSLET, "ablate", spec, "--data", data, "--out", tmp_path / "out", "--dry-run"])
     assert seen.calls == []
@@ -163,7 +159,7 @@ SWITCHES = {  # module of a library: an expression that is true where it reports
 
 
 @pytest.mark.parametrize("module", SWITCHES)
-def test_a_library_that_reports_late_or_on_downloads_reads_its_switch_as_off(tmp_path: Path, module: str) -> None:
+def test_late_reporting_libraries_are_switched_off(tmp_path: Path, module: str) -> None:
     pytest.importorskip(module.partition(".")[0])
     code = f"import training, {module} as module; raise SystemExit(bool({SWITCHES[module]}))"
     variables = environment(tmp_path, {"HF_HUB_DISABLE_TELEMETRY": 0, "RAY_USAGE_STATS_ENABLED": 1})

@@ -97,9 +97,7 @@ def add(page: Page, text: str) -> str:
     return page.text("#add-status")
 
 
-def test_a_visitor_gives_the_key_adds_documents_and_finds_them_in_another_language(
-    page: Page, service: httpx.Client
-) -> None:
+def test_a_visitor_with_a_key_adds_and_finds_documents(page: Page, service: httpx.Client) -> None:
     page.click("#empty-example")
     assert page.value("document.activeElement.id") == "send"
     page.press("Enter")
@@ -121,7 +119,7 @@ def test_a_visitor_gives_the_key_adds_documents_and_finds_them_in_another_langua
     assert page.hosts() == {str(service.base_url).rstrip("/")}
 
 
-def test_scores_are_bars_and_the_recommended_minimum_divides_the_results(page: Page, service: httpx.Client) -> None:
+def test_scores_are_bars_divided_by_the_recommended_minimum(page: Page, service: httpx.Client) -> None:
     put(service, ["Das Passwort ist falsch.", "The moon is far away."])
     assert page.value("[...document.querySelectorAll('#mode option')].map(e => e.value)") == [
         "hybrid",
@@ -147,7 +145,7 @@ def test_scores_are_bars_and_the_recommended_minimum_divides_the_results(page: P
     page.wait_for("document.querySelectorAll('.result').length === 2")
 
 
-def test_every_line_that_is_no_document_is_named_and_all_others_are_stored(page: Page, service: httpx.Client) -> None:
+def test_bad_lines_are_named_and_the_others_stored(page: Page, service: httpx.Client) -> None:
     assert add(page, LINES) == "2 documents are stored."
     errors = page.text("#add-errors").splitlines()
     assert [error.split(":")[0] for error in errors] == ["Line 3", "Line 4", "Line 5", "Line 6"]
@@ -242,7 +240,7 @@ def test_a_file_that_the_page_cannot_take_is_one_sentence(page: Page, tmp_path: 
     assert page.text("#add-errors") == ""
 
 
-def test_many_lines_are_sent_in_batches_and_named_after_their_line(page: Page, service: httpx.Client) -> None:
+def test_many_lines_are_sent_in_batches_with_their_numbers(page: Page, service: httpx.Client) -> None:
     before = service.get("/info").json()["index"]["documents"]
     assert add(page, "\n".join(f"Number {n} of many." for n in range(200))) == "200 documents are stored."
     assert service.get("/info").json()["index"]["documents"] == before + 200
@@ -251,7 +249,7 @@ def test_many_lines_are_sent_in_batches_and_named_after_their_line(page: Page, s
     assert page.value("[...document.querySelectorAll('#progress')].every(e => e.hidden)")
 
 
-def test_two_lists_become_a_matrix_of_the_cosines_that_the_service_gives(page: Page, service: httpx.Client) -> None:
+def test_two_lists_become_a_matrix_of_cosines(page: Page, service: httpx.Client) -> None:
     lists = {"left": ["A dog.", "A cat.", "<b>The sun.</b>"], "right": ["Eine Katze.", "Die Sonne."]}
     page.click("#tab-compare")
     for side, texts in lists.items():
@@ -284,7 +282,7 @@ def test_a_body_over_the_limit_is_the_error_of_its_line(page: Page) -> None:
     assert f"{MAX_BODY_BYTES} (CROSSLET_MAX_BODY_BYTES)" in error
 
 
-def test_a_key_that_may_not_write_ends_the_adding_with_the_reason(browser: Browser, service: httpx.Client) -> None:
+def test_a_key_without_write_access_stops_adding(browser: Browser, service: httpx.Client) -> None:
     page = Page(browser)
     page.open(f"{service.base_url}/lab/crosslet/#add")
     give_key(page, READ_KEY)
@@ -302,9 +300,7 @@ def choose(page: Page, position: int) -> None:
     page.wait_for(f"document.querySelector('#collection').selectedIndex === {position}")
 
 
-def test_the_menu_of_collections_is_there_where_there_are_several_and_holds_for_all_parts(
-    page: Page, service: httpx.Client, shop: str
-) -> None:
+def test_the_menu_of_collections_applies_to_all_parts(page: Page, service: httpx.Client, shop: str) -> None:
     assert page.value("document.querySelector('#collection').checkVisibility()") is False  # the page knows of one
     put(service, ["The moon is far away."])
     page.click("#tab-about")  # asks for the facts again
@@ -333,7 +329,7 @@ def test_the_menu_of_collections_is_there_where_there_are_several_and_holds_for_
     assert search(page, "red kettle") == ["The moon is far away."]
 
 
-def test_the_key_stays_in_the_tab_and_a_wrong_one_is_asked_for_again(browser: Browser, service: httpx.Client) -> None:
+def test_the_key_stays_in_the_tab_and_a_wrong_one_is_refused(browser: Browser, service: httpx.Client) -> None:
     page = Page(browser)
     page.open(f"{service.base_url}/lab/crosslet/")
     give_key(page, "wrong")
@@ -352,7 +348,7 @@ def test_the_key_stays_in_the_tab_and_a_wrong_one_is_asked_for_again(browser: Br
 @pytest.mark.parametrize(
     ("asked", "word"), [("de-AT", "Suchen"), ("fr", "Chercher"), ("es-MX", "Buscar"), ("tr", "Search")]
 )
-def test_the_page_speaks_the_language_of_the_browser_until_another_is_chosen(
+def test_the_page_speaks_the_browsers_or_a_chosen_language(
     browser: Browser, service: httpx.Client, asked: str, word: str
 ) -> None:
     page = Page(browser, language=asked)
@@ -410,7 +406,7 @@ def test_the_keyboard_alone_is_enough_and_everything_has_a_name(page: Page, shop
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 390, 1280])
-def test_no_part_is_wider_than_the_window_and_all_text_can_be_read(
+def test_all_parts_fit_the_window_and_are_readable(
     page: Page, service: httpx.Client, shop: str, width: int, scheme: str, tmp_path: Path
 ) -> None:
     put(service, ["Das Passwort ist falsch.", "x" * 400])

@@ -70,7 +70,7 @@ def status_bytes(pid: int, name: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # one core, which others may use too
-def test_512_mb_answer_or_refuse_every_request_and_half_of_it_is_resident(tmp_path: Path) -> None:
+def test_half_a_gigabyte_answers_or_refuses_each_request(tmp_path: Path) -> None:
     with small_machine(tmp_path) as (client, pid):
         limits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
         assert f"Max data size {LIMIT_BYTES} {LIMIT_BYTES} bytes" in " ".join(limits.split())

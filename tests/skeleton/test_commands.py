@@ -31,7 +31,7 @@ def test_make_alone_lists_every_target() -> None:
     assert sorted(phony.split()) == sorted(targets)
 
 
-def test_an_old_python_is_refused_with_both_versions_and_the_way_out() -> None:
+def test_an_old_python_is_refused_with_both_versions() -> None:
     script = ROOT / "scripts" / "require_python.py"
     code = f"import runpy, sys; sys.version_info = (3, 9, 2); runpy.run_path({str(script)!r})"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -39,7 +39,7 @@ def test_an_old_python_is_refused_with_both_versions_and_the_way_out() -> None:
     assert re.fullmatch(r"crosslet needs Python 3\.11 or newer; \S+ is 3\.9: .*make PYTHON=\S+ .*\n", answer.stderr)
 
 
-def test_a_python_that_the_locks_do_not_hold_for_is_refused_for_development_and_not_for_the_service() -> None:
+def test_a_python_without_locks_is_refused_for_development_alone() -> None:
     script = str(ROOT / "scripts" / "require_python.py")
     code = "import runpy, sys; sys.version_info = (3, 14, 0); runpy.run_path(sys.argv.pop(1))"
     service = subprocess.run([sys.executable, "-c", code, script], capture_output=True, text=True, check=False)
@@ -55,7 +55,7 @@ def test_this_python_is_accepted() -> None:
         subprocess.run([sys.executable, str(ROOT / "scripts" / "require_python.py"), *arguments], check=True)
 
 
-def test_the_check_of_a_clone_is_the_same_whatever_the_shell_has_set(tmp_path: Path) -> None:
+def test_the_ci_run_ignores_settings_of_the_shell(tmp_path: Path) -> None:
     (tmp_path / "make").write_text("#!/bin/sh\nenv\n", encoding="utf-8")
     (tmp_path / "make").chmod(0o755)
     for program in ("g++", "strace", "chromium"):
@@ -77,7 +77,7 @@ def test_the_check_of_a_clone_is_the_same_whatever_the_shell_has_set(tmp_path: P
 
 
 @pytest.mark.parametrize("folder", MADE_BY_THE_MAKEFILE)
-def test_lint_leaves_alone_what_the_makefile_makes_where_there_is_no_git(tmp_path: Path, folder: str) -> None:
+def test_without_git_lint_leaves_made_folders_alone(tmp_path: Path, folder: str) -> None:
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
     source = tmp_path / folder / "module.py"
     source.parent.mkdir()
@@ -119,7 +119,7 @@ esac
 """
 
 
-def test_a_model_is_exported_anew_only_when_its_checkpoint_is_newer(tmp_path: Path) -> None:
+def test_a_model_is_exported_again_if_its_checkpoint_is_newer(tmp_path: Path) -> None:
     out, calls = tmp_path / "out", tmp_path / "calls"
     python = tmp_path / "dev" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -160,7 +160,7 @@ def test_torch_comes_from_the_configured_index_when_it_is_there(tmp_path: Path, 
     assert calls[0].endswith(f"torch-{flavour}.txt")
 
 
-def test_the_cpu_torch_comes_from_pytorchs_index_when_no_other_has_it(tmp_path: Path) -> None:
+def test_cpu_torch_falls_back_to_the_index_of_pytorch(tmp_path: Path) -> None:
     message = "ERROR: No matching distribution found for torch==2.13.0+cpu"
     end, calls = install_torch(tmp_path, "cpu", message=message, status=1)
     assert end.returncode == 0
@@ -169,7 +169,7 @@ def test_the_cpu_torch_comes_from_pytorchs_index_when_no_other_has_it(tmp_path: 
 
 
 @pytest.mark.parametrize("flavour", ["cpu", "cuda"])
-def test_a_wrong_hash_is_an_error_and_no_reason_to_look_elsewhere(tmp_path: Path, flavour: str) -> None:
+def test_a_wrong_hash_is_an_error_without_fallback(tmp_path: Path, flavour: str) -> None:
     message = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."
     end, calls = install_torch(tmp_path, flavour, message=message, status=1)
     assert end.returncode == 1
@@ -177,7 +177,7 @@ def test_a_wrong_hash_is_an_error_and_no_reason_to_look_elsewhere(tmp_path: Path
     assert len(calls) == 1
 
 
-def test_a_python_without_ensurepip_is_refused_with_the_package_to_install(tmp_path: Path) -> None:
+def test_a_missing_ensurepip_names_the_package_to_install(tmp_path: Path) -> None:
     (tmp_path / "ensurepip.py").write_text("raise ImportError\n")
     result = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "require_python.py")],

@@ -75,7 +75,7 @@ def test_re_embedding_runs_once_on_the_documents_of_the_service() -> None:
     assert " ".join(once["command"]) in SUBCOMMANDS
 
 
-def test_with_an_address_of_milvus_the_service_has_its_packages_and_an_image_of_its_own() -> None:
+def test_a_milvus_address_selects_its_packages_and_image() -> None:
     plain = compose()["services"]["service"]
     milvus = compose(CROSSLET_INDEX="milvus://milvus:19530")["services"]["service"]
     assert plain["environment"]["CROSSLET_INDEX"] == "embedded"
@@ -97,7 +97,7 @@ def test_everything_that_is_mounted_from_the_checkout_is_in_it() -> None:
     assert mounted - there == OF_THE_USER
 
 
-def test_every_volume_config_and_service_that_is_named_is_described_and_used() -> None:
+def test_every_named_volume_config_and_service_is_described() -> None:
     content = compose()
     named = [volume.split(":")[0] for service in content["services"].values() for volume in service.get("volumes", [])]
     assert {volume for volume in named if volume[0] not in "./"} == content["volumes"].keys()
@@ -143,7 +143,7 @@ def test_prometheus_asks_the_service_and_grafana_asks_prometheus() -> None:
     assert source["jsonData"]["timeInterval"] == read_yaml("prometheus.yml")["global"]["scrape_interval"]
 
 
-def test_what_the_monitoring_configurations_name_is_mounted_there() -> None:
+def test_files_that_monitoring_names_are_mounted() -> None:
     services = compose()["services"]
     mounted = {target for name in ("prometheus", "grafana") for _, target, _ in binds(services[name])}
     mounted |= {config["target"] for config in services["prometheus"]["configs"]}
@@ -158,7 +158,7 @@ def test_what_the_monitoring_configurations_name_is_mounted_there() -> None:
     assert (MONITORING / "grafana/dashboards" / home.name).is_file()
 
 
-def test_monitoring_is_for_this_machine_alone_and_reports_to_nobody() -> None:
+def test_monitoring_listens_locally_and_reports_to_nobody() -> None:
     services = compose()["services"]
     assert {address for name in ("prometheus", "grafana") for address, _, _ in published(services[name])} == {
         "127.0.0.1"
@@ -185,7 +185,7 @@ def test_the_memory_budget_is_a_tenth_below_the_limit() -> None:
     assert 0.88 < share <= 0.9
 
 
-def test_the_default_model_is_the_images_own_and_no_mount_hides_it() -> None:
+def test_no_mount_hides_the_default_model_of_the_image() -> None:
     service = compose()["services"]["service"]
     assert service["environment"]["CROSSLET_MODEL"] is None  # the shell's; unset there, it is unset in the container
     assert "CROSSLET_MODEL" not in "".join(dockerfile_says("docker/service.Dockerfile", "ENV"))
@@ -195,7 +195,7 @@ def test_the_default_model_is_the_images_own_and_no_mount_hides_it() -> None:
     assert not targets & {installed, *installed.parents}
 
 
-def test_an_artifact_has_the_same_path_outside_where_it_is_exported_and_where_it_is_served() -> None:
+def test_an_artifact_has_one_path_outside_in_export_and_service() -> None:
     services = compose()["services"]
     service, export = services["service"], services["export"]
     assert service["working_dir"] == export["working_dir"] == "/"
@@ -203,7 +203,7 @@ def test_an_artifact_has_the_same_path_outside_where_it_is_exported_and_where_it
     assert sorted(binds(export)) == [("models", "/models", False), ("runs", "/runs", True)]
 
 
-def test_export_runs_in_the_training_image_as_who_owns_runs_and_models() -> None:
+def test_export_runs_in_the_training_image_as_the_owner() -> None:
     services = compose()["services"]
     training, export = services["training"], services["export"]
     assert (export["image"], export["build"], export["user"]) == (
@@ -216,7 +216,7 @@ def test_export_runs_in_the_training_image_as_who_owns_runs_and_models() -> None
     assert written in {source for source, _, _ in binds(export)}
 
 
-def test_every_documented_command_names_profiles_services_and_variables_of_the_file() -> None:
+def test_documented_commands_name_what_the_file_has() -> None:
     commands = [match for path in DOCUMENTS for match in COMMAND.finditer(path.read_text(encoding="utf-8"))]
     assert len(commands) > 10
     services = compose()["services"]

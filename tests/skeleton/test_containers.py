@@ -21,7 +21,7 @@ def instructions(name: str) -> list[tuple[str, str]]:
     return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
 
 
-def test_compose_serves_port_8080_to_this_machine_only_and_keeps_documents_in_a_volume() -> None:
+def test_compose_serves_locally_and_keeps_documents_in_a_volume() -> None:
     service = compose()["services"]["service"]
     assert service["ports"] == ["127.0.0.1:8080:8080"]
     assert "documents:/data" in service["volumes"]
@@ -31,13 +31,13 @@ def test_compose_serves_port_8080_to_this_machine_only_and_keeps_documents_in_a_
     assert elsewhere["ports"] == ["0.0.0.0:80:8080"]
 
 
-def test_compose_runs_training_only_when_asked_and_lends_it_data_and_runs() -> None:
+def test_training_is_a_profile_that_mounts_data_and_runs() -> None:
     training = compose()["services"]["training"]
     assert training["profiles"] == ["training"]
     assert training["volumes"] == ["./data:/data:ro", "./runs:/out"]
 
 
-def test_training_on_a_gpu_has_an_image_of_its_own_and_asks_for_the_devices() -> None:
+def test_gpu_training_has_its_own_image_and_asks_for_devices() -> None:
     services = compose()["services"]
     training, cuda = services["training"], services["training-cuda"]
     assert cuda["build"]["args"]["TORCH"] == "cuda"
@@ -49,7 +49,7 @@ def test_training_on_a_gpu_has_an_image_of_its_own_and_asks_for_the_devices() ->
     assert cuda["volumes"] == training["volumes"]
 
 
-def test_arguments_of_the_training_container_replace_the_configuration_and_not_the_folders() -> None:
+def test_training_arguments_replace_only_the_configuration() -> None:
     steps = dict(instructions("training.Dockerfile"))
     assert json.loads(steps["ENTRYPOINT"]) == ["training/run.sh", "--data", "/data", "--out", "/out"]
     assert json.loads(steps["CMD"]) == ["--config", "training/configs/default.yaml"]
@@ -64,7 +64,7 @@ def test_every_image_is_told_its_revision() -> None:
     assert "--build-arg REVISION=" in command
 
 
-def test_every_setting_reaches_the_service_from_the_shell_or_a_file_that_nobody_commits() -> None:
+def test_every_setting_reaches_the_service_from_shell_or_file() -> None:
     environment = compose()["services"]["service"]["environment"]
     assert {
         key.removeprefix("CROSSLET_").lower() for key in environment
@@ -74,7 +74,7 @@ def test_every_setting_reaches_the_service_from_the_shell_or_a_file_that_nobody_
     assert "**/.env" in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 
 
-def test_the_milvus_profile_starts_milvus_before_the_service_and_publishes_no_port_of_it() -> None:
+def test_milvus_starts_before_the_service_without_ports() -> None:
     services = compose()["services"]
     assert started({"milvus"}).keys() - started(set()).keys() == {"milvus", "etcd", "minio"}
     assert services["service"]["depends_on"] == {"milvus": {"condition": "service_healthy", "required": False}}

@@ -117,7 +117,7 @@ def offences(package: str, banned: set[str]) -> list[str]:
     ]
 
 
-def test_the_service_imports_neither_training_nor_export_nor_torch() -> None:
+def test_service_imports_no_training_export_or_torch() -> None:
     assert offences("service", HEAVY | {"training", "export"}) == []
 
 
@@ -182,7 +182,7 @@ def test_server_imports_no_torch_and_nothing_offline() -> None:
 
 
 @pytest.mark.parametrize("module", ["torch", "transformers", "optimum", "sentence_transformers", "training", "export"])
-def test_lint_refuses_a_heavy_import_under_service_and_only_there(tmp_path: Path, module: str) -> None:
+def test_lint_refuses_a_heavy_import_only_under_service(tmp_path: Path, module: str) -> None:
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
     for package in ("service", "training"):
         (tmp_path / package).mkdir()

@@ -43,7 +43,7 @@ def test_every_key_has_a_meaning(written: Path, name: str) -> None:
     assert [row[0] for row in rows if len(row) < 3 or not row[-1].strip(" |")] == []
 
 
-def test_every_metric_of_the_service_is_listed_with_its_type_and_no_other() -> None:
+def test_metrics_page_lists_every_metric_with_its_type() -> None:
     metrics = Metrics(load_manifest(BUNDLED_MODEL))
     metrics.watch(
         queue_depth=lambda: 0,

@@ -29,7 +29,7 @@ def test_no_tracked_text_names_a_path_of_somebodys_machine() -> None:
     assert found == []
 
 
-def test_the_project_can_be_read_where_git_cannot_say_what_it_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracked_files_are_found_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     names = {str(path.relative_to(ROOT)) for path in tracked_files()}
     assert {"Makefile", "service/api/app.py"} <= names
@@ -42,7 +42,7 @@ def test_the_machine_path_pattern_knows_what_it_looks_for() -> None:
     assert not MACHINE_PATH.search(b"https://example.org/home/page and $HOME/work/x and ./work/x")
 
 
-def test_the_version_is_the_changelogs_top_release_or_a_later_one_in_development() -> None:
+def test_the_version_is_the_top_release_or_a_later_dev_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     top, *_ = headings = re.findall(r"(?m)^## \[(.+?)\]", changelog)
     newest = next(heading for heading in headings if heading != "Unreleased")

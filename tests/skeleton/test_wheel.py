@@ -41,7 +41,7 @@ def built(folder: Path) -> Path:
     return wheel
 
 
-def test_the_wheel_holds_every_file_of_the_page_and_of_the_bundled_models(tmp_path: Path) -> None:
+def test_the_wheel_holds_the_page_and_the_bundled_models(tmp_path: Path) -> None:
     wheel = built(tmp_path)
     files = {path.relative_to(ROOT).as_posix() for path in tracked_files()}
     page = {name for name in files if name.startswith("service/web/")}
@@ -73,7 +73,7 @@ def serving(command: Path, folder: Path, **settings: str) -> Iterator[httpx.Clie
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_an_installed_wheel_serves_the_bundled_model_from_an_empty_folder(tmp_path: Path) -> None:
+def test_an_installed_wheel_serves_from_an_empty_folder(tmp_path: Path) -> None:
     venv, empty = tmp_path / "venv", tmp_path / "empty"
     empty.mkdir()
     run(sys.executable, "-m", "venv", venv, cwd=tmp_path)
