@@ -195,7 +195,7 @@ def random_checkpoint(folder: Path) -> Path:
 
 def make_pairs(checkpoint: Path, passages: int, tokens: int) -> Pairs:
     """One query with passages of random words, each of `tokens` tokens or a few more."""
-    from export.texts import PARITY_TEXTS
+    from export.parity import PARITY_TEXTS
     from training.reranking.checkpoint import load_cross_encoder
 
     _, tokenizer, _ = load_cross_encoder(checkpoint)
@@ -214,9 +214,9 @@ def make_pairs(checkpoint: Path, passages: int, tokens: int) -> Pairs:
 
 def export(checkpoint: Path, artifact: Path, pairs: Pairs) -> None:
     """int8 with fixed steps; the gate is off: a random model's scores are next to equal."""
+    from export.gate import GateLimits
     from export.pipeline import export_artifact
     from export.request import ExportRequest
-    from export.reranking.gate import RankingLimits
 
     calibration = checkpoint.parent / "calibration.tsv"
     if not (checkpoint / "crosslet.json").is_file():
@@ -226,7 +226,7 @@ def export(checkpoint: Path, artifact: Path, pairs: Pairs) -> None:
         out=artifact,
         precision="int8",
         calibration=calibration if calibration.is_file() else None,
-        ranking_limits=RankingLimits(min_rank_correlation=-1.0, max_acc1_drop=100.0),
+        limits=GateLimits(min_rank_correlation=-1.0, max_acc1_drop=100.0),
     )
     export_artifact(request, progress=lambda message: print(message, file=sys.stderr))
 

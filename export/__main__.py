@@ -16,7 +16,6 @@ from export.errors import ExportError
 from export.gate import GateLimits
 from export.pipeline import export_artifact
 from export.request import ExportRequest
-from export.reranking.gate import RankingLimits
 from service.model.artifact import ArtifactError
 
 FAILED = 2
@@ -109,13 +108,13 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
     add(
         "--min-rank-correlation",
         type=float,
-        default=RankingLimits.min_rank_correlation,
+        default=GateLimits.min_rank_correlation,
         help="int8 of a re-ranker: of its scores to fp32's; default: %(default)s",
     )
     add(
         "--max-acc1-drop",
         type=float,
-        default=RankingLimits.max_acc1_drop,
+        default=GateLimits.max_acc1_drop,
         help="int8 of a re-ranker: points of acc@1; default: %(default)s",
     )
     add("--force", action="store_true", help="replace the artifact at --out")
@@ -131,10 +130,12 @@ def read_options(arguments: Sequence[str] | None) -> ExportRequest:
         name=options.name,
         languages=options.languages,
         sts=options.sts,
-        limits=GateLimits(min_cosine=options.min_cosine, max_sts_drop=options.max_sts_drop),
         questions=options.questions,
-        ranking_limits=RankingLimits(
-            min_rank_correlation=options.min_rank_correlation, max_acc1_drop=options.max_acc1_drop
+        limits=GateLimits(
+            min_cosine=options.min_cosine,
+            max_sts_drop=options.max_sts_drop,
+            min_rank_correlation=options.min_rank_correlation,
+            max_acc1_drop=options.max_acc1_drop,
         ),
         force=options.force,
         trust_remote_code=options.trust_remote_code,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from export.recipe import python_recipe
-from export.reranking import card_texts as reranker
 from service.model.artifact import Manifest
 
 LIMITATIONS = """\
@@ -45,6 +44,26 @@ CROSSLET_MODEL=path/to/this/folder make serve
 curl -s localhost:8080/embed -H 'content-type: application/json' -d '{"inputs": ["A man is playing a guitar."]}'
 ```
 """
+RERANKER_SUMMARY = """\
+A cross-encoder: a query and a passage in, one score in [0, 1] out, higher where the passage answers the query, across
+languages. It puts the best of the passages that a search has found first.
+"""
+RERANKER_SCORES = "(query-passage; mixed: each query and passage in a language of its own)"
+RERANKER_EVALUATE = "`crosslet evaluate FOLDER --data DIR --sets rerank`"
+RERANKER_LIMITATIONS = """\
+- A pair beyond {max_length} tokens loses the end of its passage: split longer documents, and keep the best score.
+- Only the languages above were trained or measured; others may share scripts and words, but nothing is promised.
+- Scores rank the passages of one query; they are no probabilities, and those of two queries cannot be compared.
+- Score one pair at a time: in a batch, padding and company change the last digits of a score.
+- The model repeats the biases of its base and of its training data.
+"""
+RERANKER_USE = """\
+With the service, from its repository:
+
+```sh
+CROSSLET_RERANKER=path/to/this/folder make serve
+```
+"""
 
 
 def model_card(manifest: Manifest, *, model_bytes: int, folder: Path) -> str:
@@ -64,7 +83,7 @@ def model_card(manifest: Manifest, *, model_bytes: int, folder: Path) -> str:
 
 
 def _use(manifest: Manifest, folder: Path) -> str:
-    served = reranker.USE if manifest.kind == "cross-encoder" else USE
+    served = RERANKER_USE if manifest.kind == "cross-encoder" else USE
     parts = [served, python_recipe(manifest, folder), *([_prompts(manifest)] if manifest.prompts else [])]
     return "\n".join(parts)
 
@@ -104,7 +123,7 @@ def _front_matter(manifest: Manifest) -> str:
 
 
 def _summary(manifest: Manifest, model_bytes: int) -> str:
-    summary = reranker.SUMMARY if manifest.kind == "cross-encoder" else SUMMARY.format(dim=manifest.dim)
+    summary = RERANKER_SUMMARY if manifest.kind == "cross-encoder" else SUMMARY.format(dim=manifest.dim)
     return (
         f"{summary}\n"
         "| | |\n|---|---|\n"
@@ -121,7 +140,7 @@ def _evaluation(manifest: Manifest) -> str:
     """A table for each metric; one of a run's steps for a metric that has another level."""
     evaluation, is_reranker = manifest.evaluation, manifest.kind == "cross-encoder"
     unit = "pair" if is_reranker else "text"
-    legend, command = (reranker.SCORES, reranker.EVALUATE) if is_reranker else (SCORES, EVALUATE)
+    legend, command = (RERANKER_SCORES, RERANKER_EVALUATE) if is_reranker else (SCORES, EVALUATE)
     apart = {"export", "served", "alignment", "adaptation"}
     before = {name: values for name, values in evaluation.items() if name not in apart}
     served = evaluation.get("served", {})
@@ -209,7 +228,7 @@ def _training(training: Mapping[str, Any]) -> str:
 def _limitations(manifest: Manifest) -> str:
     own = "".join(f"- {weakness}\n" for weakness in manifest.training.get("weaknesses", ()))
     if manifest.kind == "cross-encoder":
-        return own + reranker.LIMITATIONS.format(max_length=manifest.max_length)
+        return own + RERANKER_LIMITATIONS.format(max_length=manifest.max_length)
     text = own + LIMITATIONS.format(max_length=manifest.max_length)
     if manifest.precision == "fp32":
         return text

@@ -21,8 +21,8 @@ from onnx import helper, numpy_helper
 
 from export.bundle import check_target, write_copy
 from export.card import model_card
-from export.encoder import embed_ids, open_session
 from export.errors import Refused
+from export.session import open_session, run_each
 from service.model.artifact import (
     CARD_FILE,
     MODEL_FILE,
@@ -152,7 +152,7 @@ def _embed(content: bytes, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.floa
     with tempfile.TemporaryDirectory(prefix="crosslet-head-") as folder:
         path = Path(folder) / MODEL_FILE
         path.write_bytes(content)
-        return embed_ids(open_session(path), rows)
+        return run_each(open_session(path), rows)
 
 
 def _check(expected_ND: npt.NDArray[np.float32], found_ND: npt.NDArray[np.float32]) -> None:

@@ -22,8 +22,7 @@ from optimum.utils import NormalizedTextConfig
 from torch.jit import TracerWarning  # type: ignore[attr-defined]  # public, but not in its __all__
 
 from export.errors import Refused
-from export.graph import SentenceGraph
-from export.reranking.graph import PairGraph
+from export.graph import PairGraph, SentenceGraph
 
 OPSET = 17
 BYTES_PER_PARAMETER = {"fp32": 4 * 1.05, "int8": 1.15}  # including scales, and parts that stay in float

@@ -1,24 +1,31 @@
-"""Makes the parity pack: texts with the token ids and vectors that an artifact must reproduce on any machine.
-
-Shapes: N texts, D dims.
-"""
+# ruff: noqa: RUF001 - multilingual texts
+"""The texts and pairs that an artifact must answer alike on any machine: the record's, or two sentences a language."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from itertools import cycle, islice
 
-import numpy as np
-import numpy.typing as npt
+from export.checkpoint import Pair, TrainingRecord
 
-from export.checkpoint import Checkpoint, TrainingRecord
-from export.encoder import OnnxEncoder
-from export.prompts import Asked
-from export.texts import PARITY_TEXTS
-from service.model.artifact import SCHEMA_VERSION, ParityPack
-from service.model.tokenizer import Tokenizer
-
-DECIMALS = 7  # the precision of float32 in a unit vector
+PARITY_TEXTS: dict[str, tuple[str, ...]] = {
+    "ar": ("رجل يعزف على الغيتار.", "تفتح المكتبة أبوابها في الساعة التاسعة."),
+    "cs": ("Muž hraje na kytaru.", "Knihovna otevírá v devět hodin."),
+    "de": ("Ein Mann spielt Gitarre.", "Die Bibliothek öffnet um neun Uhr."),
+    "en": ("A man is playing a guitar.", "The library opens at nine o'clock."),
+    "es": ("Un hombre toca la guitarra.", "La biblioteca abre a las nueve."),
+    "fr": ("Un homme joue de la guitare.", "La bibliothèque ouvre à neuf heures."),
+    "it": ("Un uomo suona la chitarra.", "La biblioteca apre alle nove."),
+    "ja": ("男の人がギターを弾いています。", "図書館は九時に開きます。"),
+    "ko": ("한 남자가 기타를 치고 있다.", "도서관은 아홉 시에 문을 엽니다."),
+    "nl": ("Een man speelt gitaar.", "De bibliotheek gaat om negen uur open."),
+    "pl": ("Mężczyzna gra na gitarze.", "Biblioteka otwiera się o dziewiątej."),
+    "pt": ("Um homem toca violão.", "A biblioteca abre às nove horas."),
+    "ro": ("Un bărbat cântă la chitară.", "Biblioteca se deschide la ora nouă."),
+    "ru": ("Мужчина играет на гитаре.", "Библиотека открывается в девять часов."),
+    "tr": ("Bir adam gitar çalıyor.", "Kütüphane saat dokuzda açılıyor."),
+    "vi": ("Một người đàn ông đang chơi đàn ghi-ta.", "Thư viện mở cửa lúc chín giờ."),
+    "zh": ("一个男人在弹吉他。", "图书馆九点开门。"),
+}
 
 
 def parity_texts(record: TrainingRecord) -> tuple[str, ...]:
@@ -32,33 +39,18 @@ def parity_texts(record: TrainingRecord) -> tuple[str, ...]:
     return (*chosen, " ".join(words * repeats))
 
 
-def parity_pack(
-    encoder: OnnxEncoder, tokenizer: Tokenizer, texts: Sequence[str], *, prompt: str = "", min_cosine: float
-) -> ParityPack:
-    """The ids that the service reads and their vectors on this machine, one at a time, with the default prompt."""
-    rows = [tokenizer.tokenise(prompt + text).input_ids for text in texts]
-    embeddings_ND = encoder.embed_ids(rows)
-    return ParityPack(
-        schema_version=SCHEMA_VERSION,
-        min_cosine=min_cosine,
-        texts=tuple(texts),
-        input_ids=tuple(tuple(ids) for ids in rows),
-        embeddings=tuple(tuple(round(float(value), DECIMALS) for value in row) for row in embeddings_ND),
-    )
+def parity_pairs(record: TrainingRecord) -> tuple[Pair, ...]:
+    """In each language a text beside its translation into the next one, and beside another text.
 
-
-def torch_embeddings(checkpoint: Checkpoint, texts: Sequence[Asked]) -> npt.NDArray[np.float32]:
-    """The reference vectors, computed by sentence-transformers: (N, D) float32, norm 1.
-
-    Args: texts: each with the name of its prompt; None: the default prompt.
+    Last a passage and a query of all of them, each long enough to be cut.
     """
-    embed = partial(checkpoint.model.encode, normalize_embeddings=True, show_progress_bar=False)
-    return np.stack([embed(text, prompt_name=name) for name, text in texts])
-
-
-def cosines(left_ND: npt.NDArray[np.floating], right_ND: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """Cosines row by row: (N,), in float64, since the fp32 gate's limit is 0.99999."""
-    left_ND, right_ND = left_ND.astype(np.float64), right_ND.astype(np.float64)
-    norm_N = np.linalg.norm(left_ND, axis=1) * np.linalg.norm(right_ND, axis=1)
-    cosine_N: npt.NDArray[np.float64] = (left_ND * right_ND).sum(axis=1) / norm_N
-    return cosine_N
+    known = [PARITY_TEXTS[language] for language in record.languages if language in PARITY_TEXTS]
+    texts = known or [PARITY_TEXTS["en"]]
+    pairs = [
+        (query, passage)
+        for (query, *_), passages in zip(texts, islice(cycle(texts), 1, None), strict=False)
+        for passage in passages
+    ]
+    words = [word for language in texts for text in language for word in text.split()]
+    long = " ".join(words * (record.max_length // len(words) + 1))  # a word has at least one token
+    return (*pairs, (pairs[0][0], long), (long, pairs[0][1]))

@@ -1,47 +1,82 @@
-"""Checkpoint -> artifact, top to bottom. Knows the order of the steps; each step knows only its own part.
-
-Cross-encoders go to `export.reranking`.
-"""
+"""Checkpoint -> artifact, top to bottom, for encoders and re-rankers: a `Kind` says in what they differ."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
 
+import tokenizers  # type: ignore[import-untyped]
+
+from export.bi_encoder import BiEncoderKind
 from export.bundle import Bundle, check_target, save_tokenizer, write_bundle
 from export.card import model_card
-from export.checkpoint import RECORD_FILE, Checkpoint, TrainingRecord, read_checkpoint
-from export.encoder import OnnxEncoder
+from export.checkpoint import TrainingRecord
+from export.cross_encoder import CrossEncoderKind
 from export.errors import Refused
-from export.gate import (
-    Fidelity,
-    Int8Loss,
-    StsPair,
-    check_fidelity,
-    check_loss,
-    measure_fidelity,
-    measure_loss,
-)
-from export.graph import build_graph
-from export.manifest import manifest_of
+from export.graph import PairGraph, SentenceGraph
 from export.onnx import check_size, export_fp32
-from export.parity import parity_pack, parity_texts, torch_embeddings
-from export.prompts import Asked, truncated_dim
 from export.quantization.quantize import quantise
-from export.request import ExportRequest, Progress, check_options
-from export.reranking.pipeline import export_reranker
-from export.sts import check_rankable, read_sts
-from export.texts import read_texts
-from service.model.artifact import MODEL_FILE, TOKENIZER_FILE, Activations, Manifest, Padding
+from export.request import ExportRequest, Figures, Progress, check_options
+from export.session import OutputName, Outputs, Rows, open_session, run_each
+from service.model.artifact import (
+    MODEL_FILE,
+    SCHEMA_VERSION,
+    TOKENIZER_FILE,
+    Activations,
+    Manifest,
+    Padding,
+    PairParityPack,
+    ParityPack,
+)
+from service.model.tokenizer import Tokenizer
+from service.version import VERSION
 from training.reranking.checkpoint import is_cross_encoder
 
-PARITY_MIN_COSINE: dict[str, float] = {
-    "int8": 0.99,  # another CPU rounds activations otherwise; as close as int8 must be to fp32
-    "fp32": 0.9999,
-}
+
+class Kind(Protocol):
+    """In what encoders and re-rankers differ: what goes into the graph, and what its outputs are compared with.
+
+    name: in the manifest.  unit: what one row of token ids is, "text" or "pair".  output: of the graph.
+    tokenizer: without truncation and padding, which are the consumer's.  calibration: token ids that fix the steps.
+    """
+
+    name: Any
+    unit: str
+    output: OutputName
+    record: TrainingRecord
+    tokenizer: tokenizers.Tokenizer
+    calibration: Rows
+
+    def graph(self) -> SentenceGraph | PairGraph:
+        """The module that is traced."""
+
+    def reference_rows(self) -> Rows:
+        """Token ids of what the checkpoint and the fp32 graph are compared on."""
+
+    def check_fp32(self, fp32: Outputs, progress: Progress) -> Figures:
+        """Compare the outputs of these rows with the checkpoint's.
+
+        Raises: Refused: the graph does not compute what torch computes.
+        """
+
+    def gate_rows(self, progress: Progress) -> Rows:
+        """Token ids of what int8 is measured on; says what cannot be measured."""
+
+    def check_int8(self, fp32: Outputs, int8: Outputs, progress: Progress) -> Figures:
+        """Compare the outputs of these rows in both precisions.
+
+        Raises: Refused: int8 lost too much.
+        """
+
+    def parity_pack(self, tokenizer: Tokenizer, run: Callable[[Rows], Outputs]) -> ParityPack | PairParityPack:
+        """The ids that the service reads and their outputs on this machine."""
+
+    def facts(self) -> dict[str, Any]:
+        """More fields of the manifest."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +84,10 @@ class MeasuredGraph:
     """A graph that passed its gate, with what was measured."""
 
     path: Path
-    encoder: OnnxEncoder
     parameters: int
-    fidelity: Fidelity
-    loss: Int8Loss | None  # None: fp32
+    padding: Padding
+    figures: Figures
     activations: Activations = "dynamic"
-    padding: Padding = "computed"
-
-    def figures(self) -> dict[str, float | None]:
-        """Everything measured, under the names that the manifest has."""
-        return asdict(self.fidelity) | (asdict(self.loss) if self.loss else {})
 
 
 def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
@@ -69,118 +98,74 @@ def export_artifact(request: ExportRequest, *, progress: Progress) -> Manifest:
     check_target(request.out, force=request.force)
     is_reranker = is_cross_encoder(request.checkpoint)
     check_options(request, is_reranker=is_reranker)
-    if is_reranker:
-        return export_reranker(request, progress=progress)
-    checkpoint = read_checkpoint(
-        request.checkpoint,
-        name=request.name,
-        languages=request.languages,
-        trust_remote_code=request.trust_remote_code,
-    )
-    texts, pairs = parity_texts(checkpoint.record), _sts_pairs(request, checkpoint.record)
-    calibration = _calibration(request, checkpoint.record)
+    kind: Kind = CrossEncoderKind(request) if is_reranker else BiEncoderKind(request)
     with tempfile.TemporaryDirectory(prefix="crosslet-export-") as folder:
-        asked = checkpoint.prompts.over(texts)
-        graph = _fp32_graph(checkpoint, asked, request, Path(folder), progress)
+        graph = _fp32_graph(kind, request, Path(folder), progress)
         if request.precision == "int8":
-            graph = _int8_graph(graph, checkpoint, asked, pairs, calibration, request, progress)
-        manifest = write_bundle(_bundle(request, checkpoint, texts, graph), request.out, force=request.force)
+            graph = _int8_graph(kind, graph, request, progress)
+        manifest = write_bundle(_bundle(kind, graph, request), request.out, force=request.force)
     progress(f"{request.out}: {manifest.files[MODEL_FILE].size_bytes:,} bytes, fingerprint {manifest.fingerprint[:12]}")
     return manifest
 
 
-def _fp32_graph(
-    checkpoint: Checkpoint, asked: Sequence[Asked], request: ExportRequest, scratch: Path, progress: Progress
-) -> MeasuredGraph:
-    graph = build_graph(checkpoint.model, skip_padding=request.padding == "skipped")
-    parameters = graph.parameter_count
-    progress(f"{checkpoint.record.name}: tracing {parameters:,} parameters")
-    path = export_fp32(graph, scratch)
+def _fp32_graph(kind: Kind, request: ExportRequest, scratch: Path, progress: Progress) -> MeasuredGraph:
+    module = kind.graph()
+    parameters = module.parameter_count
+    progress(f"{kind.record.name}: tracing {parameters:,} parameters")
+    path = export_fp32(module, scratch)
     check_size(path, parameters=parameters, precision="fp32")
-    encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
-    given = [checkpoint.prompts.before(*one) for one in asked]
-    fidelity = measure_fidelity(torch_embeddings(checkpoint, asked), encoder.embed(given))
-    progress(f"fp32: lowest cosine to torch {fidelity.min_cosine_to_torch:.7f} over {fidelity.parity_texts} texts")
-    check_fidelity(fidelity, request.limits)
-    padding: Padding = "computed" if graph.unpadded is None else "skipped"
-    return MeasuredGraph(path, encoder, parameters, fidelity, loss=None, padding=padding)
+    figures = kind.check_fp32(run_each(open_session(path), kind.reference_rows(), kind.output), progress)
+    return MeasuredGraph(path, parameters, "computed" if module.unpadded is None else "skipped", figures)
 
 
-def _int8_graph(
-    fp32: MeasuredGraph,
-    checkpoint: Checkpoint,
-    asked: Sequence[Asked],
-    pairs: tuple[StsPair, ...],
-    calibration: tuple[str, ...],
-    request: ExportRequest,
-    progress: Progress,
-) -> MeasuredGraph:
-    """With fixed steps if there are calibration texts and it passes the gate, else with steps found in each pass."""
-    progress(f"int8: {len(calibration):,} calibration texts" if calibration else "int8: no calibration texts")
-    if not pairs:
-        progress("int8: STS is not measured, the checkpoint's record has no pairs; --sts FILE gives some")
-    prompts = checkpoint.prompts  # from here on texts are what the tokenizer gets
-    texts = [prompts.before(*one) for one in asked]
-    prompted = [(score, prompts.default + left, prompts.default + right) for score, left, right in pairs]
-    quantised = partial(_quantised, fp32, checkpoint, texts, prompted, request=request, progress=progress)
-    if calibration:
+def _int8_graph(kind: Kind, fp32: MeasuredGraph, request: ExportRequest, progress: Progress) -> MeasuredGraph:
+    """With fixed steps if there are calibration rows and it passes the gate, else with steps found in each pass."""
+    count = f"{len(kind.calibration):,}" if kind.calibration else "no"
+    progress(f"int8: {count} calibration {kind.unit}s")
+    rows = kind.gate_rows(progress)
+    fp32_ND = run_each(open_session(fp32.path), rows, kind.output)
+
+    def quantised(calibration: Rows) -> MeasuredGraph:
+        path = fp32.path.with_name("int8.onnx")
+        quantise(fp32.path, path, word_bits=request.word_bits, calibration=calibration)
+        check_size(path, parameters=fp32.parameters, precision="int8")
+        figures = kind.check_int8(fp32_ND, run_each(open_session(path), rows, kind.output), progress)
+        activations: Activations = "static" if calibration else "dynamic"
+        return replace(fp32, path=path, figures=fp32.figures | figures, activations=activations)
+
+    if kind.calibration:
         try:
-            return quantised(prompts.in_turn(calibration))
+            return quantised(kind.calibration)
         except Refused as exc:
             progress(f"with fixed steps {exc}: steps are found in each pass instead")
     return quantised(())
 
 
-def _quantised(
-    fp32: MeasuredGraph,
-    checkpoint: Checkpoint,
-    texts: Sequence[str],
-    pairs: Sequence[StsPair],
-    calibration: Sequence[str],
-    *,
-    request: ExportRequest,
-    progress: Progress,
-) -> MeasuredGraph:
-    path = fp32.path.with_name("int8.onnx")
-    token_ids = [fp32.encoder.token_ids(text) for text in calibration]
-    quantise(fp32.path, path, word_bits=request.word_bits, calibration=token_ids)
-    check_size(path, parameters=fp32.parameters, precision="int8")
-    encoder = OnnxEncoder(path, checkpoint.tokenizer, max_length=checkpoint.record.max_length)
-    loss = measure_loss(fp32.encoder, encoder, texts, pairs)
-    progress(f"int8: mean cosine to fp32 {loss.mean_cosine_to_fp32:.4f} over {loss.texts} texts")
-    if loss.sts_fp32 is not None and loss.sts_int8 is not None:
-        progress(f"int8: STS {loss.sts_int8:.2f}, fp32 {loss.sts_fp32:.2f}, over {loss.sts_pairs} pairs")
-    check_loss(loss, request.limits)
-    activations: Activations = "static" if calibration else "dynamic"
-    return replace(fp32, path=path, encoder=encoder, loss=loss, activations=activations)
-
-
-def _bundle(request: ExportRequest, checkpoint: Checkpoint, texts: tuple[str, ...], graph: MeasuredGraph) -> Bundle:
-    record, prompts = checkpoint.record, checkpoint.prompts
-    folder, min_cosine = graph.path.parent, PARITY_MIN_COSINE[request.precision]
-    tokenizer = save_tokenizer(checkpoint.tokenizer, folder, max_length=record.max_length)
-    parity = parity_pack(graph.encoder, tokenizer, texts, prompt=prompts.default, min_cosine=min_cosine)
-    manifest = manifest_of(
-        record,
-        graph,
-        kind="bi-encoder",
-        dim=len(parity.embeddings[0]),
+def _bundle(kind: Kind, graph: MeasuredGraph, request: ExportRequest) -> Bundle:
+    """The files, and the manifest but for their hashes and the fingerprint, which writing finds out."""
+    record, folder = kind.record, graph.path.parent
+    tokenizer = save_tokenizer(kind.tokenizer, folder, max_length=record.max_length)
+    session = open_session(graph.path)
+    parity = kind.parity_pack(tokenizer, lambda rows: run_each(session, rows, kind.output))
+    manifest = Manifest(
+        schema_version=SCHEMA_VERSION,
+        name=record.name,
+        kind=kind.name,
+        dim=len(parity.embeddings[0]) if isinstance(parity, ParityPack) else 1,
+        max_length=record.max_length,
+        languages=record.languages,
         precision=request.precision,
-        prompts=prompts.texts,
-        default_prompt_name=prompts.default_name,
-        truncate_dim=truncated_dim(checkpoint.model),
+        parameters=graph.parameters,
+        fingerprint="",
+        files={},
+        training=record.facts(),
+        evaluation={**record.evaluation, "export": graph.figures},
+        data_licences=record.data,
+        created_by=f"crosslet {VERSION}",
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        activations=graph.activations,
+        padding=graph.padding,
+        **kind.facts(),
     )
     card = model_card(manifest, model_bytes=graph.path.stat().st_size, folder=folder)
     return Bundle(graph.path, folder / TOKENIZER_FILE, parity, card, manifest)
-
-
-def _calibration(request: ExportRequest, record: TrainingRecord) -> tuple[str, ...]:
-    return record.calibration_texts if request.calibration is None else read_texts(request.calibration)
-
-
-def _sts_pairs(request: ExportRequest, record: TrainingRecord) -> tuple[StsPair, ...]:
-    if request.sts is not None:
-        return read_sts(request.sts)
-    if record.sts_gate:
-        check_rankable(record.sts_gate, where=f"sts_gate of {request.checkpoint / RECORD_FILE}")
-    return record.sts_gate

@@ -10,11 +10,11 @@ from typing import Literal
 from export.errors import BadRequest
 from export.gate import GateLimits
 from export.quantization.tables import TableBits
-from export.reranking.gate import RankingLimits
 from service.model.artifact import Padding
 
 Precision = Literal["int8", "fp32"]
 Progress = Callable[[str], None]
+Figures = dict[str, float | None]  # everything measured, under the names that the manifest has
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,8 @@ class ExportRequest:
     name: str | None = None
     languages: tuple[str, ...] = ()
     sts: Path | None = None  # of encoders
-    limits: GateLimits = field(default_factory=GateLimits)  # of encoders
     questions: Path | None = None  # of re-rankers
-    ranking_limits: RankingLimits = field(default_factory=RankingLimits)  # of re-rankers
+    limits: GateLimits = field(default_factory=GateLimits)
     force: bool = False
     trust_remote_code: bool = False  # run Python files of the checkpoint
 
@@ -49,8 +48,8 @@ def check_options(request: ExportRequest, *, is_reranker: bool) -> None:
     }
     of_rerankers = {
         "--questions": request.questions is not None,
-        "--min-rank-correlation": request.ranking_limits.min_rank_correlation != RankingLimits.min_rank_correlation,
-        "--max-acc1-drop": request.ranking_limits.max_acc1_drop != RankingLimits.max_acc1_drop,
+        "--min-rank-correlation": request.limits.min_rank_correlation != GateLimits.min_rank_correlation,
+        "--max-acc1-drop": request.limits.max_acc1_drop != GateLimits.max_acc1_drop,
     }
     of_int8 = {
         "--calibration": request.calibration is not None,

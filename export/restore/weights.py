@@ -16,7 +16,7 @@ import onnx
 from onnx import NodeProto, numpy_helper
 
 from export.errors import BadRequest
-from export.quantization.copies import COPY
+from export.quantization.quantize import COPY
 from export.quantization.tables import TableBits, restore_table
 
 Array = npt.NDArray[np.generic]

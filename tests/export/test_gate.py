@@ -1,87 +1,131 @@
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
-from sentence_transformers import SentenceTransformer
+from sklearn.metrics.pairwise import paired_cosine_distances
 
-from export.checkpoint import read_checkpoint
-from export.encoder import OnnxEncoder
 from export.errors import Refused
-from export.gate import Fidelity, GateLimits, Int8Loss, check_fidelity, check_loss, measure_fidelity, measure_loss
-from tests.export.checkpoints import STS_PAIRS
+from export.gate import (
+    GateLimits,
+    ScoreFidelity,
+    ScoreLoss,
+    VectorFidelity,
+    VectorLoss,
+    check_score_fidelity,
+    check_score_loss,
+    check_vector_fidelity,
+    check_vector_loss,
+    cosines,
+    pairs_of,
+    score_fidelity,
+    score_loss,
+    vector_fidelity,
+    vector_loss,
+)
+from training.reranking.ranking import RankingSet
+
+LIMITS = GateLimits()
+QUESTIONS = RankingSet(
+    ["a", "b"], ["p", "q", "r"], [np.array([0, 1, 2]), np.array([2, 0])], [frozenset({1}), frozenset({2})]
+)
+NONE = RankingSet([], [], [], [])
 
 
-def loss(**changes: float | None) -> Int8Loss:
-    """One that passes, but for `changes`."""
-    passing: dict[str, float | None] = {
-        "texts": 8,
-        "mean_cosine_to_fp32": 0.995,
-        "min_cosine_to_fp32": 0.98,
-        "sts_pairs": 4,
-        "sts_fp32": 80.0,
-        "sts_int8": 79.6,
-    }
-    return Int8Loss(**passing | changes)  # type: ignore[arg-type]
+def check(**changes: float | None) -> None:
+    """Check a loss of vectors or of scores that passes, but for `changes`."""
+    vectors = {"texts": 8, "mean_cosine_to_fp32": 0.995, "min_cosine_to_fp32": 0.98}
+    vectors |= {"sts_pairs": 4, "sts_fp32": 80.0, "sts_int8": 79.6}
+    scores = {"pairs": 40, "rank_correlation_to_fp32": 0.995, "mean_difference_to_fp32": 0.01}
+    scores |= {"max_difference_to_fp32": 0.04, "questions": 10, "acc1_fp32": 80.0, "acc1_int8": 79.0}
+    if changes.keys() <= vectors.keys():
+        check_vector_loss(VectorLoss(**vectors | changes), LIMITS)  # type: ignore[arg-type]
+    else:
+        check_score_loss(ScoreLoss(**scores | changes), LIMITS)  # type: ignore[arg-type]
 
 
-def test_a_small_loss_passes() -> None:
-    check_loss(loss(), GateLimits())
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"texts": 8},
+        {"sts_int8": 83.0},
+        {"sts_pairs": 0, "sts_fp32": None, "sts_int8": None},
+        {"pairs": 40},
+        {"acc1_int8": 90.0},
+        {"questions": 0, "acc1_fp32": None, "acc1_int8": None},
+    ],
+)
+def test_a_small_loss_a_gain_and_nothing_to_measure_pass(changes: dict[str, float | None]) -> None:
+    check(**changes)
 
 
-def test_a_gain_passes() -> None:
-    check_loss(loss(sts_int8=83.0), GateLimits())
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        (
+            {"mean_cosine_to_fp32": 0.9893, "sts_int8": 79.4},
+            r"mean cosine to fp32 is 0\.9893 over 8 texts, the limit is 0\.99 \(--min-cosine\); STS falls by 0\.60 "
+            r"points from 80\.00 to 79\.40 over 4 pairs, the limit is 0\.5 \(--max-sts-drop\)$",
+        ),
+        ({"sts_int8": 79.4}, "int8 refused: STS falls by"),
+        (
+            {"rank_correlation_to_fp32": 0.98, "acc1_int8": 70.0},
+            r"rank correlation to fp32 is 0\.9800 over 40 pairs, the limit is 0\.99 \(--min-rank-correlation\); acc@1 "
+            r"falls by 10\.00 points from 80\.00 to 70\.00 over 10 questions, the limit is 1\.0 \(--max-acc1-drop\)$",
+        ),
+        *(
+            ({name: math.nan}, "nan")
+            for name in ("mean_cosine_to_fp32", "sts_int8", "rank_correlation_to_fp32", "acc1_int8")
+        ),
+    ],
+)
+def test_a_large_loss_or_nan_is_refused_with_figures(changes: dict[str, float], refusal: str) -> None:
+    with pytest.raises(Refused, match=refusal):
+        check(**changes)
 
 
-def test_a_low_cosine_is_refused_with_both_numbers_and_the_option() -> None:
-    with pytest.raises(
-        Refused, match=r"mean cosine to fp32 is 0.9893 over 8 texts, the limit is 0.99 \(--min-cosine\)$"
-    ):
-        check_loss(loss(mean_cosine_to_fp32=0.9893), GateLimits())
-
-
-def test_a_fall_of_sts_is_refused_with_the_figures() -> None:
-    with pytest.raises(Refused, match=r"STS falls by 0.60 points from 80.00 to 79.40 over 4 pairs, the limit is 0.5"):
-        check_loss(loss(sts_int8=79.4), GateLimits())
-
-
-def test_both_faults_are_named() -> None:
-    with pytest.raises(Refused, match=r"mean cosine.*; STS falls"):
-        check_loss(loss(mean_cosine_to_fp32=0.5, sts_int8=10.0), GateLimits())
-
-
-def test_without_pairs_the_cosine_decides() -> None:
-    check_loss(loss(sts_pairs=0, sts_fp32=None, sts_int8=None), GateLimits())
-
-
-@pytest.mark.parametrize("field", ["mean_cosine_to_fp32", "sts_int8"])
-def test_nan_never_passes(field: str) -> None:
-    with pytest.raises(Refused, match="nan"):
-        check_loss(loss(**{field: math.nan}), GateLimits())
-
-
-def test_fp32_must_be_torch() -> None:
-    check_fidelity(Fidelity(parity_texts=3, min_cosine_to_torch=0.999995), GateLimits())
-    for cosine in (0.99998, math.nan):
-        with pytest.raises(Refused, match=r"the lowest cosine to torch is .* over 3 texts, the limit is 0.99999"):
-            check_fidelity(Fidelity(parity_texts=3, min_cosine_to_torch=cosine), GateLimits())
-
-
-def test_fidelity_is_that_of_the_worst_text() -> None:
+def test_the_worst_vector_of_fp32_must_be_torchs() -> None:
     torch_vectors = np.array([[1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
     fp32_vectors = np.array([[1.0, 0.0], [0.6, 0.8]], dtype=np.float32)
-    assert measure_fidelity(torch_vectors, fp32_vectors) == Fidelity(2, pytest.approx(0.8))
+    assert vector_fidelity(torch_vectors, fp32_vectors) == VectorFidelity(2, pytest.approx(0.8))
+    check_vector_fidelity(VectorFidelity(3, 0.999995), LIMITS)
+    for cosine in (0.99998, math.nan):
+        with pytest.raises(Refused, match=r"the lowest cosine to torch is .* over 3 texts, the limit is 0.99999"):
+            check_vector_fidelity(VectorFidelity(3, cosine), LIMITS)
 
 
-def test_sts_is_spearman_of_the_reference_cosines(student: Path, student_artifact: Path) -> None:
-    tokenizer = read_checkpoint(student).tokenizer
-    encoder = OnnxEncoder(student_artifact / "model.onnx", tokenizer, max_length=32)
-    measured = measure_loss(encoder, encoder, ["Bees"], STS_PAIRS)
-    model = SentenceTransformer(str(student), device="cpu")
-    scores, left, right = zip(*STS_PAIRS, strict=True)
-    cosine = model.similarity_pairwise(model.encode(left), model.encode(right))
-    assert measured.sts_fp32 == pytest.approx(100 * spearmanr(scores, cosine).statistic)
-    assert measured.sts_int8 == measured.sts_fp32
-    assert (measured.texts, measured.sts_pairs) == (11, 5)
-    assert measured.mean_cosine_to_fp32 == pytest.approx(1.0)
+def test_the_worst_score_of_fp32_must_be_torchs() -> None:
+    torch_scores, scores = np.array([0.2, 0.9], np.float32), np.array([0.2, 0.8], np.float32)
+    assert score_fidelity(torch_scores, scores) == ScoreFidelity(2, pytest.approx(0.1))
+    check_score_fidelity(ScoreFidelity(2, 0.00005), LIMITS)
+    for difference in (0.0002, math.nan):
+        with pytest.raises(Refused, match=r"a score differs by .* from torch's over 2 pairs, the limit is 0\.0001"):
+            check_score_fidelity(ScoreFidelity(2, difference), LIMITS)
+
+
+def test_sts_is_spearman_of_the_cosines() -> None:
+    fp32, int8 = np.random.default_rng(0).standard_normal((2, 6, 4)).astype(np.float32)
+    pairs = [(5.0, "a", "b"), (3.0, "b", "c"), (1.0, "d", "e"), (0.0, "e", "a")]
+    found = vector_loss(fp32, int8, {text: row for row, text in enumerate("abcdef")}, pairs)
+    rows = [(0, 1), (1, 2), (3, 4), (4, 0)]
+    for vectors, score in ((fp32, found.sts_fp32), (int8, found.sts_int8)):
+        cosine = 1 - paired_cosine_distances(*(vectors[list(side)] for side in zip(*rows, strict=True)))
+        assert score == pytest.approx(100 * spearmanr([5, 3, 1, 0], cosine).statistic)
+    assert (found.texts, found.sts_pairs) == (6, 4)
+    assert found.mean_cosine_to_fp32 == pytest.approx(1 - paired_cosine_distances(fp32, int8).mean(), abs=1e-6)
+
+
+def test_acc1_is_of_the_questions_and_the_correlation_of_all_pairs() -> None:
+    assert pairs_of(QUESTIONS) == [("a", "p"), ("a", "q"), ("a", "r"), ("b", "r"), ("b", "p")]
+    fp32 = np.array([0.1, 0.9, 0.2, 0.8, 0.3, 0.5], np.float32)  # the last is of no question
+    int8 = np.array([0.1, 0.7, 0.75, 0.8, 0.3, 0.5], np.float32)  # the first question's best is another
+    found = score_loss(fp32, int8, QUESTIONS)
+    assert (found.acc1_fp32, found.acc1_int8, found.questions, found.pairs) == (100, 50, 2, 6)
+    assert found.rank_correlation_to_fp32 == pytest.approx(spearmanr(fp32, int8).statistic)
+    assert found.max_difference_to_fp32 == pytest.approx(0.55)
+    assert score_loss(fp32, int8, NONE).acc1_fp32 is None
+
+
+def test_cosines_by_hand() -> None:
+    left, right = np.array([[3.0, 4.0], [1.0, 0.0]]), np.array([[4.0, 3.0], [0.0, 2.0]])
+    assert cosines(left, right) == pytest.approx([0.96, 0.0])

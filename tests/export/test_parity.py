@@ -6,7 +6,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
 from export.checkpoint import TrainingRecord
-from export.parity import cosines, parity_texts
+from export.parity import parity_texts
 from service.model.artifact import load_manifest, load_parity
 from service.model.encoder import load_encoder
 from tests.export.checkpoints import MINILM, PARITY_TEXTS
@@ -61,8 +61,3 @@ def test_a_record_without_texts_gets_texts_in_its_languages() -> None:
 
 def test_languages_without_built_in_texts_are_checked_in_english() -> None:
     assert parity_texts(TrainingRecord(name="x", languages=("sw",), max_length=8))[0] == "A man is playing a guitar."
-
-
-def test_cosines_by_hand() -> None:
-    left, right = np.array([[3.0, 4.0], [1.0, 0.0]]), np.array([[4.0, 3.0], [0.0, 2.0]])
-    assert cosines(left, right) == pytest.approx([0.96, 0.0])

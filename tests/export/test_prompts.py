@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 from sentence_transformers import SentenceTransformer
 
 from export.__main__ import main
-from export.checkpoint import read_checkpoint
+from export.bi_encoder import read_checkpoint
 from export.errors import BadCheckpoint
-from export.parity import cosines
+from export.gate import cosines
 from export.prompts import Prompts
 from export.restore.__main__ import main as restore
 from service.api.app import create_app

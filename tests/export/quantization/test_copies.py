@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from export.quantization.copies import copy_shared_weights
+from export.quantization.quantize import copy_shared_weights
 from service.model import session
 from tests.export.sessions import session_of
 

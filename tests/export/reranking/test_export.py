@@ -11,11 +11,11 @@ import torch
 from onnx import numpy_helper
 
 from export.__main__ import main
+from export.cross_encoder import CrossEncoderKind, read_reranker, torch_scores
 from export.errors import Refused
-from export.reranking.checkpoint import read_reranker
-from export.reranking.gate import RankingLimits, check_loss, measure_loss, pairs_of
-from export.reranking.graph import PairGraph
-from export.reranking.scorer import OnnxReranker, torch_scores
+from export.graph import PairGraph
+from export.request import ExportRequest
+from export.session import open_session, run_each
 from service.model.artifact import load_manifest, load_pair_parity
 from service.model.reranker import Reranker
 from tests.export.reranking.checkpoints import MAX_LENGTH, PASSAGES, QUERIES, TEXTS, save_reranker, write_record
@@ -120,21 +120,20 @@ def test_the_parity_pack_has_pairs_of_which_two_are_cut(artifact: Path) -> None:
 
 def test_a_broken_graph_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     """Its head turned round: the best passage comes last."""
-    loaded = read_reranker(checkpoint)
+    kind = CrossEncoderKind(ExportRequest(checkpoint, tmp_path / "out", "int8"))
     assert export(checkpoint, tmp_path / "out", "--precision", "fp32") == 0
     model = onnx.load(str(tmp_path / "out/model.onnx"))
     for tensor in model.graph.initializer:
         if tensor.name.startswith("head."):
             tensor.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(tensor), tensor.name))
     onnx.save(model, str(tmp_path / "broken.onnx"))
-    questions = loaded.record.ranking_gate.as_set()
     whole, broken = (
-        OnnxReranker(path, loaded.pair_tokenizer).scores(pairs_of(questions))
+        run_each(open_session(path), kind.gate_rows(print), "score")
         for path in (tmp_path / "out/model.onnx", tmp_path / "broken.onnx")
     )
-    check_loss(measure_loss(whole, whole, questions), RankingLimits())
+    kind.check_int8(whole, whole, print)
     with pytest.raises(Refused, match=r"rank correlation to fp32 is -.*; acc@1 falls by 100.00 points from 100.00 to"):
-        check_loss(measure_loss(whole, broken, questions), RankingLimits())
+        kind.check_int8(whole, broken, print)
 
 
 def test_what_no_int8_reaches_is_refused_and_leaves_nothing(

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import Unigram
 from transformers import AutoTokenizer, BertForMaskedLM, PreTrainedTokenizerFast
 
-from export.checkpoint import read_checkpoint
+from export.bi_encoder import read_checkpoint
 from export.errors import BadCheckpoint
 from tests.export.checkpoints import save_student
 from training.config.run import RunConfig

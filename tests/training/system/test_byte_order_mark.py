@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from export.sts import read_sts
-from export.texts import read_texts
+from export.inputs import read_sts, read_texts
 from training.corpora.sources.text_pairs import read_multiway_pairs, read_tsv_pairs
 from training.evaluation.lines import read_lines
 

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from export.errors import BadRequest
-from export.sts import read_sts
-from export.texts import read_texts
+from export.inputs import read_sts, read_texts
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from transformers import (
     RobertaConfig,
 )
 
-from export.checkpoint import read_checkpoint
+from export.bi_encoder import read_checkpoint
 from export.errors import BadCheckpoint, BadRequest
 from tests.export.checkpoints import MINILM, SMALL_BODY, write_record
 

@@ -1,1 +1,0 @@
-"""Turns a cross-encoder's checkpoint into a served artifact."""
