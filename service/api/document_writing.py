@@ -1,24 +1,60 @@
-"""Embeds and writes the documents of a request. Knows engine and collection; shapes no answer."""
+"""Splits, embeds and writes the documents of a request: the ingest core driven on the event loop.
+
+Knows the engine and the collection; shapes no answer.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from service.api.document_embedding import embedded
 from service.api.embedder import Embedder
+from service.documents.ingest import join_passages, owners_of, parts_of
 from service.documents.store.document import Document
 from service.engine.fair_queue import EncodedBatch
+from service.errors import InvalidInput
+from service.model.passages import Splitter
+from service.preparation import Steps
 from service.runtime import Runtime
 
 
 @dataclass(frozen=True)
 class Written:
-    """What became of documents. failed: position -> why the model failed.  truncated: ids, in order."""
+    """What became of documents. failed: position -> why the model failed.  truncated: ids, in order.
+
+    cost: of all passages; its positions are those of the documents.
+    """
 
     stored: int
     revision: int
     failed: dict[int, str]
     truncated: list[str]
-    batch: EncodedBatch
+    cost: EncodedBatch
+
+
+async def split_documents(
+    documents: Sequence[Document], embedder: Embedder, runtime: Runtime, *, chunk: bool | None
+) -> list[Document]:
+    """Return the documents, long ones with their passages, once there is room for them.
+
+    chunk: whether to split, as the request says; None: as the settings or the store do.
+
+    Raises: InvalidInput, TextTooLong: a text is empty or over a limit, there are too many passages, or none can be.
+            TooLarge, Overloaded: as `Embedder`.  StorageFull: their vectors do not fit.
+    """
+    texts = [document.text for document in documents]
+    embedder.check(texts, name="documents", place=_place)
+    collections, name, settings = runtime.collections, runtime.collection_name, runtime.settings
+
+    def split() -> Steps[list[Document]]:
+        if not collections.is_chunked(name, settings.chunk if chunk is None else chunk):
+            return list(documents)
+        return (yield from _in_passages(documents, runtime.splitter, limit=settings.max_passages))
+
+    with embedder.room_for(texts):
+        in_passages = await embedder.prepare(
+            split(), what="splitting documents", way_out="send fewer documents, or shorter ones, or chunk: false"
+        )
+        await runtime.read(collections.check_room, name, in_passages)
+    return in_passages
 
 
 async def write_documents(documents: Sequence[Document], *, embedder: Embedder, runtime: Runtime) -> Written:
@@ -26,10 +62,54 @@ async def write_documents(documents: Sequence[Document], *, embedder: Embedder, 
 
     Durable on return.
 
-    Raises: StorageFull: there is no room for them; nothing changed.  What `embedded` does.
+    Raises: StorageFull: there is no room for them; nothing changed.  InferenceFailed: the model failed on all.
+            What `Embedder` does.
     """
-    kept, batch = await embedded(documents, embedder)
-    revision = await runtime.write(runtime.collections.put, runtime.collection_name, kept, batch.embeddings)
-    failed = {position: str(error) for position, error in batch.failed.items()}
-    truncated = [documents[position].id for position in batch.truncated if position not in failed]
-    return Written(len(kept), revision, failed, truncated, batch)
+    owners = owners_of(documents).tolist()
+    batch = await embedder.embed_checked(
+        parts_of(documents),
+        prompt=embedder.prompts.document,
+        place=lambda position: _place(owners[position]),
+        skip_failed=True,
+        space=embedder.document_space,
+    )
+    kept, vectors_PD, failed = join_passages(
+        documents, batch.embeddings, failed=batch.failed, truncated=batch.truncated
+    )
+    if not kept:
+        position, error = next(iter(failed.items()))
+        raise type(error)(f"{_place(position)} {error}") from error
+    revision = await runtime.write(runtime.collections.put, runtime.collection_name, kept, vectors_PD)
+    truncated = tuple(dict.fromkeys(owners[position] for position in batch.truncated))
+    return Written(
+        len(kept),
+        revision,
+        failed={position: str(error) for position, error in failed.items()},
+        truncated=[documents[position].id for position in truncated if position not in failed],
+        cost=replace(batch, embeddings=vectors_PD, failed=failed, truncated=truncated),
+    )
+
+
+def _place(position: int) -> str:
+    return f"documents[{position}].text"
+
+
+def _in_passages(documents: Sequence[Document], splitter: Splitter, *, limit: int) -> Steps[list[Document]]:
+    """Split documents step by step. Raises: InvalidInput: they have more passages than the limit."""
+    in_passages, count = [], 0
+    for position, document in enumerate(documents):
+        spans = []
+        for span in splitter.passages(document.text):
+            spans.append(span)
+            if count + len(spans) > limit:
+                break
+            yield
+        count += max(1, len(spans))
+        if count > limit:
+            raise InvalidInput(
+                f"documents has more than {limit} passages up to position {position}; the limit is {limit} "
+                "(CROSSLET_MAX_PASSAGES): send fewer documents, or shorter ones, or chunk: false"
+            )
+        in_passages.append(replace(document, passages=tuple(spans)))
+        yield
+    return in_passages

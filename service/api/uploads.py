@@ -6,19 +6,17 @@ the thread that prepares requests.
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import orjson
 
 from service.api.body_limit import MAX_VALUES, values_of
-from service.api.document_embedding import in_passages
-from service.api.document_writing import Written, write_documents
+from service.api.document_writing import Written, split_documents, write_documents
 from service.api.embedder import Embedder
-from service.api.lines import Line, LineSplitter
 from service.api.schemas.documents import document_in
-from service.documents.comparison import is_same
+from service.documents.ingest import Batch, Report, changes
 from service.documents.store.collection_name import check_name
 from service.documents.store.document import Document
 from service.errors import InferenceFailed, InvalidInput, NotReady, Overloaded, ServiceError, TooLarge
@@ -32,18 +30,62 @@ BATCH_BYTES = 500_000  # of lines that are held together: a longer line is a bat
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line with its number, from 1. content: empty: it is blank; None: it has more bytes than a line may have."""
+
+    number: int
+    content: bytes | None
+
+
+class LineSplitter:
+    """The lines of one body; memory for one line and one part. max_bytes: of a line, without its end."""
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._number = 1
+        self._kept = bytearray()
+        self._is_too_long = False
+
+    def add(self, part: bytes) -> Iterator[Line]:
+        """Yield the lines that end in the next part."""
+        start = 0
+        while (end := part.find(b"\n", start)) >= 0:
+            self._keep(part[start:end])
+            yield self._line()
+            start = end + 1
+        self._keep(part[start:])
+
+    def end(self) -> Iterator[Line]:
+        """Yield the last line if no line end follows it."""
+        if self._kept or self._is_too_long:
+            yield self._line()
+
+    def _keep(self, more: bytes) -> None:
+        self._kept += more
+        if len(self._kept) > self._max_bytes:
+            self._is_too_long, self._kept = True, bytearray()
+
+    def _line(self) -> Line:
+        content = None if self._is_too_long else bytes(self._kept) if self._kept.strip() else b""
+        line = Line(self._number, content)
+        self._number, self._kept, self._is_too_long = self._number + 1, bytearray(), False
+        return line
+
+
 @dataclass
-class Report:
-    """What became of the lines so far. errors: the first ones, by line.  truncated: the first ids of cut texts."""
+class UploadReport(Report):
+    """What became of the lines so far.
+
+    lines: that are not blank.  failed: lines that were not stored.  errors: the first ones, by line.
+    truncated_ids: the first ids of truncated documents.
+    """
 
     lines: int = 0
-    upserted: int = 0
-    unchanged: int = 0
+    stored: int = 0
     revision: int | None = None
-    failed_lines: int = 0
     errors: dict[int, str] = field(default_factory=dict)
-    truncated_texts: int = 0
-    truncated: list[str] = field(default_factory=list)
+    truncated_ids: list[str] = field(default_factory=list)
     tokens: int = 0
     queue_s: float = 0.0
     inference_s: float = 0.0
@@ -52,14 +94,14 @@ class Report:
     def answer(self) -> dict[str, object]:
         """The answer's JSON; lists that are empty are left out."""
         answer: dict[str, object] = {
-            "upserted": self.upserted,
+            "upserted": self.stored,
             "revision": self.revision,
             "lines": self.lines,
             "unchanged": self.unchanged,
-            "failed_lines": self.failed_lines,
+            "failed_lines": self.failed,
         }
-        if self.truncated:
-            answer["truncated"] = self.truncated
+        if self.truncated_ids:
+            answer["truncated"] = self.truncated_ids
         if self.errors:
             answer["errors"] = [{"line": line, "error": error} for line, error in self.errors.items()]
         return answer
@@ -69,44 +111,27 @@ class Report:
         """Those of an embedding's answer, of all batches together."""
         return {
             "x-tokens": str(self.tokens),
-            "x-truncated": str(self.truncated_texts),
+            "x-truncated": str(self.truncated),
             "x-queue-ms": f"{self.queue_s * 1000:.2f}",
             "x-inference-ms": f"{self.inference_s * 1000:.2f}",
         }
 
 
-@dataclass
-class _Batch:
-    documents: list[Document] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    size_bytes: int = 0
-
-    def add(self, line: int, document: Document, *, size_bytes: int = 0) -> None:
-        self.documents.append(document)
-        self.lines.append(line)
-        self.size_bytes += size_bytes
-
-    def has_room_for(self, document: Document, *, size_bytes: int, limit: int) -> bool:
-        """Each id at most once in a batch: of two the later one stays."""
-        is_full = len(self.documents) >= limit or self.size_bytes + size_bytes > BATCH_BYTES
-        return not self.documents or (not is_full and all(one.id != document.id for one in self.documents))
-
-
 class Upload:
-    """One body of lines. embedder: its request receives nothing, for the body is read here."""
+    """Stores one body of lines. embedder: of a request that receives nothing, for the body is read here."""
 
     def __init__(self, runtime: Runtime, embedder: Embedder) -> None:
         self._runtime = runtime
         self._limits = runtime.settings
         self._embedder = embedder
-        self.report = Report()
-        self._batch = _Batch()
-        self._full: _Batch | None = None  # the batch before it, until that is stored
+        self.report = UploadReport()
+        self._batch = Batch()
+        self._full: Batch | None = None  # the batch before it, until that is stored
         self._read_line = 0  # the number of the last line that was parsed
         self._good_line = 0  # of the last one whose document is stored
         self._last_error = ""
 
-    async def run(self, parts: AsyncIterable[bytes]) -> Report:
+    async def run(self, parts: AsyncIterable[bytes]) -> UploadReport:
         """Store every line of a body that is a document.
 
         Raises: InvalidInput: no line is, too many in a row are none, or the collection's name is malformed.
@@ -129,7 +154,7 @@ class Upload:
         """Parse lines, and store each batch that is full."""
         while await self._runtime.preparation.run(self._parsed(lines)):
             if self._full is None:
-                self._full, self._batch = self._batch, _Batch()
+                self._full, self._batch = self._batch, Batch()
             await self._store(self._full)
             self._full = None
             self._check_bad_lines()
@@ -147,9 +172,11 @@ class Upload:
                     return True
                 continue
             size_bytes = len(line.content or b"")
-            if not self._batch.has_room_for(document, size_bytes=size_bytes, limit=most_documents):
-                self._full, self._batch = self._batch, _Batch()
-            self._batch.add(line.number, document, size_bytes=size_bytes)
+            if not self._batch.has_room_for(
+                document, size=size_bytes, most_documents=most_documents, most_size=BATCH_BYTES
+            ):
+                self._full, self._batch = self._batch, Batch()
+            self._batch.add(document, line.number, size=size_bytes)
             if self._full is not None:
                 return True
         return False
@@ -164,11 +191,11 @@ class Upload:
                 f"(CROSSLET_MAX_BAD_LINES){self._last_error}"
             )
 
-    def _checked(self) -> Report:
+    def _checked(self) -> UploadReport:
         report = self.report
         if not report.lines:
             raise InvalidInput("the body has no line; send a JSON document a line")
-        if report.failed_lines == report.lines:
+        if report.failed == report.lines:
             number, error = next(iter(report.errors.items()))
             raise InvalidInput(f"no line could be stored, of {report.lines}; line {number}: {error}")
         return report
@@ -199,40 +226,37 @@ class Upload:
             )
         return Document(given.id, given.text, given.metadata)
 
-    async def _store(self, batch: _Batch) -> None:
+    async def _store(self, batch: Batch) -> None:
         """Write what is new or changed. What the index refuses as a whole is tried one by one."""
         if self._runtime.lifecycle.is_draining:
             raise NotReady("the service is shutting down")
         try:
-            split = await self._patiently(
-                lambda: in_passages(batch.documents, self._embedder, self._runtime, wanted=None)
-            )
-            changed = await self._patiently(lambda: self._runtime.read(self._changed, _Batch(split, batch.lines)))
+            changed = await self._changed(batch)
             if changed.documents:
-                self._count(changed, await self._patiently(lambda: self._written(changed)))
+                written = await self._patiently(
+                    lambda: write_documents(changed.documents, embedder=self._embedder, runtime=self._runtime)
+                )
+                self._count(changed, written)
         except (InvalidInput, InferenceFailed, TooLarge) as exc:
             if len(batch.documents) == 1:
                 self._note(batch.lines[0], str(exc).removeprefix("documents[0]."))
                 return
             for line, document in zip(batch.lines, batch.documents, strict=True):
-                await self._store(_Batch([document], [line]))
+                await self._store(Batch([document], [line]))
         else:
             self._good_line = batch.lines[-1] if batch.lines else self._good_line
             self.report.unchanged += len(batch.documents) - len(changed.documents)
 
-    def _changed(self, batch: _Batch) -> _Batch:
-        stored = self._runtime.collections.documents_of(
-            self._runtime.collection_name, [document.id for document in batch.documents]
+    async def _changed(self, batch: Batch) -> Batch:
+        """Split a batch into passages, and return the documents that are not stored as they are."""
+        runtime = self._runtime
+        documents = await self._patiently(lambda: split_documents(batch.documents, self._embedder, runtime, chunk=None))
+        ids = [document.id for document in documents]
+        stored = await self._patiently(
+            lambda: runtime.read(runtime.collections.documents_of, runtime.collection_name, ids)
         )
-        changed = _Batch()
-        for line, document in zip(batch.lines, batch.documents, strict=True):
-            before = stored.get(document.id)
-            if before is None or not is_same(document, before):
-                changed.add(line, document)
-        return changed
-
-    def _written(self, batch: _Batch) -> Coroutine[Any, Any, Written]:
-        return write_documents(batch.documents, embedder=self._embedder, runtime=self._runtime)
+        positions = changes(documents, stored)
+        return Batch([documents[position] for position in positions], [batch.lines[position] for position in positions])
 
     async def _patiently(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Wait for a full queue: the client waits, too, for its next lines are not read."""
@@ -245,23 +269,20 @@ class Upload:
                     raise
                 await asyncio.sleep(exc.retry_after_s)
 
-    def _count(self, batch: _Batch, written: Written) -> None:
-        report, cost = self.report, written.batch
-        report.upserted += written.stored
+    def _count(self, batch: Batch, written: Written) -> None:
+        report, most = self.report, self._limits.max_line_errors
+        report.stored += written.stored
         report.revision = written.revision
-        report.tokens += cost.tokens
-        report.queue_s += cost.queue_s
-        report.inference_s += cost.inference_s
-        report.truncated_texts += len(written.truncated)
-        report.truncated += self._room_in(report.truncated, written.truncated)
+        report.tokens += written.cost.tokens
+        report.queue_s += written.cost.queue_s
+        report.inference_s += written.cost.inference_s
+        report.truncated += len(written.truncated)
+        report.truncated_ids += written.truncated[: max(0, most - len(report.truncated_ids))]
         for position, error in written.failed.items():
             self._note(batch.lines[position], error)
 
-    def _room_in(self, listed: Sequence[str], more: list[str]) -> list[str]:
-        return more[: max(0, self._limits.max_line_errors - len(listed))]
-
     def _note(self, line: int, error: str) -> None:
-        self.report.failed_lines += 1
+        self.report.failed += 1
         self._last_error = f"; line {line}: {error}"
         if len(self.report.errors) < self._limits.max_line_errors:
             self.report.errors[line] = error

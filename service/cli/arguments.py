@@ -82,6 +82,16 @@ def collection_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def engine_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --engine, for commands that embed documents."""
+    parser.add_argument(
+        "--engine",
+        choices=["threads", "ray"],
+        default="threads",
+        help="how to embed: on this machine or on a Ray cluster (default: threads)",
+    )
+
+
 def out_argument(parser: argparse.ArgumentParser) -> None:
     """Add --out, for commands with a large output."""
     parser.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: standard output)")

@@ -2,86 +2,22 @@
 
 import argparse
 import dataclasses
-import functools
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 
-from service.cli.arguments import Subcommand, collection_argument, local_store, out_argument
-from service.cli.bad_lines import check_any_good, named, on_bad_line
-from service.cli.column_types import types_argument, types_of
-from service.cli.index_backup import backup, backup_arguments, restore, restore_arguments
-from service.cli.index_import import import_arguments, import_documents
-from service.cli.index_remote import build_through_service
+from service.cli.arguments import Subcommand, collection_argument, engine_argument, local_store, out_argument
+from service.cli.index_load import build, build_arguments, import_arguments, import_documents
 from service.cli.index_report import report, report_arguments
 from service.cli.start_trial import Use
-from service.errors import InferenceFailed, StartError, StoreError, StoreInUse
+from service.cli.table import print_json
+from service.errors import StartError, StoreError, StoreInUse
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.offline.loading import Build, Outcome
-
-
-def build(options: argparse.Namespace, settings: Settings) -> None:
-    """Load a file of documents into the store, or through a running service, skipping those already there.
-
-    Raises: StartError: the model, the store or the file is refused, or the user interrupts.  InvalidInput: a bad line,
-        or no good one.
-        InferenceFailed: the model failed on some documents, named on standard error; the others are loaded.
-    """
-    if options.url is not None:
-        build_through_service(options, settings)
-        return
-    from service.document_index import load_collection
-    from service.documents.readers.sources import format_of, open_source
-    from service.model.encoder import choose_encoder
-    from service.offline.embedding import documents_engine
-    from service.offline.loading import Build, to_document
-    from service.offline.output import progress, tell
-
-    format_ = format_of(options.file, options.format)
-    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
-    with open_source(options.file, format_, types_of(options)) as source:
-        try:
-            collection = load_collection(settings, encoder.manifest, name=options.collection)
-        except StoreInUse as exc:
-            if exc.url is None:
-                raise
-            tell(f"the service at {exc.url} has the documents open: loading through it, as with --url {exc.url}")
-            options.url = exc.url
-            build_through_service(options, settings)
-            return
-        try:
-            with progress("build", total=source.size, unit=source.unit) as bar, named(source.name):
-
-                def advance(read: int, outcome: "Outcome") -> None:
-                    bar.set_postfix_str(f"{outcome.total} documents", refresh=False)
-                    bar.update(read - bar.n)
-
-                chunk = settings.chunk if options.chunk is None else options.chunk
-                split = encoder.splitter.split if collection.is_chunked(chunk) else None
-                work = Build(
-                    collection,
-                    read=functools.partial(to_document, max_text_chars=settings.max_text_chars, split=split),
-                    on_bad_line=on_bad_line(options.on_bad_line, source.name),
-                    on_failed=tell,
-                    advance=advance,
-                )
-                with _interruptible(work):
-                    outcome = work.run(source.records, documents_engine(options.engine, encoder, settings))
-        finally:
-            collection.close()
-    sys.stderr.write(f"{outcome}\n")
-    check_any_good(outcome, source.name)
-    if outcome.failed:
-        raise InferenceFailed(
-            f"{outcome.failed} documents could not be embedded; earlier versions of them stay in the store: "
-            "load them again with other texts"
-        )
+    from service.documents.ingest import Report
 
 
 def export(options: argparse.Namespace, settings: Settings) -> None:
@@ -113,7 +49,7 @@ def stats(options: argparse.Namespace, settings: Settings) -> None:
     """
     from service.offline.repair import stats as count
 
-    _print_json(dataclasses.asdict(count(local_store(settings), options.collection)))
+    print_json(dataclasses.asdict(count(local_store(settings), options.collection)), option=orjson.OPT_INDENT_2)
 
 
 def verify(_: argparse.Namespace, settings: Settings) -> None:
@@ -144,7 +80,7 @@ def compact(_: argparse.Namespace, settings: Settings) -> None:
     """
     from service.offline.repair import compact as give_back
 
-    _print_json(dataclasses.asdict(give_back(local_store(settings))))
+    print_json(dataclasses.asdict(give_back(local_store(settings))), option=orjson.OPT_INDENT_2)
 
 
 def repair(options: argparse.Namespace, settings: Settings) -> None:
@@ -212,14 +148,14 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
         count = file.total()
     with progress("re-embed", total=count, unit="documents") as bar:
 
-        def advance(read: int, _: "Outcome") -> None:
+        def advance(read: int, _: "Report") -> None:
             bar.update(read - bar.n)
 
         try:
-            outcome = work.copy(engine, advance=advance)
+            done = work.copy(engine, advance=advance)
         except KeyboardInterrupt as exc:
             raise StartError("stopped; run the same command again to continue") from exc
-    sys.stderr.write(f"{outcome}\n")
+    sys.stderr.write(f"{done}\n")
     try:
         work.take_over(engine)
     except StoreInUse:
@@ -231,34 +167,39 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     sys.stderr.write(f"{path} now has the vectors of {encoder.manifest.name}\n")
 
 
-def _engine_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--engine",
-        choices=["threads", "ray"],
-        default="threads",
-        help="how to embed: on this machine or on a Ray cluster (default: threads)",
-    )
+def backup(options: argparse.Namespace, settings: Settings) -> None:
+    """Copy the store to one file. A service may be writing the store meanwhile.
+
+    Raises: StartError: there is no store, or the file cannot be written.  StorageFull: the file does not fit.
+    """
+    from service.offline.backup import write_backup
+    from service.offline.output import progress
+
+    store = local_store(settings)
+    with progress("backup", total=None, unit="B") as bar:
+
+        def advance(done_bytes: int, all_bytes: int) -> None:
+            bar.total = all_bytes
+            bar.update(done_bytes - bar.n)
+
+        done = write_backup(store, options.file, advance=advance)
+    sys.stderr.write(f"{options.file}: {done.documents} documents, revision {done.revision}, {done.size_bytes} bytes\n")
 
 
-def _build_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="documents in .jsonl, .csv or .parquet; -: stdin")
-    parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], help="if the file's name does not tell")
-    parser.add_argument(
-        "--on-bad-line", choices=["stop", "skip"], default="stop", help="what to do with one (default: stop)"
+def restore(options: argparse.Namespace, settings: Settings) -> None:
+    """Verify a backup and put it in the store's place. No service may have the store open.
+
+    Raises: StartError: the backup is damaged or missing, a store is in its way, or a process has it open.
+    """
+    from service.offline.backup import restore as put_back
+    from service.offline.output import progress
+
+    store = local_store(settings)
+    with progress("verify", total=None, unit="documents") as bar:
+        done = put_back(options.file, store, force=options.force, advance=bar.update)
+    sys.stderr.write(
+        f"{store} has {done.documents} documents of model {done.fingerprint[:12]} at revision {done.revision}\n"
     )
-    parser.add_argument(
-        "--chunk",
-        action=argparse.BooleanOptionalAction,
-        help="split long documents into passages (default: as CROSSLET_CHUNK or the store says)",
-    )
-    parser.add_argument(
-        "--url",
-        metavar="URL",
-        help="load through the running service there, like http://localhost:8080, with a key of CROSSLET_API_KEYS",
-    )
-    types_argument(parser)
-    _engine_argument(parser)
-    collection_argument(parser)
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -270,8 +211,17 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vectors", choices=["base64"], help="include the vectors: base64 of little-endian float32")
 
 
+def _backup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="file to write; an existing one is replaced at the end")
+
+
+def _restore_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="backup from `index backup` or POST /backup")
+    parser.add_argument("--force", action="store_true", help="replace existing documents")
+
+
 INDEX_SUBCOMMANDS = {
-    "index build": Subcommand(build, "load new and changed documents from a file", _build_arguments, Use.DOCUMENTS),
+    "index build": Subcommand(build, "load new and changed documents from a file", build_arguments, Use.DOCUMENTS),
     "index import": Subcommand(
         import_documents,
         "load documents with vectors computed elsewhere by the same model",
@@ -279,7 +229,7 @@ INDEX_SUBCOMMANDS = {
         Use.DOCUMENTS,
     ),
     "index re-embed": Subcommand(
-        re_embed, "re-embed the documents with another model (--model)", _engine_argument, Use.DOCUMENTS
+        re_embed, "re-embed the documents with another model (--model)", engine_argument, Use.DOCUMENTS
     ),
     "index export": Subcommand(export, "write every document as a line of JSON", _export_arguments),
     "index stats": Subcommand(stats, "print what the document store holds", collection_argument),
@@ -287,20 +237,8 @@ INDEX_SUBCOMMANDS = {
         report, "measure how well these documents are found, and write a page", report_arguments, Use.DOCUMENTS
     ),
     "index verify": Subcommand(verify, "check the document store"),
-    "index repair": Subcommand(repair, "recompute damaged vectors", _engine_argument, Use.DOCUMENTS),
-    "index backup": Subcommand(backup, "back up the documents to one file", backup_arguments),
-    "index restore": Subcommand(restore, "replace the documents by a backup", restore_arguments),
+    "index repair": Subcommand(repair, "recompute damaged vectors", engine_argument, Use.DOCUMENTS),
+    "index backup": Subcommand(backup, "back up the documents to one file", _backup_arguments),
+    "index restore": Subcommand(restore, "replace the documents by a backup", _restore_arguments),
     "index compact": Subcommand(compact, "free the disk space of deleted documents"),
 }
-
-
-@contextmanager
-def _interruptible(work: "Build") -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt as exc:
-        raise StartError(f"stopped: {work.outcome}; run the same command again to continue") from exc
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")

@@ -89,7 +89,7 @@ def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
     """
 
     def run(batches: Iterable[Sequence[str]]) -> EmbeddedStream:
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="bulk")
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="embedding")
         ahead: deque[list[Future[list[Encoded | ServiceError]]]] = deque()
         try:
             for texts in batches:

@@ -1,72 +1,27 @@
-"""Loads new and changed documents from a stream into the store, in batches.
+"""Loads documents from a stream in batches: embedded in threads, or through a running service.
 
 Each batch is committed: after an interruption, the same command skips what is already there and continues.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
 from service.api.schemas.documents import document_in
-from service.documents.comparison import is_same
+from service.documents.ingest import Batch, DocumentSink, Report, changes, join_passages, parts_of, place
 from service.documents.protocol import Vectors
 from service.documents.readers.records import EXPORTED, Record
-from service.documents.store.document import Document, Span, chosen, parts_of, whole
-from service.documents.store.store import StoredDocument
-from service.errors import Damaged, InferenceFailed, InvalidInput
-from service.offline.embedding import Embedded, Engine
+from service.documents.store.document import Document, Span
+from service.errors import InferenceFailed, InvalidInput
+from service.offline.embedding import Engine
+from service.offline.service_client import NothingStoredError, ServiceClient
 
 BATCH_DOCUMENTS = 256  # in one transaction, which waits for the disk once
 BATCH_CHARS = 1_000_000  # long texts make smaller batches
-NUMBERS = "{total} documents read: {new} new, {replaced} replaced, {unchanged} unchanged"
-
-
-class Keeps(Protocol):
-    """The store that documents are loaded into."""
-
-    def get(self, id_: str) -> StoredDocument | None:
-        """Return one document by its id."""
-
-    def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
-        """Insert or replace documents, each id at most once, with their passages' vectors; durable on return."""
-
-
-@dataclass
-class Outcome:
-    """Counts of what happened to the documents so far.
-
-    truncated: new or replaced documents longer than the model reads.  failed: documents the model failed on.
-    """
-
-    new: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    skipped: int = 0
-    truncated: int = 0
-    failed: int = 0
-
-    @property
-    def total(self) -> int:
-        """Documents of the file that are now in the store."""
-        return self.new + self.replaced + self.unchanged
-
-    @property
-    def numbers(self) -> str:
-        """The sentence about documents that are in the store."""
-        return NUMBERS.format(**vars(self), total=self.total)
-
-    def __add__(self, other: "Outcome") -> "Outcome":
-        return Outcome(**{name: count + vars(other)[name] for name, count in vars(self).items()})
-
-    def __str__(self) -> str:
-        said = self.numbers
-        said += f", {self.skipped} bad lines skipped" if self.skipped else ""
-        said += f", {self.failed} could not be embedded" if self.failed else ""
-        return said + (f"; of {self.truncated} the model read only the beginning" if self.truncated else "")
 
 
 def to_document(
@@ -84,16 +39,11 @@ def to_document(
         raise InvalidInput(
             f"text: has {len(given.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
         )
-    passages = () if split is None else split(given.text)
-    return Document(given.id, given.text, _as_stored(given.metadata), passages)
-
-
-def _as_stored(metadata: dict[str, Any]) -> dict[str, Any]:
     try:
-        stored: dict[str, Any] = orjson.loads(orjson.dumps(metadata))  # turns a column's dates into text
+        metadata: dict[str, Any] = orjson.loads(orjson.dumps(given.metadata))  # turns a column's dates into text
     except TypeError as exc:
         raise InvalidInput(f"metadata: cannot be written as JSON ({exc})") from exc
-    return stored
+    return Document(given.id, given.text, metadata, () if split is None else split(given.text))
 
 
 def named(id_: str) -> str:
@@ -101,132 +51,127 @@ def named(id_: str) -> str:
     return f"document {orjson.dumps(id_).decode()}"
 
 
-def sound(store: Keeps, id_: str) -> StoredDocument | None:
-    """Return the stored document, or None if it is missing or damaged on disk: a damaged one is replaced."""
-    try:
-        return store.get(id_)
-    except Damaged:
-        return None
-
-
 @dataclass
-class _Batch:
-    """Documents to embed together, and counts of what else was read since the batch before."""
+class Load:
+    """One load of a file: what it does with records, who hears of it, and the counts so far.
 
-    documents: list[Document] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)
-    chars: int = 0
-    unchanged: int = 0
-    skipped: int = 0
-    read: int = 0
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.documents) + self.unchanged >= BATCH_DOCUMENTS or self.chars >= BATCH_CHARS
-
-
-class Build:
-    """One load.
-
-    Args: read: parses a record; raises InvalidInput if it is no document.
-          on_bad_line: called with the line and the reason; raises to stop.
-          on_failed: called with the id and the reason if a document cannot be embedded; its earlier version stays.
-          advance: called with the progress in the source and the counts.
+    read: parses a record; raises InvalidInput if it is no document.
+    on_bad_line: called with the line and the reason; raises to stop.
+    on_failed: called with a document's id or line and the reason, if it cannot be stored; its earlier version stays.
+    advance: called with the progress in the source and the counts, after each batch.
     """
 
-    def __init__(
-        self,
-        store: Keeps,
-        *,
-        read: Callable[[Record], Document],
-        on_bad_line: Callable[[str], None],
-        on_failed: Callable[[str], object],
-        advance: Callable[[int, Outcome], None] = lambda read, outcome: None,
-    ) -> None:
-        self.outcome = Outcome()
-        self._store = store
-        self._read = read
-        self._on_bad_line = on_bad_line
-        self._on_failed = on_failed
-        self._advance = advance
-        self._pending: deque[_Batch] = deque()  # being embedded, in order
-        self._in_flight: Counter[str] = Counter()  # ids in `_pending`
+    read: Callable[[Record], Document]
+    on_bad_line: Callable[[str], None]
+    on_failed: Callable[[str], object]
+    advance: Callable[[int, Report], None] = lambda read, report: None
+    report: Report = field(default_factory=Report)
 
-    def run(self, records: Iterable[Record], engine: Engine) -> Outcome:
-        """Load every record, committing batch by batch.
+    def run(self, records: Iterable[Record], sink: DocumentSink, engine: Engine) -> Report:
+        """Embed every document that the sink lacks and put it, batch by batch.
 
         Raises: InvalidInput: a bad line, if `on_bad_line` raises.  StorageFull.
                 InferenceFailed: the engine cannot continue; the message names the lines.
         """
-        with closing(engine(self._texts(records))) as vectors:
-            while True:
-                try:
-                    embedded = next(vectors, None)
-                except InferenceFailed as exc:
-                    lines = next((batch.lines for batch in self._pending if batch.lines), None)
-                    where = f"lines {lines[0]} to {lines[-1]}: " if lines else ""
-                    raise InferenceFailed(f"{where}{exc}") from exc
-                if embedded is None:
-                    return self.outcome
-                self._write(embedded)
+        in_flight: Counter[str] = Counter()  # ids that are being embedded
 
-    def _texts(self, records: Iterable[Record]) -> Iterator[list[str]]:
+        def is_stored(document: Document) -> bool:
+            if in_flight[document.id]:  # an earlier version is still to be put: `place` decides
+                return False
+            return not changes([document], sink.documents_of([document.id]))
+
+        def announced() -> Iterator[Batch]:
+            for batch in self._batches(records, is_stored):
+                in_flight.update(document.id for document in batch.documents)
+                yield batch
+
+        for batch, documents, vectors_PD, failed in embedded_batches(announced(), engine):
+            for position, error in failed.items():
+                self.on_failed(f"{named(batch.documents[position].id)}: {error}")
+            place(sink, documents, vectors_PD, self.report)
+            in_flight -= Counter(document.id for document in batch.documents)
+            self.report.unchanged += batch.unchanged
+            self.report.failed += len(failed)
+            self.advance(batch.read, self.report)
+        return self.report
+
+    def run_through(self, client: ServiceClient, records: Iterable[Record]) -> Report:
+        """Send every document to a service, which compares and embeds; each batch is on its disk before the next.
+
+        Raises: InvalidInput: a bad line, if `on_bad_line` raises.  StartError: as `ServiceClient.put`.
+        """
+        report = self.report
+        report.stored = 0
         for batch in self._batches(records):
-            self._pending.append(batch)
-            self._in_flight.update(batch.ids)
-            yield parts_of(batch.documents)
+            if not batch.documents:
+                continue
+            try:
+                answer = client.put(batch.documents)
+            except NothingStoredError as exc:
+                self.on_failed(f"lines {batch.lines[0]} to {batch.lines[-1]}: {exc}")
+                answer = {"upserted": 0, "unchanged": 0, "failed_lines": len(batch.lines)}
+            report.stored += answer["upserted"]
+            report.unchanged += answer["unchanged"]
+            report.failed += answer["failed_lines"]
+            report.truncated += len(answer.get("truncated", []))
+            for error in answer.get("errors", []):
+                self.on_failed(f"line {batch.lines[error['line'] - 1]}: {error['error']}")
+            self.advance(batch.read, report)
+        return report
 
-    def _batches(self, records: Iterable[Record]) -> Iterator[_Batch]:
-        batch = _Batch()
+    def _batches(
+        self, records: Iterable[Record], is_stored: Callable[[Document], bool] = lambda document: False
+    ) -> Iterator[Batch]:
+        batch = Batch()
         for record in records:
             try:
-                document = self._read(record)
+                document = self.read(record)
             except InvalidInput as exc:
-                self._on_bad_line(f"line {record.line}: {exc}")
-                batch.skipped += 1
+                self.on_bad_line(f"line {record.line}: {exc}")
+                self.report.skipped += 1
                 continue
-            if batch.is_full or document.id in batch.ids:  # each id at most once a batch; a later one replaces it
+            size = len(document.text)
+            if not batch.has_room_for(document, size=size, most_documents=BATCH_DOCUMENTS, most_size=BATCH_CHARS):
                 yield batch
-                batch = _Batch()
+                batch = Batch()
             batch.read = record.read
-            if self._is_there(document):
+            if is_stored(document):
                 batch.unchanged += 1
             else:
-                batch.documents.append(document)
-                batch.lines.append(record.line)
-                batch.ids.add(document.id)
-                batch.chars += len(document.text)
+                batch.add(document, record.line, size=size)
         yield batch
 
-    def _is_there(self, document: Document) -> bool:
-        if self._in_flight[document.id]:  # an earlier version is still to be written: `_write` decides
-            return False
-        stored = sound(self._store, document.id)
-        return stored is not None and is_same(document, stored)
 
-    def _write(self, embedded: Embedded) -> None:
-        batch = self._pending[0]
-        documents, vectors_PD, failed = whole(
-            batch.documents, embedded.vectors_ND, failed=embedded.failed, truncated=embedded.truncated
-        )
-        for position, error in failed.items():
-            self._on_failed(f"{named(batch.documents[position].id)}: {error}")
-        stored = [sound(self._store, document.id) for document in documents]
-        changed = [
-            position
-            for position, (document, before) in enumerate(zip(documents, stored, strict=True))
-            if before is None or not is_same(document, before)
-        ]
-        if changed:
-            self._store.put([documents[position] for position in changed], chosen(documents, vectors_PD, changed))
-        self._pending.popleft()
-        self._in_flight -= Counter(batch.ids)
-        new = stored.count(None)
-        self.outcome.new += new
-        self.outcome.replaced += len(changed) - new
-        self.outcome.unchanged += batch.unchanged + len(stored) - len(changed)
-        self.outcome.skipped += batch.skipped
-        self.outcome.truncated += sum(documents[position].is_truncated is True for position in changed)
-        self.outcome.failed += len(failed)
-        self._advance(batch.read, self.outcome)
+def embedded_batches(
+    batches: Iterable[Batch], engine: Engine
+) -> Iterator[tuple[Batch, list[Document], Vectors, dict[int, str]]]:
+    """Yield each batch with its documents of which no passage failed, their vectors, and the errors of the others.
+
+    The engine reads some batches ahead.
+
+    Raises: InferenceFailed: the engine cannot continue; the message names the lines.
+    """
+    pending: deque[Batch] = deque()
+
+    def texts() -> Iterator[list[str]]:
+        for batch in batches:
+            pending.append(batch)
+            yield parts_of(batch.documents)
+
+    with closing(engine(texts())) as vectors:
+        while True:
+            try:
+                embedded = next(vectors, None)
+            except InferenceFailed as exc:
+                lines = next((batch.lines for batch in pending if batch.lines), None)
+                where = f"lines {lines[0]} to {lines[-1]}: " if lines else ""
+                raise InferenceFailed(f"{where}{exc}") from exc
+            if embedded is None:
+                return
+            batch = pending.popleft()
+            yield (
+                batch,
+                *join_passages(
+                    batch.documents, embedded.vectors_ND, failed=embedded.failed, truncated=embedded.truncated
+                ),
+            )

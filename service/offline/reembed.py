@@ -7,12 +7,14 @@ documents.next.sqlite3  its replacement; grows with every run of the command, an
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from service.document_index import next_store
+from service.documents.ingest import Report
 from service.documents.protocol import Vectors
 from service.documents.readers.records import Record
 from service.documents.store.collection_name import where
@@ -21,11 +23,11 @@ from service.documents.store.locking import connect, lock_for_this_process
 from service.documents.store.revision_file import REVISION_SUFFIX
 from service.documents.store.schema import is_blank
 from service.documents.store.store import DocumentStore, StoredDocument
-from service.errors import InferenceFailed, StartError, StoreError
+from service.errors import Damaged, InferenceFailed, StartError, StoreError
 from service.model.encoder import Encoder
 from service.model.spaces import stored_as
 from service.offline.embedding import Engine, documents_engine
-from service.offline.loading import Build, Outcome
+from service.offline.loading import Load
 from service.offline.store_file import StoreFile, open_store_file
 from service.process.files import flush, resolved
 from service.settings import Settings
@@ -58,7 +60,7 @@ class Reembedding:
         self._split = split
         self._on_failed = on_failed
 
-    def copy(self, engine: Engine, *, advance: Callable[[int, Outcome], None] = lambda read, outcome: None) -> Outcome:
+    def copy(self, engine: Engine, *, advance: Callable[[int, Report], None] = lambda read, report: None) -> Report:
         """Bring the next store up to date: embed missing or changed documents, delete surplus ones.
 
         A next store begun for another model is discarded.
@@ -72,17 +74,17 @@ class Reembedding:
             self._discard_another_models()
             store = DocumentStore(self._next, fingerprint=self._fingerprint, dim=self._dim, chunks=old.chunks)
             try:
-                outcome = self._copy_collections(store, old, engine, advance)
-                if not outcome.failed:
+                report = self._copy_collections(store, old, engine, advance)
+                if not report.failed:
                     store.note(COPIED, str(old.revision))
             finally:
                 store.close()
-        if outcome.failed:
+        if report.failed:
             raise InferenceFailed(
-                f"{outcome}; document store {self._path} is unchanged: delete these documents or put them with other "
+                f"{report}; document store {self._path} is unchanged: delete these documents or put them with other "
                 "texts, then run the same command again"
             )
-        return outcome
+        return report
 
     def take_over(self, engine: Engine) -> None:
         """Lock the old store, copy the last changes, and replace the old store by the next one.
@@ -126,36 +128,28 @@ class Reembedding:
             return is_ours and COPIED in begun.facts
 
     def _copy_collections(
-        self, store: DocumentStore, old: StoreFile, engine: Engine, advance: Callable[[int, Outcome], None]
-    ) -> Outcome:
+        self, store: DocumentStore, old: StoreFile, engine: Engine, advance: Callable[[int, Report], None]
+    ) -> Report:
         there = old.collections()
         for gone in store.catalog.listed():
             if gone.name not in {one.name for one in there}:
                 store.catalog.drop(gone.number)
-        outcome, before = Outcome(), 0
+        work, before = Load(self._as_it_is, _refuse, self._on_failed, advance), 0
         for one in there:
             number = store.catalog.number_of(one.name) or store.catalog.create(
                 one.name, most=sys.maxsize, chunks=old.of(one).chunks
             )
-            outcome += self._copy_collection(store.of(number), old.of(one), engine, _after(before, outcome, advance))
+            self._copy_collection(work, store.of(number), old.of(one), engine, before)
             before += one.documents
         _raise_revision(store, old.revision)
-        return outcome
+        return work.report
 
-    def _copy_collection(
-        self, store: DocumentStore, old: StoreFile, engine: Engine, advance: Callable[[int, Outcome], None]
-    ) -> Outcome:
+    def _copy_collection(self, work: Load, store: DocumentStore, old: StoreFile, engine: Engine, before: int) -> None:
+        """Copy one collection. before: the number of documents in those before it."""
         _delete_moved(store, old)
-        work = Build(
-            _Writer(store),
-            read=self._as_it_is,
-            on_bad_line=_refuse,
-            on_failed=lambda sentence: self._on_failed(where(old.name) + sentence),
-            advance=advance,
-        )
-        outcome = work.run(_records(old), engine)
+        named = replace(work, on_failed=lambda sentence: self._on_failed(where(old.name) + sentence))
+        named.run(_records(old, before), _StoreSink(store), engine)
         _delete_gone(store, old)
-        return outcome
 
     @property
     def _stop_and_go_on(self) -> str:
@@ -191,25 +185,25 @@ def take_over_ready(encoder: Encoder, settings: Settings) -> None:
     logger.info("documents re-embedded", extra={"model": encoder.manifest.name})
 
 
-class _Writer:
-    """Adapts the next store to `Build`, without a vector index."""
+class _StoreSink:
+    """The next store as a `DocumentSink`, without a vector index."""
 
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
 
-    def get(self, id_: str) -> StoredDocument | None:
-        return self._store.get(id_)
+    def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
+        stored: dict[str, StoredDocument] = {}
+        for id_ in ids:
+            with suppress(Damaged):  # it is replaced
+                if (document := self._store.get(id_)) is not None:
+                    stored[id_] = document
+        return stored
 
     def put(self, documents: Sequence[Document], vectors_PD: Vectors) -> int:
         with self._store.transaction() as transaction:
             transaction.upsert(documents, vectors_PD)
             transaction.commit()
             return transaction.revision
-
-
-def _after(before: int, done: Outcome, advance: Callable[[int, Outcome], None]) -> Callable[[int, Outcome], None]:
-    """`advance` for the next collection. before, done: of those before it."""
-    return lambda read, outcome: advance(before + read, done + outcome)
 
 
 def _log_of(path: Path) -> Path:
@@ -229,8 +223,8 @@ def _raise_revision(store: DocumentStore, revision: int) -> None:
             transaction.commit()
 
 
-def _records(old: StoreFile) -> Iterator[Record]:
-    for number, document in enumerate(old.documents(with_vectors=False), 1):
+def _records(old: StoreFile, before: int) -> Iterator[Record]:
+    for number, document in enumerate(old.documents(with_vectors=False), before + 1):
         fields = {"id": document.id, "text": document.text.decode(), "metadata": orjson.loads(document.metadata)}
         fields["is_split"] = old.chunks or old.is_split(document.row)
         yield Record(number, number, fields)
@@ -249,7 +243,7 @@ def _delete_gone(store: DocumentStore, old: StoreFile) -> None:
 
 
 def _delete_moved(store: DocumentStore, old: StoreFile) -> None:
-    """Delete documents that would be out of order, so that `Build` appends them in the old store's order."""
+    """Delete documents that would be out of order, so that `Load` appends them in the old store's order."""
     last_row, moved = 0, []
     for document in old.documents(with_vectors=False):
         rows = store.rows_of([document.id])

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import orjson
 
+from service.documents.ingest import Batch
 from service.documents.keywords.index import KeywordIndex
 from service.documents.store.catalog import listed
 from service.documents.store.collection_name import DEFAULT_NAME
-from service.documents.store.document import Document, Span, parts_of, whole
+from service.documents.store.document import Document, Span
 from service.documents.store.locking import connect
 from service.documents.store.store import DocumentStore
 from service.errors import StoreError
 from service.offline.embedding import Engine
+from service.offline.loading import embedded_batches
 from service.offline.store_file import StoreFile, open_store_file
 
 BATCH_DOCUMENTS = 64  # in one transaction
@@ -130,26 +132,14 @@ def _repair_collection(
     advance: Callable[[int], object],
     split: Callable[[str], tuple[Span, ...]],
 ) -> None:
-    pending: list[list[Document]] = []
     lost = len(done.lost)
-
-    def texts() -> Iterator[list[str]]:
-        for batch in _batches(file, done, advance, split):
-            pending.append(batch)
-            yield parts_of(batch)
-
-    with closing(engine(texts())) as vectors:
-        for embedded in vectors:
-            batch = pending.pop(0)
-            documents, vectors_PD, failed = whole(
-                batch, embedded.vectors_ND, failed=embedded.failed, truncated=embedded.truncated
-            )
-            done.failed |= {(file.name, batch[position].id): error for position, error in failed.items()}
-            if documents:
-                with store.transaction() as transaction:
-                    transaction.upsert(documents, vectors_PD)
-                    transaction.commit()
-            done.vectors += len(documents)
+    for batch, documents, vectors_PD, failed in embedded_batches(_batches(file, done, advance, split), engine):
+        done.failed |= {(file.name, batch.documents[position].id): error for position, error in failed.items()}
+        if documents:
+            with store.transaction() as transaction:
+                transaction.upsert(documents, vectors_PD)
+                transaction.commit()
+        done.vectors += len(documents)
     if lost == len(done.lost) and file.keywords_fault() is not None:
         with store.transaction() as transaction:
             transaction.remake_keywords()
@@ -162,9 +152,9 @@ def _batches(
     done: Repaired,
     advance: Callable[[int], object],
     split: Callable[[str], tuple[Span, ...]],
-) -> Iterator[list[Document]]:
+) -> Iterator[Batch]:
     """Yield batches of documents with an intact text and a damaged vector; record those with a damaged text."""
-    batch: list[Document] = []
+    batch = Batch()
     for row in file.rows():
         advance(1)
         if not row.is_text_sound:
@@ -172,11 +162,11 @@ def _batches(
         elif not (row.are_vectors_sound and row.is_covered):
             text = row.text.decode()
             passages = row.spans if row.is_covered else split(text)
-            batch.append(Document(row.id, text, orjson.loads(row.metadata), passages))
-            if len(batch) == BATCH_DOCUMENTS:
+            batch.documents.append(Document(row.id, text, orjson.loads(row.metadata), passages))
+            if len(batch.documents) == BATCH_DOCUMENTS:
                 yield batch
-                batch = []
-    if batch:
+                batch = Batch()
+    if batch.documents:
         yield batch
 
 

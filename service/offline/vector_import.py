@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.documents.comparison import is_same
+from service.documents.ingest import DocumentSink, Report, place
 from service.documents.protocol import Vectors
 from service.documents.readers.records import Record
 from service.documents.readers.sources import open_source
 from service.documents.store.store import Document
 from service.errors import InferenceFailed, InvalidInput, StartError
 from service.offline.embedding import Engine
-from service.offline.loading import BATCH_DOCUMENTS, Keeps, Outcome, named, sound
+from service.offline.loading import BATCH_DOCUMENTS, named
 
 SAMPLES = 32  # texts embedded for comparison
 MIN_COSINE = 0.9  # smallest accepted median
@@ -138,7 +138,7 @@ class VectorImport:
     def __init__(self, documents: Path, vectors: VectorFile, *, read: Callable[[Record], Document]) -> None:
         """Raises: StartError: the documents are not in a regular file."""
         check_plain_file(documents)
-        self.outcome = Outcome()
+        self.report = Report()
         self._path = documents
         self._vectors = vectors
         self._read = read
@@ -168,27 +168,15 @@ class VectorImport:
         rows = [vectors.rows(place, place + 1) for place in sorted(wanted)] if texts else []
         return Samples(texts, np.concatenate([np.empty((0, dim), np.float32), *rows]))
 
-    def load(self, store: Keeps, *, advance: Callable[[int], object] = lambda documents: None) -> Outcome:
+    def load(self, store: DocumentSink, *, advance: Callable[[int], object] = lambda documents: None) -> Report:
         """Put new and changed documents with their vectors, scaled to norm 1; each batch is durable.
 
         Raises: StorageFull.
         """
         for batch in self._batches():
-            stored = [sound(store, document.id) for document in batch.documents]
-            changed = [
-                position
-                for position, (document, before) in enumerate(zip(batch.documents, stored, strict=True))
-                if before is None or not is_same(document, before)
-            ]
-            if changed:
-                rows_ND = self._rows(batch)[changed]
-                store.put([batch.documents[position] for position in changed], units(rows_ND))
-            new = stored.count(None)
-            self.outcome.new += new
-            self.outcome.replaced += len(changed) - new
-            self.outcome.unchanged += len(stored) - len(changed)
-            advance(len(stored))
-        return self.outcome
+            place(store, batch.documents, units(self._rows(batch)), self.report)
+            advance(len(batch.documents))
+        return self.report
 
     def _batches(self) -> Iterator[_Batch]:
         with open_source(self._path, "jsonl") as source:

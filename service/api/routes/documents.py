@@ -10,8 +10,7 @@ import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.types import Message
 
-from service.api.document_embedding import in_passages
-from service.api.document_writing import write_documents
+from service.api.document_writing import split_documents, write_documents
 from service.api.embedder import Embedder, EmbedderDependency, cost_headers
 from service.api.facets import check_facets, counted
 from service.api.json_route import JsonRoute
@@ -89,7 +88,7 @@ async def put_documents(
     embedder.check_count(len(body.documents), name="documents")
     _check_ids_differ(body.documents)
     documents = [Document(document.id, document.text, document.metadata) for document in body.documents]
-    documents = await in_passages(documents, embedder, runtime, wanted=body.chunk)
+    documents = await split_documents(documents, embedder, runtime, chunk=body.chunk)
     written = await write_documents(documents, embedder=embedder, runtime=runtime)
     answer: dict[str, object] = {"upserted": written.stored, "revision": written.revision}
     if written.truncated:
@@ -97,7 +96,7 @@ async def put_documents(
     if written.failed:
         failed = written.failed.items()
         answer["failed"] = [{"id": documents[position].id, "error": error} for position, error in failed]
-    return json_response(answer, headers=cost_headers(written.batch))
+    return json_response(answer, headers=cost_headers(written.cost))
 
 
 @router.get("", response_model=DocumentsPage, responses=answers(401, 422, 429, 503), summary="List documents")

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.lines import Line, LineSplitter
+from service.api.uploads import Line, LineSplitter
 
 
 @given(

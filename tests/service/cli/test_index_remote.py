@@ -13,7 +13,7 @@ from service.cli import main as cli
 from service.documents.store.document import Document
 from service.errors import InvalidInput, StartError
 from service.offline.loading import BATCH_DOCUMENTS
-from service.offline.remote import ServiceClient
+from service.offline.service_client import ServiceClient
 from tests.contract.live import live_service
 from tests.ports import reserved_port
 from tests.service.offline.files import DOCUMENTS, write_jsonl

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from service.documents.best_passage import best_passage
 from service.documents.collection import Collection
+from service.documents.ingest import join_passages, parts_of, vectors_of
 from service.documents.query import Query
 from service.documents.results import Shown, scored
-from service.documents.store.document import Document, chosen, parts_of, whole
+from service.documents.store.document import Document
 from service.documents.store.passages import PassageReader
 from service.documents.store.store import DocumentStore
 from service.documents.vectors.maintenance import IndexMaintenance
@@ -270,11 +271,11 @@ def test_a_document_fails_with_any_of_its_passages() -> None:
     documents = [document("a", 2), document("b", 1), document("c", 3)]
     assert len(parts_of(documents)) == 6
     rows_PD = np.arange(10, dtype=np.float32).reshape(5, 2)  # all but the second of c
-    kept, vectors_PD, failed = whole(documents, rows_PD, failed={4: "why"}, truncated=[1])
+    kept, vectors_PD, failed = join_passages(documents, rows_PD, failed={4: "why"}, truncated=[1])
     assert [(one.id, one.is_truncated) for one in kept] == [("a", True), ("b", False)]
     assert vectors_PD.tolist() == rows_PD[:3].tolist()
     assert failed == {2: "why"}
-    assert chosen(kept, vectors_PD, [1]).tolist() == rows_PD[2:3].tolist()
+    assert vectors_of(kept, vectors_PD, [1]).tolist() == rows_PD[2:3].tolist()
 
 
 def test_truncated_documents_are_found_by_an_index(tmp_path: Path) -> None:

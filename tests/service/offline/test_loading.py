@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.documents.ingest import Report
 from service.documents.protocol import Vectors
 from service.documents.readers.records import Record
 from service.documents.store.store import Document, StoredDocument
 from service.errors import InferenceFailed, InvalidInput, StorageFull
 from service.model.encoder import Encoded, load_encoder
-from service.offline import loading as build_module
+from service.offline import loading
 from service.offline.embedding import Embedded, Engine, threads_engine
-from service.offline.loading import Build, Outcome, to_document
+from service.offline.loading import Load, to_document
 from tests.artifacts import DIM, TEXTS
 
 
@@ -26,8 +27,8 @@ class Shelf:
         self.vectors: dict[str, np.ndarray] = {}
         self.batches: list[list[str]] = []
 
-    def get(self, id_: str) -> StoredDocument | None:
-        return self.documents.get(id_)
+    def documents_of(self, ids: Sequence[str]) -> dict[str, StoredDocument]:
+        return {id_: self.documents[id_] for id_ in ids if id_ in self.documents}
 
     def put(self, documents: Sequence[Document], vectors_ND: np.ndarray) -> int:
         ids = [document.id for document in documents]
@@ -63,14 +64,14 @@ def length_engine(batches: Iterable[Sequence[str]], *, ahead: int = 3) -> Vector
         waiting += itertools.islice(batches, 1)
 
 
-def load(shelf: Shelf, given: Iterable[Record], engine: Engine = length_engine) -> Outcome:
-    return Build(shelf, read=up_to(1000), on_bad_line=stop, on_failed=stop).run(given, engine)
+def load(shelf: Shelf, given: Iterable[Record], engine: Engine = length_engine) -> Report:
+    return Load(up_to(1000), stop, stop).run(given, shelf, engine)
 
 
 def test_new_replaced_and_unchanged_documents_are_told_apart() -> None:
     shelf = Shelf()
-    assert load(shelf, records(("1", "a"), ("2", "bb"))) == Outcome(new=2)
-    assert load(shelf, records(("1", "a"), ("2", "ccc"), ("3", "d"))) == Outcome(new=1, replaced=1, unchanged=1)
+    assert load(shelf, records(("1", "a"), ("2", "bb"))) == Report(new=2)
+    assert load(shelf, records(("1", "a"), ("2", "ccc"), ("3", "d"))) == Report(new=1, replaced=1, unchanged=1)
     assert shelf.batches == [["1", "2"], ["2", "3"]]
     assert {id_: vector[0] for id_, vector in shelf.vectors.items()} == {"1": 1, "2": 3, "3": 1}
 
@@ -82,29 +83,27 @@ def test_a_document_that_is_there_is_not_embedded_again() -> None:
         yield from length_engine(seen.append(texts) or texts for texts in batches)  # type: ignore[func-returns-value]
 
     load(shelf, records(("1", "a"), ("2", "bb")))
-    Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop).run(
-        records(("1", "a"), ("2", "bb"), ("3", "c")), engine
-    )
+    load(shelf, records(("1", "a"), ("2", "bb"), ("3", "c")), engine)
     assert [text for texts in seen for text in texts] == ["c"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 256])
 def test_of_an_id_that_comes_again_the_last_one_stays(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_module, "BATCH_DOCUMENTS", size)
+    monkeypatch.setattr(loading, "BATCH_DOCUMENTS", size)
     shelf = Shelf()
     load(shelf, records(("1", "old")))
     # the last one is what the store had: it must not pass for unchanged while another is on its way
-    outcome = load(shelf, records(("1", "newer"), ("2", "x"), ("2", "yy"), ("1", "old"), ("2", "yy")))
+    report = load(shelf, records(("1", "newer"), ("2", "x"), ("2", "yy"), ("1", "old"), ("2", "yy")))
     assert {id_: document.text for id_, document in shelf.documents.items()} == {"1": "old", "2": "yy"}
-    assert outcome == Outcome(new=1, replaced=3, unchanged=1)
+    assert report == Report(new=1, replaced=3, unchanged=1)
 
 
 def test_a_batch_is_bounded_in_documents_and_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_module, "BATCH_DOCUMENTS", 3)
-    monkeypatch.setattr(build_module, "BATCH_CHARS", 10)
+    monkeypatch.setattr(loading, "BATCH_DOCUMENTS", 3)
+    monkeypatch.setattr(loading, "BATCH_CHARS", 10)
     shelf = Shelf()
     load(shelf, records(*((str(n), "x") for n in range(7)), ("a", "y" * 12), ("b", "z")))
-    assert shelf.batches == [["0", "1", "2"], ["3", "4", "5"], ["6", "a"], ["b"]]
+    assert shelf.batches == [["0", "1", "2"], ["3", "4", "5"], ["6"], ["a"], ["b"]]
 
 
 def test_a_bad_line_stops_with_its_number_or_is_counted() -> None:
@@ -113,14 +112,14 @@ def test_a_bad_line_stops_with_its_number_or_is_counted() -> None:
     with pytest.raises(InvalidInput, match=r"^line 2: is not valid JSON$"):
         load(shelf, given)
     said: list[str] = []
-    outcome = Build(shelf, read=up_to(9), on_bad_line=said.append, on_failed=stop).run(given, length_engine)
-    assert outcome.skipped == 1
+    report = Load(up_to(9), said.append, stop).run(given, shelf, length_engine)
+    assert report.skipped == 1
     assert said == ["line 2: is not valid JSON"]
     assert set(shelf.documents) == {"1", "3"}
 
 
 def test_what_was_committed_stays_when_the_store_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_module, "BATCH_DOCUMENTS", 2)
+    monkeypatch.setattr(loading, "BATCH_DOCUMENTS", 2)
 
     class Full(Shelf):
         def put(self, documents: Sequence[Document], vectors_ND: np.ndarray) -> int:
@@ -129,19 +128,17 @@ def test_what_was_committed_stays_when_the_store_is_full(monkeypatch: pytest.Mon
             return super().put(documents, vectors_ND)
 
     shelf = Full()
-    work = Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop)
+    work = Load(up_to(9), stop, stop)
     with pytest.raises(StorageFull):
-        work.run(records(*((str(n), "x") for n in range(10))), length_engine)
-    assert work.outcome.new == len(shelf.documents) == 4
+        work.run(records(*((str(n), "x") for n in range(10))), shelf, length_engine)
+    assert work.report.new == len(shelf.documents) == 4
 
 
 def test_progress_reaches_the_end_of_the_source_also_where_nothing_changed() -> None:
     shelf, reached = Shelf(), []
     given = records(*((str(n), "x") for n in range(1000)))
     for _ in range(2):
-        Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop, advance=lambda read, _: reached.append(read)).run(
-            given, length_engine
-        )
+        Load(up_to(9), stop, stop, lambda read, _: reached.append(read)).run(given, shelf, length_engine)
         assert reached[-1] == 1000
         assert reached == sorted(reached)
         assert len(reached) > 2
@@ -180,7 +177,7 @@ def test_the_engine_reads_a_bounded_way_ahead_and_stops_with_its_reader() -> Non
         assert read <= 40
     vectors.close()
     assert read <= 40
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bulk")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("embedding")]
     assert busy.acquire(blocking=False)
 
 
@@ -194,12 +191,12 @@ def encode_good(texts: Sequence[str]) -> list[Encoded]:
 def test_a_document_that_the_model_fails_on_is_named_and_the_others_are_loaded() -> None:
     shelf, said = Shelf(), list[str]()
     load(shelf, records(("7", "older")))
-    work = Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=said.append)
+    work = Load(up_to(9), stop, said.append)
     texts = {str(n): "x" * (1 + n % 5) for n in range(600)} | {"7": "bad", "300": "worse bad"[:9], 'a"b': "bad"}
     given = records(*texts.items())
-    outcome = work.run(given, threads_engine(encode_good, workers=2, dim=DIM))
-    assert outcome == Outcome(new=598, failed=3)
-    assert str(outcome) == "598 documents read: 598 new, 0 replaced, 0 unchanged, 3 could not be embedded"
+    report = work.run(given, shelf, threads_engine(encode_good, workers=2, dim=DIM))
+    assert report == Report(new=598, failed=3)
+    assert str(report) == "598 documents read: 598 new, 0 replaced, 0 unchanged, 3 could not be embedded"
     failure = "the model failed on a text of 3 tokens"
     assert said == [f'document "7": {failure}', f'document "300": {failure}', f'document "a\\"b": {failure}']
     assert shelf.documents["7"].text == "older"
@@ -211,9 +208,9 @@ def test_memory_that_runs_out_is_no_texts_fault() -> None:
     def encode_all(texts: Sequence[str]) -> list[Encoded]:
         raise MemoryError
 
-    work = Build(Shelf(), read=up_to(9), on_bad_line=stop, on_failed=stop)
+    work = Load(up_to(9), stop, stop)
     with pytest.raises(MemoryError):
-        work.run(records(("1", "x")), threads_engine(encode_all, workers=1, dim=DIM))
+        work.run(records(("1", "x")), Shelf(), threads_engine(encode_all, workers=1, dim=DIM))
 
 
 def test_an_engine_that_does_not_go_on_is_named_with_its_lines() -> None:
@@ -229,11 +226,11 @@ def test_an_engine_that_does_not_go_on_is_named_with_its_lines() -> None:
     assert len(shelf.documents) == 256
 
 
-def test_the_outcome_says_what_happened() -> None:
-    outcome = Outcome(new=3, replaced=2, unchanged=1)
-    assert str(outcome) == "6 documents read: 3 new, 2 replaced, 1 unchanged"
-    outcome.skipped, outcome.truncated = 4, 5
-    assert str(outcome).endswith("1 unchanged, 4 bad lines skipped; of 5 the model read only the beginning")
+def test_the_report_says_what_happened() -> None:
+    report = Report(new=3, replaced=2, unchanged=1)
+    assert str(report) == "6 documents read: 3 new, 2 replaced, 1 unchanged"
+    report.skipped, report.truncated = 4, 5
+    assert str(report).endswith("1 unchanged, 4 bad lines skipped; of 5 the model read only the beginning")
 
 
 def test_an_engine_that_fails_before_any_text_is_one_sentence() -> None:
@@ -247,4 +244,4 @@ def test_an_engine_that_fails_before_any_text_is_one_sentence() -> None:
     shelf, given = Shelf(), records(*((str(n), "x") for n in range(300)))
     load(shelf, given)
     with pytest.raises(InferenceFailed, match=r"^an actor failed$"):
-        Build(shelf, read=up_to(9), on_bad_line=stop, on_failed=stop).run(given, broken)
+        load(shelf, given, broken)

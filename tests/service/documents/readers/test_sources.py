@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.documents.comparison import is_same
+from service.documents.ingest import is_same
 from service.documents.readers import jsonl
 from service.documents.readers.csv_table import column_types, read_csv
 from service.documents.readers.jsonl import read_jsonl

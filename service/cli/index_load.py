@@ -1,0 +1,226 @@
+"""`crosslet index build` and `import`: load documents from files. Heavy modules are imported when used."""
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.cli.arguments import collection_argument, engine_argument
+from service.documents.store.collection_name import DEFAULT_NAME
+from service.errors import InferenceFailed, InvalidInput, StartError, StoreInUse
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from service.documents.ingest import Report
+    from service.documents.readers.csv_table import ColumnTypes
+    from service.documents.readers.sources import Source
+    from service.documents.store.document import Span
+    from service.offline.loading import Load
+
+
+def build(options: argparse.Namespace, settings: Settings) -> None:
+    """Load a file of documents into the store, or through a running service, skipping those already there.
+
+    Raises: StartError: the model, the store or the file is refused, or the user interrupts.  InvalidInput: a bad line,
+        or no good one.
+        InferenceFailed: the model failed on some documents, named on standard error; the others are loaded.
+    """
+    if options.url is not None:
+        _build_through_service(options, settings)
+        return
+    from service.document_index import load_collection
+    from service.documents.readers.sources import format_of, open_source
+    from service.model.encoder import choose_encoder
+    from service.offline.embedding import documents_engine
+    from service.offline.output import tell
+
+    format_ = format_of(options.file, options.format)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    with open_source(options.file, format_, _column_types(options)) as source:
+        try:
+            collection = load_collection(settings, encoder.manifest, name=options.collection)
+        except StoreInUse as exc:
+            if exc.url is None:
+                raise
+            tell(f"the service at {exc.url} has the documents open: loading through it, as with --url {exc.url}")
+            options.url = exc.url
+            _build_through_service(options, settings)
+            return
+        try:
+            chunk = settings.chunk if options.chunk is None else options.chunk
+            split = encoder.splitter.split if collection.is_chunked(chunk) else None
+            with _loading(source, options, settings, split) as load:
+                load.run(source.records, collection, documents_engine(options.engine, encoder, settings))
+        finally:
+            collection.close()
+    _tell_report(load.report, source.name)
+    if load.report.failed:
+        raise InferenceFailed(
+            f"{load.report.failed} documents could not be embedded; earlier versions of them stay in the store: "
+            "load them again with other texts"
+        )
+
+
+def _build_through_service(options: argparse.Namespace, settings: Settings) -> None:
+    """Send a file's documents to the service at `--url`.
+
+    Raises: StartError: the service cannot be reached or refuses, or the file is refused.  InvalidInput: a bad line,
+            or no good one.
+            InferenceFailed: some documents were not stored, named on standard error.
+    """
+    from service.documents.readers.sources import format_of, open_source
+    from service.offline.service_client import ServiceClient
+
+    if options.engine != "threads":
+        raise InvalidInput(f"--engine {options.engine} and --url exclude each other: the service embeds")
+    if options.chunk is not None:
+        raise InvalidInput("--chunk and --url exclude each other: the service splits as its CROSSLET_CHUNK says")
+    url, (full, _) = options.url, settings.keys()
+    if options.collection != DEFAULT_NAME:
+        url = f"{url.rstrip('/')}/collections/{options.collection}"
+    with (
+        ServiceClient(url, key=min(full, default=None)) as client,
+        open_source(options.file, format_of(options.file, options.format), _column_types(options)) as source,
+        _loading(source, options, settings) as load,
+    ):
+        load.run_through(client, source.records)
+    _tell_report(load.report, source.name)
+    if load.report.failed:
+        raise InferenceFailed(f"{load.report.failed} documents were not stored; earlier versions of them stay")
+
+
+def import_documents(options: argparse.Namespace, settings: Settings) -> None:
+    """Load documents with vectors computed elsewhere, skipping documents already in the store.
+
+    Raises: StartError: the model, the store or a file is refused, or the user interrupts.
+        InvalidInput: a document or vector is bad, or the vectors seem to be another model's; nothing was written.
+    """
+    from service.document_index import load_collection
+    from service.model.encoder import choose_encoder
+    from service.offline.embedding import engine_of
+    from service.offline.loading import to_document
+    from service.offline.output import progress
+    from service.offline.vector_import import VectorImport, check_model, open_vector_file
+
+    vectors = open_vector_file(options.vectors)
+    read = functools.partial(to_document, max_text_chars=settings.max_text_chars)
+    work = VectorImport(options.documents, vectors, read=read)
+    encoder = choose_encoder(settings.model, settings.fallback_model).encoder
+    collection = load_collection(settings, encoder.manifest, name=options.collection)
+    try:
+        with _interruptible(work.report):
+            with progress("check", total=vectors.count, unit="documents") as bar:
+                samples = work.check(dim=encoder.manifest.dim, advance=bar.update)
+            if options.model_check:
+                engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.document)
+                check_model(samples, engine, name=encoder.manifest.name)
+            with progress("import", total=vectors.count, unit="documents") as bar:
+                work.load(collection, advance=bar.update)
+    finally:
+        collection.close()
+    sys.stderr.write(f"{work.report}\n")
+
+
+@contextmanager
+def _loading(
+    source: "Source",
+    options: argparse.Namespace,
+    settings: Settings,
+    split: "Callable[[str], tuple[Span, ...]] | None" = None,
+) -> Iterator["Load"]:
+    """Show the progress of a load. Errors about a line begin with the file's name."""
+    from service.offline.loading import Load, to_document
+    from service.offline.output import progress, tell
+
+    def on_bad_line(sentence: str) -> None:
+        if options.on_bad_line == "stop":
+            raise InvalidInput(f"{sentence} (skip bad lines with --on-bad-line skip)")
+        tell(f"skipped {source.name}: {sentence}")
+
+    with progress("build", total=source.size, unit=source.unit) as bar:
+
+        def advance(read: int, report: "Report") -> None:
+            bar.set_postfix_str(f"{report.total} documents", refresh=False)
+            bar.update(read - bar.n)
+
+        to_document_ = functools.partial(to_document, max_text_chars=settings.max_text_chars, split=split)
+        load = Load(to_document_, on_bad_line, tell, advance)
+        try:
+            with _interruptible(load.report):
+                yield load
+        except InvalidInput as exc:
+            raise InvalidInput(f"{source.name}: {exc}") from exc
+
+
+@contextmanager
+def _interruptible(report: "Report") -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as exc:
+        raise StartError(f"stopped: {report}; run the same command again to continue") from exc
+
+
+def _tell_report(report: "Report", name: str) -> None:
+    """Write the counts. Raises: InvalidInput: every line of the file was skipped."""
+    sys.stderr.write(f"{report}\n")
+    if report.skipped and not (report.total or report.failed):
+        raise InvalidInput(f"{name}: none of its {report.skipped} lines is a document; is it of another format?")
+
+
+def _column_types(options: argparse.Namespace) -> "ColumnTypes | None":
+    """Return the types that were asked for; None: every cell stays text.
+
+    Raises: InvalidInput: they are malformed.
+    """
+    from service.documents.readers.csv_table import column_types
+    from service.offline.output import tell
+
+    return None if options.types is None else column_types(options.types, tell)
+
+
+def build_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `index build`."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="documents in .jsonl, .csv or .parquet; -: stdin")
+    parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], help="if the file's name does not tell")
+    parser.add_argument(
+        "--on-bad-line", choices=["stop", "skip"], default="stop", help="what to do with one (default: stop)"
+    )
+    parser.add_argument(
+        "--chunk",
+        action=argparse.BooleanOptionalAction,
+        help="split long documents into passages (default: as CROSSLET_CHUNK or the store says)",
+    )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="load through the running service there, like http://localhost:8080, with a key of CROSSLET_API_KEYS",
+    )
+    parser.add_argument(
+        "--types",
+        metavar="COLUMN=TYPE,..",
+        help="types of a CSV file's columns: text, int, float, bool or json; auto: by the first rows (default: text)",
+    )
+    engine_argument(parser)
+    collection_argument(parser)
+
+
+def import_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `index import`."""
+    parser.add_argument("documents", type=Path, metavar="DOCUMENTS", help="JSON lines, as for index build")
+    parser.add_argument(
+        "vectors",
+        type=Path,
+        metavar="VECTORS",
+        help="one for each line, in order: .npy of float32 or float16, or a flat FAISS index; they must come from "
+        "this model",
+    )
+    parser.add_argument(
+        "--no-model-check",
+        dest="model_check",
+        action="store_false",
+        help="skip the check that embeds some of the texts to see whether the vectors are this model's",
+    )
+    collection_argument(parser)
