@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 
-from service.cli.text import COSINE, DEDUP_MARGIN
+from service.cli.mining import COSINE, DEDUP_MARGIN
 from service.documents.readers.jsonl import Lines
 from service.model.encoder import load_encoder
 from service.offline.embedding import Engine, engine_of

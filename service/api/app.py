@@ -14,7 +14,6 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from service.api.access import BEARER, AccessCheck, Cors
-from service.api.backups import Backups
 from service.api.body_limit import BodyLimit
 from service.api.request_log import RequestLog
 from service.api.response_limit import ResponseLimit
@@ -31,6 +30,7 @@ from service.api.routes import (
     search,
     similarity,
 )
+from service.api.routes.backup import Backups
 from service.api.routing import Dispatch, PathPrefix, RouteTable
 from service.errors import ServiceError, StartError
 from service.process.files import resolved

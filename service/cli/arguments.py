@@ -1,8 +1,9 @@
-"""What a subcommand of `crosslet` consists of, and the argument types that several share."""
+"""What a subcommand of `crosslet` consists of, and the arguments and texts that several are given."""
 
 import argparse
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import orjson
 from service.cli.start_trial import Use
 from service.documents.milvus.address import EMBEDDED
 from service.documents.store.collection_name import DEFAULT_NAME
-from service.errors import StartError
+from service.errors import InvalidInput, StartError
 from service.json_parsing import loads, not_unicode
 from service.settings import Settings
+
+UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")  # byte-order marks, as Python decodes bytes that are not UTF-8
 
 
 @dataclass(frozen=True)
@@ -105,3 +108,49 @@ def local_store(settings: Settings) -> Path:
     if settings.index != EMBEDDED:
         raise StartError("this command needs the documents in CROSSLET_DATA, but CROSSLET_INDEX names a Milvus")
     return settings.documents_path
+
+
+def texts_of(given: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield (name for errors, text) of each given text, or of each non-blank line of standard input.
+
+    Raises: InvalidInput: standard input is UTF-16.
+    """
+    if given:
+        yield from ((f"text {number}", text) for number, text in enumerate(given, start=1))
+        return
+    for number, line in enumerate(sys.stdin, start=1):
+        if number == 1 and line.startswith(UTF16_MARKS):
+            raise InvalidInput("standard input is UTF-16 by its byte-order mark; crosslet reads UTF-8")
+        if line.strip():
+            yield f"standard input line {number}", line.rstrip("\r\n")
+
+
+def readable(text: str, name: str, settings: Settings) -> str:
+    """Return the text if it is within HTTP's limits and was UTF-8: Python decodes other bytes to lone surrogates.
+
+    Raises: InvalidInput: it is empty, too long or not UTF-8.
+    """
+    if not text:
+        raise InvalidInput(f"{name} is empty; every text needs at least one character")
+    if len(text) > settings.max_text_chars:
+        raise InvalidInput(
+            f"{name} has {len(text)} characters; the limit is {settings.max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidInput(f"{name} is not valid UTF-8") from exc
+    return text
+
+
+def readable_query(text: str, settings: Settings) -> str:
+    """Return a query that is readable, and has something to look for.
+
+    Raises: InvalidInput: as `readable`, or it has invisible characters alone.
+    """
+    from service.api.schemas.embed import visible  # here: `crosslet serve` imports the schemas beside the model
+
+    try:
+        return visible(readable(text, "the query", settings))
+    except ValueError as exc:
+        raise InvalidInput(f"the query {exc}") from exc

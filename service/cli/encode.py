@@ -9,8 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from service.cli.arguments import prompt_argument
-from service.cli.input_texts import readable, texts_of
+from service.cli.arguments import prompt_argument, readable, texts_of
 from service.cli.table import json_argument, one_line, print_json, table, terminal_columns, wants_table
 from service.model.artifact import Manifest, load_manifest
 from service.settings import Settings

@@ -1,4 +1,4 @@
-"""`crosslet index ...`: commands on the local documents. Heavy modules are imported when used."""
+"""`crosslet index ...`: commands on an existing local store. Heavy modules are imported when used."""
 
 import argparse
 import dataclasses

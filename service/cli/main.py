@@ -1,32 +1,35 @@
-"""The `crosslet` command: the service's subcommands, and those of other packages by entry point."""
+"""The `crosslet` command: parses the command line, and runs subcommands of the service or of other packages."""
 
 import argparse
 import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import FrameType
+from typing import Any
 
 from service.cli.arguments import Subcommand
 from service.cli.encode import embed, embed_arguments, info, info_arguments, similarity, similarity_arguments
 from service.cli.index import INDEX_SUBCOMMANDS
-from service.cli.parser import parsed, parser_of
+from service.cli.mining import TEXT_SUBCOMMANDS
 from service.cli.search import rerank, rerank_arguments, search, search_arguments
 from service.cli.serve import serve
-from service.cli.settings import print_settings, settings_arguments, settings_of
+from service.cli.settings import print_settings, setting_arguments, settings_arguments, settings_of
 from service.cli.start_trial import Use, try_start
-from service.cli.text import TEXT_SUBCOMMANDS
 from service.errors import CrossletError
 from service.process.address_space import WORKING_BYTES, check_start
 from service.process.standard_streams import give_up_standard_output, open_closed_streams, speak_utf8
+from service.spelling import Parser
+from service.version import VERSION
 
 PLUGIN_GROUP = "crosslet.commands"  # name -> function(argv) -> exit status
 REFUSED = 2
 
+EPILOG = "`crosslet settings` lists the settings that the environment can change."
 SUBCOMMANDS = {
     "serve": Subcommand(serve, "serve over HTTP", use=Use.SERVE),
     "embed": Subcommand(embed, "print the vectors of texts, one JSON line each", embed_arguments, Use.EMBED),
@@ -107,3 +110,63 @@ def _end_start(_signal: int, _frame: FrameType | None) -> None:
 def _refused(sentence: str) -> int:
     print(f"crosslet: {sentence}", file=sys.stderr)
     return REFUSED
+
+
+def parser_of(commands: Mapping[str, Subcommand], groups: Mapping[str, str], plugins: Iterable[str]) -> Parser:
+    """Return the parser of all commands; `command` of what it parses is the command's name.
+
+    Args:   groups: of commands with a name of two words, with what they do.  plugins: commands of other packages.
+    """
+    others = "".join(f"  crosslet {name}\n" for name in sorted(plugins))
+    parser = Parser(
+        prog="crosslet",
+        description="Small cross-lingual sentence encoders, served from little memory.",
+        epilog="`crosslet COMMAND --help` shows the options of a command.\n"
+        + EPILOG
+        + (f"\n\ncommands of other packages:\n{others}" if others else ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.others = sorted(plugins)
+    parser.add_argument("-V", "--version", action="version", version=f"crosslet {VERSION}")
+    top = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    of_group: dict[str, Any] = {}
+    for command, subcommand in commands.items():
+        *group, name = command.split()
+        if group and group[0] not in of_group:
+            help_ = groups[group[0]]
+            group_parser = top.add_parser(group[0], help=help_, description=_sentence(help_))
+            of_group[group[0]] = group_parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        subparser = (of_group[group[0]] if group else top).add_parser(
+            name,
+            help=subcommand.help,
+            description=_sentence(subcommand.help),
+            epilog=EPILOG,
+        )
+        subparser.set_defaults(command=command)
+        subcommand.arguments(subparser)
+        setting_arguments(subparser, settings_used(command, subcommand))
+    return parser
+
+
+def parsed(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the options. Flushes the text of --help, so that a failing write is reported."""
+    try:
+        return parser.parse_args(arguments)
+    except SystemExit:
+        sys.stdout.flush()
+        raise
+
+
+def settings_used(command: str, subcommand: Subcommand) -> list[str]:
+    """The settings that are options of a command: those that it uses."""
+    used = {
+        "model": subcommand.use is not None or command == "info",
+        "data": command in {"serve", "search"} or command.startswith("index "),
+        "host": command == "serve",
+        "port": command == "serve",
+    }
+    return [name for name, is_used in used.items() if is_used]
+
+
+def _sentence(help_: str) -> str:
+    return f"{help_[:1].upper()}{help_[1:]}."

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from service.cli.arguments import collection_argument, json_object, positive, prompt_argument
-from service.cli.input_texts import readable, readable_query
+from service.cli.arguments import collection_argument, json_object, positive, prompt_argument, readable, readable_query
 from service.cli.table import described, json_argument, print_json, table, terminal_columns, wants_table
 from service.documents.milvus.address import EMBEDDED
 from service.documents.mode import Mode

@@ -1,23 +1,111 @@
-"""POST /backup: a copy of the document store, streamed to a client with a full key."""
+"""POST /backup: copies the document store, one copy at a time, and streams it to a client with a full key."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api.backups import Backups, Copy
 from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency, while_connected
 from service.api.routes.openapi import answers
 from service.documents.milvus.address import EMBEDDED
-from service.errors import InvalidInput
+from service.documents.store.backup import back_up as copy_store
+from service.errors import ClientGone, Damaged, InvalidInput, Overloaded, StorageFull, StoreError
 
 CHUNK_BYTES = 256 * 1024
 MEDIA_TYPE = "application/vnd.sqlite3"
+COPY = "documents.backup.sqlite3"  # beside the store, until the copy is complete
+RETRY_AFTER_S = 30
 
 router = APIRouter(tags=["documents"])
+
+
+class Copy:
+    """A complete copy: an open file without a name. However the process ends, its space is free again."""
+
+    def __init__(self, file: BinaryIO, size_bytes: int, on_close: Callable[[], None]) -> None:
+        self.size_bytes = size_bytes
+        self._file = file
+        self._on_close = on_close
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes, none at the end. Blocks."""
+        return self._file.read(size_bytes)
+
+    def close(self) -> None:
+        """Free the space, and let another copy be made."""
+        self._file.close()
+        self._on_close()
+
+
+class Backups:
+    """Makes the copies of one store. Call on one event loop."""
+
+    def __init__(self, store: Path, check_files: Callable[[], None] = lambda: None) -> None:
+        """check_files: raises NotReady if another file has the store's name."""
+        self._store = store
+        self._check_files = check_files
+        self._path = store.with_name(COPY)
+        with suppress(OSError):
+            self._path.unlink()  # of a process that was killed
+        self._is_busy = False
+
+    async def copy(self) -> Copy:
+        """Copy the store as it is now. Cancelled, it ends within 4 MiB, and what was written is removed.
+
+        Raises: Overloaded: another copy is being made or read.  StorageFull: no room beside the store.  Damaged.
+                NotReady: the store was moved, deleted or replaced.
+        """
+        if self._is_busy:
+            raise Overloaded("another backup is not read yet; one is made at a time", retry_after_s=RETRY_AFTER_S)
+        self._is_busy = True
+        is_unwanted = threading.Event()
+        making = asyncio.ensure_future(asyncio.to_thread(self._make, is_unwanted))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            is_unwanted.set()
+            making.add_done_callback(_discard)
+            raise
+
+    def _make(self, is_unwanted: threading.Event) -> Copy:
+        try:
+            return self._unnamed_copy(is_unwanted)
+        except BaseException as exc:
+            self._free()  # only now that the name is free
+            if isinstance(exc, StorageFull):
+                raise StorageFull(f"{exc}; `crosslet index backup` can write to another disk") from exc
+            if isinstance(exc, StoreError):
+                raise Damaged(str(exc)) from exc
+            raise
+
+    def _unnamed_copy(self, is_unwanted: threading.Event) -> Copy:
+        def stop_if_unwanted(_done_bytes: int, _all_bytes: int) -> None:
+            if is_unwanted.is_set():
+                raise ClientGone("the client disconnected before the backup was ready")
+
+        try:
+            self._check_files()
+            copy_store(self._store, self._path, advance=stop_if_unwanted)
+            self._check_files()  # the copy is of this store
+            return Copy(self._path.open("rb"), self._path.stat().st_size, self._free)
+        finally:
+            self._path.unlink(missing_ok=True)
+
+    def _free(self) -> None:
+        self._is_busy = False
+
+
+def _discard(making: asyncio.Future[Copy]) -> None:
+    """Close a copy that was complete when its client left."""
+    if not making.cancelled() and making.exception() is None:
+        making.result().close()
 
 
 class CopyResponse(StreamingResponse):

@@ -1,9 +1,10 @@
-"""PUT, GET and DELETE /documents; listing, counting and deleting by filter."""
+"""PUT, GET, PATCH and DELETE /documents; listing, counting and deleting by filter."""
 
 import asyncio
 import re
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -14,7 +15,6 @@ from service.api.document_writing import split_documents, write_documents
 from service.api.embedder import Embedder, EmbedderDependency, cost_headers
 from service.api.facets import check_facets, counted
 from service.api.json_route import JsonRoute
-from service.api.merge_patch import patched
 from service.api.policy import Access, policy
 from service.api.request import RuntimeDependency
 from service.api.responses import dump_json, dumped_response, json_response
@@ -31,10 +31,12 @@ from service.api.schemas.documents import (
     PatchDocumentResponse,
     PutDocumentsRequest,
     PutDocumentsResponse,
+    checked_metadata,
 )
 from service.api.uploads import Upload
 from service.documents.backend import DocumentIndex
 from service.documents.store.document import Document
+from service.documents.store.fields import comparable
 from service.documents.store.store import StoredDocument
 from service.errors import InvalidInput, NotFound
 from service.json_parsing import loads, not_unicode
@@ -281,3 +283,35 @@ def _id_in(request: Request) -> str:
         return DOCUMENTS_PATH.split(path, maxsplit=1)[-1].decode()
     except UnicodeDecodeError as exc:
         raise NotFound("no document has this id") from exc
+
+
+def merged(before: object, patch: object) -> Any:
+    """Return `before` with what the patch sets; null removes a key, an object changes the keys in it.
+
+    A key is found in another spelling, as filters find it: é as one character, or as e with an accent.
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    after = dict(before) if isinstance(before, Mapping) else {}
+    spellings = {comparable(key): key for key in after}
+    for given, value in patch.items():
+        key = given if given in after else spellings.setdefault(comparable(given), given)
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = merged(after.get(key), value)
+    return after
+
+
+def patched(before: dict[str, Any], patch: Mapping[str, Any], *, max_bytes: int) -> dict[str, Any]:
+    """Return the patched metadata of a document.
+
+    Raises: InvalidInput: they are over a limit, which many small patches could pass.
+    """
+    after: dict[str, Any] = checked_metadata(merged(before, patch))
+    size_bytes = len(orjson.dumps(after))
+    if size_bytes > max_bytes:
+        raise InvalidInput(
+            f"the metadata would have {size_bytes} bytes; the limit is {max_bytes} (CROSSLET_MAX_BODY_BYTES)"
+        )
+    return after

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.merge_patch import merged
+from service.api.routes.documents import merged
 from tests.service.conftest import Serve
 
 

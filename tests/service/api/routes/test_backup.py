@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api import backups
 from service.api.app import create_app
-from service.api.backups import COPY, Backups, Copy
+from service.api.routes import backup
+from service.api.routes.backup import COPY, Backups, Copy
 from service.documents.store.backup import back_up
 from service.documents.store.store import Document
 from service.errors import Overloaded
@@ -206,7 +206,7 @@ def test_a_client_that_leaves_while_the_copy_is_made_ends_it(large: Runtime, mon
         path = large.settings.data / COPY
         async with serving(create_app(large)) as address:
             with monkeypatch.context() as slow:
-                slow.setattr(backups, "back_up", slowly)
+                slow.setattr(backup, "copy_store", slowly)
                 async with asking(address):
                     await until(path.exists)
                 await until(lambda: not path.exists())
