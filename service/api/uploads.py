@@ -217,13 +217,9 @@ class Upload:
         if values_of(line.content) > MAX_VALUES:
             raise InvalidInput(f"the line has more than {MAX_VALUES} lists, objects and strings")
         try:
-            given = document_in(loads(line.content))
+            given = document_in(loads(line.content), max_text_chars=limits.max_text_chars)
         except orjson.JSONDecodeError as exc:
             raise InvalidInput(not_unicode(line.content) or "not valid JSON") from exc
-        if len(given.text) > limits.max_text_chars:
-            raise InvalidInput(
-                f"text has {len(given.text)} characters; the limit is {limits.max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
-            )
         return Document(given.id, given.text, given.metadata)
 
     async def _store(self, batch: Batch) -> None:

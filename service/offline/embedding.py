@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +23,7 @@ from service.settings import Settings
 
 EncodeAll = Callable[[Sequence[str]], list[Encoded]]
 
-T = TypeVar("T")
-
 CHUNK = 64  # texts a thread takes at once: few hand-overs, similar lengths to batch, and work for every thread
-
-
-ENGINES = ("threads", "ray")
 
 
 @dataclass(frozen=True)
@@ -44,17 +38,13 @@ class Embedded:
     truncated: Sequence[int]
     failed: Mapping[int, str] = field(default_factory=dict)
 
-    def kept(self, given: Sequence[T]) -> list[T]:
-        """Return the items of the texts that have a vector; `given` has one item a text."""
-        return [one for position, one in enumerate(given) if position not in self.failed]
-
 
 EmbeddedStream = Generator[Embedded, None, None]  # closing it drops the waiting texts
 Engine = Callable[[Iterable[Sequence[str]]], EmbeddedStream]  # batches of texts -> their vectors, in order
 
 
 def engine_of(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -> Engine:
-    """Return the engine of that name (see ENGINES) for the encoder's model, prepending `prompt` to each text."""
+    """Return the engine of that name (threads or ray) for the encoder's model, prepending `prompt` to each text."""
     engine = _engine_of(name, encoder, settings)
     return behind_prompt(engine, prompt) if prompt else engine
 

@@ -34,11 +34,8 @@ def to_document(
     """
     if record.fault is not None:
         raise InvalidInput(record.fault)
-    given = document_in({key: value for key, value in record.fields.items() if key not in EXPORTED})
-    if len(given.text) > max_text_chars:
-        raise InvalidInput(
-            f"text: has {len(given.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
-        )
+    fields = {key: value for key, value in record.fields.items() if key not in EXPORTED}
+    given = document_in(fields, max_text_chars=max_text_chars)
     try:
         metadata: dict[str, Any] = orjson.loads(orjson.dumps(given.metadata))  # turns a column's dates into text
     except TypeError as exc:

@@ -106,7 +106,7 @@ def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"metadata: {exc}") from exc
 
 
-def document_in(fields: object) -> DocumentIn:
+def document_in(fields: object, *, max_text_chars: int) -> DocumentIn:
     """Return the document that a line of a file or body holds.
 
     Raises: InvalidInput: it is none; the message names the field and the rule, never the value.
@@ -114,11 +114,16 @@ def document_in(fields: object) -> DocumentIn:
     if not isinstance(fields, dict):
         raise InvalidInput("not a JSON object")
     try:
-        return DocumentIn.model_validate(fields)
+        document = DocumentIn.model_validate(fields)
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
         place = "".join(f"{part}: " for part in first["loc"][:1])
         raise InvalidInput(place + first["msg"].removeprefix("Value error, ")) from exc
+    if len(document.text) > max_text_chars:
+        raise InvalidInput(
+            f"text: has {len(document.text)} characters; the limit is {max_text_chars} (CROSSLET_MAX_TEXT_CHARS)"
+        )
+    return document
 
 
 class PutDocumentsRequest(Strict):
