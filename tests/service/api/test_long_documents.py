@@ -30,7 +30,7 @@ def search(client: TestClient, **body: Any) -> Any:
     return response.json()["results"]
 
 
-def test_a_long_document_has_the_score_of_its_best_passage_and_says_where_it_is(
+def test_long_document_has_the_score_of_its_best_passage(
     client: TestClient, tiny_model: Path
 ) -> None:
     answer = put(client, {"long": LONG, "short": TEXTS[0]})

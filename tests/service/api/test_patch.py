@@ -44,7 +44,7 @@ def filled(client: TestClient) -> TestClient:
     return client
 
 
-def test_metadata_change_alone_and_filters_facets_and_revisions_know(filled: TestClient) -> None:
+def test_patched_metadata_reach_filters_facets_and_revisions(filled: TestClient) -> None:
     before = filled.post("/search", json={"query": "hallo", "include": ["vector"]}).json()["results"]
     answer = filled.patch("/documents/a/1", json={"metadata": {"n": None, "source": {"site": "x"}}})
     assert answer.json() == {"revision": 2}

@@ -37,7 +37,7 @@ def page(client: TestClient) -> list[dict[str, Any]]:
     return [{key: one[key] for key in ("id", "text", "metadata")} for one in documents]
 
 
-def test_lines_are_stored_as_a_list_of_documents_is_and_only_what_changed_is_embedded_again(serve: Serve) -> None:
+def test_lines_are_stored_like_a_list_and_only_changes_embedded(serve: Serve) -> None:
     client, other = serve(), serve()
     answer = upload(client, *many(150))
     assert answer.json() == {"upserted": 150, "revision": 3, "lines": 150, "unchanged": 0, "failed_lines": 0}
@@ -53,7 +53,7 @@ def test_lines_are_stored_as_a_list_of_documents_is_and_only_what_changed_is_emb
     assert unchanged == {"upserted": 0, "revision": None, "lines": 1, "unchanged": 1, "failed_lines": 0}
 
 
-def test_a_line_that_is_no_document_is_named_and_the_others_are_stored(client: TestClient) -> None:
+def test_bad_line_is_named_and_the_others_are_stored(client: TestClient) -> None:
     bad = [b"{", b"[]", b'{"id": "x"}', b'{"id": "x", "text": ""}', b'{"id": "x", "text": "a", "lang": 1}', b"\xff"]
     answer = upload(client, {"id": "a", "text": "hallo"}, *bad, b"", b"  \r", {"id": "b", "text": "hallo"}).json()
     assert (answer["upserted"], answer["lines"], answer["failed_lines"]) == (2, 8, 6)
@@ -65,7 +65,7 @@ def test_a_line_that_is_no_document_is_named_and_the_others_are_stored(client: T
     assert [one["id"] for one in page(client)] == ["a", "b"]
 
 
-def test_errors_and_truncated_ids_are_listed_up_to_the_limit_and_all_counted(serve: Serve) -> None:
+def test_errors_are_listed_up_to_the_limit_and_all_counted(serve: Serve) -> None:
     client = serve(max_line_errors=2, chunk=False)
     cut = [{"id": f"long{n}", "text": LONG} for n in range(3)]
     answer = upload(client, *cut, *[b"{"] * 3)
@@ -106,14 +106,14 @@ def test_an_upload_ends_behind_too_many_bad_lines_in_a_row(serve: Serve, bad: by
     assert {one["id"] for one in page(client)} == {"d0", "d1", "d2", "d3", "d4", "x"}
 
 
-def test_an_upload_that_only_has_bad_lines_ends_where_they_are_too_many(serve: Serve) -> None:
+def test_upload_of_bad_lines_alone_ends_at_the_limit(serve: Serve) -> None:
     answer = upload(serve(max_bad_lines=50), *[b"{}"] * 100_000)
     assert answer.status_code == 422
     assert "50 lines in a row are no documents, up to line 50;" in answer.json()["error"]
     assert "line 50: id: Field required; the lines before 1 are done" in answer.json()["error"]
 
 
-def test_many_bad_lines_with_a_document_now_and_then_end_no_upload(serve: Serve) -> None:
+def test_documents_between_bad_lines_keep_an_upload_going(serve: Serve) -> None:
     client = serve(max_bad_lines=10)
     answer = upload(client, *[line for one in many(70) for line in [*[b"{"] * 9, one]]).json()
     assert (answer["upserted"], answer["lines"], answer["failed_lines"]) == (70, 700, 630)
@@ -135,13 +135,13 @@ def test_an_upload_compressed_too_much_is_413_with_the_ratio(client: TestClient)
     assert "more than 1000000 bytes and 100 times as many; compress it less" in answer.json()["error"]
 
 
-def test_lines_are_held_together_by_their_bytes_metadata_included(client: TestClient) -> None:
+def test_upload_batches_count_bytes_of_metadata_too(client: TestClient) -> None:
     heavy = [{"id": f"d{n}", "text": "hallo", "metadata": {"m": "a" * 300_000}} for n in range(4)]
     answer = upload(client, *heavy).json()
     assert (answer["upserted"], answer["revision"]) == (4, 4)  # a transaction each
 
 
-def test_lines_for_a_collection_of_no_possible_name_are_refused_at_once(client: TestClient) -> None:
+def test_upload_to_a_malformed_collection_name_is_refused(client: TestClient) -> None:
     answer = client.put("/collections/-a/documents", content=body_of(*many(3)), headers=HEADERS)
     assert answer.status_code == 422
     assert "no line could be stored" not in answer.json()["error"]
@@ -153,7 +153,7 @@ def test_of_two_lines_with_one_id_the_later_stays(client: TestClient) -> None:
     assert client.get("/documents/a").json()["text"] == "guten morgen"
 
 
-def test_a_body_may_be_longer_than_the_limit_of_others_but_no_line_may(serve: Serve) -> None:
+def test_upload_may_exceed_the_body_limit_but_no_line_may(serve: Serve) -> None:
     client = serve(max_body_bytes=1000, max_text_chars=500)
     documents = many(100)
     assert len(body_of(*documents)) > 5000
@@ -175,7 +175,7 @@ def test_a_compressed_body_is_read_as_a_plain_one(client: TestClient, media_type
     assert answer.json()["upserted"] == 70
 
 
-def test_what_arrived_before_a_body_breaks_off_is_stored_and_said(client: TestClient) -> None:
+def test_lines_before_a_broken_upload_are_stored_and_said(client: TestClient) -> None:
     whole = gzip.compress(body_of(*many(130)))
     headers = HEADERS | {"content-encoding": "gzip"}
     answer = client.put("/documents", content=whole[:-4], headers=headers)
@@ -186,7 +186,7 @@ def test_what_arrived_before_a_body_breaks_off_is_stored_and_said(client: TestCl
     assert client.put("/documents", content=bomb, headers=headers).status_code == 413
 
 
-def test_a_line_that_the_model_fails_on_is_named_whatever_is_beside_it(serve: Serve, failing_model: Path) -> None:
+def test_line_that_the_model_fails_on_is_named(serve: Serve, failing_model: Path) -> None:
     client = serve(model=failing_model)
     answer = upload(client, {"id": "a", "text": "hallo"}, {"id": "b", "text": "kaputt"}).json()
     assert (answer["upserted"], [one["line"] for one in answer["errors"]]) == (1, [2])

@@ -51,7 +51,7 @@ def damage(statement: str, *values: bytes) -> None:
     connection.close()
 
 
-def test_a_file_is_loaded_searched_and_loaded_again_without_a_change(capsys: Capture, tmp_path: Path) -> None:
+def test_loaded_file_is_found_and_unchanged_when_loaded_again(capsys: Capture, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
     assert build(capsys, path) == "12 documents read: 12 new, 0 replaced, 0 unchanged"
     for row in DOCUMENTS[:3]:
@@ -67,7 +67,7 @@ def test_a_file_is_loaded_searched_and_loaded_again_without_a_change(capsys: Cap
     )
 
 
-def test_an_export_is_what_a_build_takes_and_the_vectors_are_those_of_the_model(
+def test_export_can_be_built_and_has_the_models_vectors(
     capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
@@ -112,13 +112,13 @@ def test_bad_lines_stop_the_build_or_are_skipped_as_told(
     assert "standard input: line 1: is not a JSON object" in crosslet(capsys, "index", "build", "-", status=2)[1]
 
 
-def test_an_unknown_field_of_a_line_is_named_with_the_one_that_is_near(capsys: Capture, tmp_path: Path) -> None:
+def test_unknown_field_of_a_line_names_the_near_one(capsys: Capture, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "text": "a", "metdata": {}}])
     error = crosslet(capsys, "index", "build", path, status=2)[1]
     assert "line 1: the field 'metdata' is unknown; known are id, text, metadata; did you mean metadata?" in error
 
 
-def test_a_text_that_the_model_fails_on_leaves_the_load_its_other_documents(
+def test_build_loads_all_but_the_documents_the_model_fails_on(
     capsys: Capture, tmp_path: Path, failing_model: Path
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
@@ -138,7 +138,7 @@ def test_a_text_that_the_model_fails_on_leaves_the_load_its_other_documents(
     assert kept == [*DOCUMENTS, {"id": "last", "text": "gut", "metadata": {}}]
 
 
-def test_a_store_is_not_made_over_for_a_model_that_fails_on_a_document(
+def test_reembed_keeps_the_store_if_the_model_fails(
     capsys: Capture, tmp_path: Path, failing_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [*DOCUMENTS, {"id": "odd", "text": "kaputt"}]
@@ -154,7 +154,7 @@ def test_a_store_is_not_made_over_for_a_model_that_fails_on_a_document(
     assert json.loads(crosslet(capsys, "search", "gut", "--top-k", "1")[0])["id"] == "odd"
 
 
-def test_reading_commands_work_beside_a_service_and_changing_ones_are_refused(
+def test_beside_a_service_only_reading_commands_work(
     capsys: Capture, tmp_path: Path, tiny_model: Path
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
@@ -247,7 +247,7 @@ def test_a_flipped_byte_is_found_and_said_in_a_sentence(capsys: Capture, tmp_pat
     assert "Traceback" not in error
 
 
-def test_compact_gives_back_what_was_deleted_and_changes_nothing_else(
+def test_compact_frees_deleted_space_and_keeps_documents(
     capsys: Capture, tmp_path: Path, tiny_model: Path
 ) -> None:
     rows = [{"id": str(n), "text": f"{TEXTS[0]} {n}", "metadata": {"pad": "x" * 500}} for n in range(1000)]
@@ -284,7 +284,7 @@ def test_compact_needs_room_beside_the_store_and_nowhere_else(
 
 
 @pytest.mark.parametrize("command", ["export", "stats", "verify", "compact"])
-def test_without_a_store_every_command_is_one_sentence_and_makes_none(
+def test_without_a_store_a_command_says_so_and_makes_none(
     capsys: Capture, tmp_path: Path, command: str
 ) -> None:
     assert "there is no document store" in crosslet(capsys, "index", command, status=2)[1]
@@ -303,7 +303,7 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert caught.value.code == 2
 
 
-def test_the_command_loads_neither_onnx_nor_faiss_until_it_needs_them() -> None:
+def test_command_imports_heavy_libraries_only_when_needed() -> None:
     heavy = {"faiss", "onnxruntime", "pyarrow", "ray", "tqdm"}
     code = f"import sys, service.cli.main; print(sorted({heavy} & sys.modules.keys()))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -368,7 +368,7 @@ def wait_for_documents(count: int) -> None:
 
 
 @pytest.mark.parametrize("command", ["export", "stats", "verify", "compact", "re-embed"])
-def test_what_is_about_the_local_store_says_so_where_a_milvus_has_the_documents(
+def test_local_store_commands_are_refused_with_milvus(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("CROSSLET_INDEX", "milvus://localhost:19530")
@@ -390,7 +390,7 @@ def test_the_documents_are_made_over_for_another_model(
     assert "already has the vectors of this model" in crosslet(capsys, "index", "re-embed", status=2)[1]
 
 
-def test_a_service_that_starts_with_a_new_model_takes_over_what_was_made_ready_beside_the_old_one(
+def test_start_adopts_reembedded_store(
     capsys: Capture, tmp_path: Path, tiny_model: Path
 ) -> None:
     build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))

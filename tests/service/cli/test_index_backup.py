@@ -31,7 +31,7 @@ def listed(client: httpx.Client) -> dict[str, int]:
     return {document["id"]: document["metadata"]["n"] for document in page["documents"]}
 
 
-def test_a_backup_beside_a_writing_service_is_what_the_next_service_starts_from(
+def test_next_service_starts_from_a_backup_beside_writes(
     capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered, stopped = [0], threading.Event()
@@ -76,7 +76,7 @@ def test_a_backup_beside_a_writing_service_is_what_the_next_service_starts_from(
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
-def test_without_a_local_store_or_a_backup_a_command_is_one_sentence_and_makes_nothing(
+def test_backup_and_restore_need_a_local_store_or_backup(
     capsys: Capture, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "there is no " in crosslet(capsys, "index", command, tmp_path / "a.backup", status=2)

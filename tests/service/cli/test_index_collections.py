@@ -57,7 +57,7 @@ def test_a_damaged_document_is_named_with_its_collection(
     assert lines[-1].endswith("has 4 damaged documents: put them again, or delete them")
 
 
-def test_a_document_that_another_model_fails_on_is_named_with_its_collection(
+def test_reembed_names_a_failing_document_with_its_collection(
     capsys: Capture, tmp_path: Path, failing_model: Path
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"id": "odd", "text": "kaputt"}])
@@ -71,7 +71,7 @@ def test_a_document_that_another_model_fails_on_is_named_with_its_collection(
     assert 'crosslet: collection shop: document "odd" of' in error
 
 
-def test_a_load_that_fits_its_own_collection_but_not_the_store_is_refused(
+def test_index_limit_counts_all_collections_of_the_store(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)

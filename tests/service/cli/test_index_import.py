@@ -68,7 +68,7 @@ def test_an_imported_store_is_the_one_that_a_build_makes(
     )
 
 
-def test_vectors_of_any_length_and_of_half_precision_are_stored_as_unit_vectors(
+def test_imported_vectors_are_stored_as_unit_vectors(
     capsys: Capture, documents: Path, vectors_ND: np.ndarray
 ) -> None:
     load(capsys, documents, (vectors_ND * np.arange(1, 13)[:, None]).astype(np.float16))
@@ -100,7 +100,7 @@ def test_a_service_searches_and_changes_what_was_imported(
         assert match["score"] == pytest.approx(1, abs=1e-5)
 
 
-def test_an_interrupted_import_goes_on_and_passes_over_what_is_there(
+def test_interrupted_import_continues_where_it_stopped(
     capsys: Capture, documents: Path, vectors_ND: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_import, "BATCH_DOCUMENTS", 5)
@@ -129,7 +129,7 @@ def test_an_interrupted_import_goes_on_and_passes_over_what_is_there(
     ("value", "fault"),
     [(0, "is zero"), (np.nan, "has numbers that are not finite"), (np.inf, "has numbers that are not finite")],
 )
-def test_a_vector_without_a_direction_is_refused_by_its_line_and_nothing_is_written(
+def test_vector_without_direction_is_named_by_its_line(
     capsys: Capture, documents: Path, vectors_ND: np.ndarray, value: float, fault: str
 ) -> None:
     write_jsonl(documents, ["", *DOCUMENTS])  # a blank line has no vector
@@ -140,7 +140,7 @@ def test_a_vector_without_a_direction_is_refused_by_its_line_and_nothing_is_writ
     assert stored() == {}
 
 
-def test_wrong_dims_and_counts_ids_given_twice_and_bad_lines_are_one_sentence_with_both_numbers(
+def test_import_mismatches_are_one_sentence_with_both_numbers(
     capsys: Capture, documents: Path, vectors_ND: np.ndarray
 ) -> None:
     vectors = documents.with_name("vectors.npy")
@@ -161,7 +161,7 @@ def test_wrong_dims_and_counts_ids_given_twice_and_bad_lines_are_one_sentence_wi
     assert stored() == {}
 
 
-def test_vectors_of_another_model_or_in_another_order_are_refused_unless_told_otherwise(
+def test_vectors_of_another_model_or_order_are_refused(
     capsys: Capture, documents: Path, vectors_ND: np.ndarray, tmp_path: Path
 ) -> None:
     build_artifact(tmp_path / "other", seed=7)
@@ -178,7 +178,7 @@ def test_vectors_of_another_model_or_in_another_order_are_refused_unless_told_ot
     assert np.array_equal(np.stack(list(stored().values())), other_ND)
 
 
-def test_the_texts_to_compare_are_from_all_over_the_file_and_no_more_than_a_few(
+def test_compared_texts_are_few_and_from_the_whole_file(
     capsys: Capture, tmp_path: Path, tiny_model: Path
 ) -> None:
     texts = [f"{TEXTS[number % len(TEXTS)]} {number}" for number in range(600)]
@@ -197,7 +197,7 @@ def test_no_documents_with_no_vectors_are_an_import_of_none(capsys: Capture, tmp
     assert json.loads(crosslet(capsys, "index", "stats")[0])["documents"] == 0
 
 
-def test_a_text_that_the_model_fails_on_is_imported_and_not_compared(
+def test_failing_text_is_imported_and_not_compared(
     capsys: Capture, tmp_path: Path, failing_model: Path
 ) -> None:
     rows = [*DOCUMENTS[:2], {"id": "odd", "text": "kaputt"}]

@@ -24,7 +24,7 @@ def passages(capsys: Capture) -> int:
     return found
 
 
-def test_a_load_splits_long_documents_and_says_what_it_was_told_to_keep_whole(capsys: Capture, tmp_path: Path) -> None:
+def test_build_splits_long_documents_unless_told_not_to(capsys: Capture, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
     assert build(capsys, path) == "2 documents read: 2 new, 0 replaced, 0 unchanged"
     assert passages(capsys) > 3
@@ -36,7 +36,7 @@ def test_a_load_splits_long_documents_and_says_what_it_was_told_to_keep_whole(ca
     assert build(capsys, path, "--chunk") == "2 documents read: 0 new, 1 replaced, 1 unchanged"
 
 
-def test_the_documents_that_were_cut_are_counted_and_exported_alone_to_be_split(
+def test_truncated_documents_are_counted_and_exported_alone(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CROSSLET_CHUNK", "false")
@@ -70,7 +70,7 @@ def test_a_search_shows_the_passage(capsys: Capture, tmp_path: Path) -> None:
     assert all("passage" not in one for one in found if one["id"] == "short")
 
 
-def test_an_export_has_the_vectors_of_passages_and_is_what_a_build_takes(
+def test_export_has_passage_vectors_and_can_be_built(
     capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))

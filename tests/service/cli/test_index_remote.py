@@ -48,7 +48,7 @@ def build(capsys: Capture, path: Path, url: object, *options: str, status: int =
     return capsys.readouterr().err.splitlines()
 
 
-def test_a_file_is_loaded_through_a_service_and_only_what_changed_again(
+def test_build_through_a_service_sends_only_changes_on(
     service: httpx.Client, capsys: Capture, tmp_path: Path
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
@@ -115,7 +115,7 @@ def test_readers_work_beside_a_service(beside: str, capsys: Capture, tmp_path: P
     assert failed == [], capsys.readouterr().err
 
 
-def test_bad_lines_and_what_the_service_refuses_are_named_by_their_lines(
+def test_bad_and_refused_lines_are_named_by_number(
     service: httpx.Client, capsys: Capture, tmp_path: Path
 ) -> None:
     rows = ["", {"id": "x", "text": "hallo"}, "{", {"id": "y", "text": "kaputt"}]
@@ -128,7 +128,7 @@ def test_bad_lines_and_what_the_service_refuses_are_named_by_their_lines(
     assert error[-1] == "crosslet: 1 documents were not stored; earlier versions of them stay"
 
 
-def test_a_batch_of_which_nothing_can_be_stored_does_not_end_the_load(
+def test_refused_batch_does_not_end_the_load(
     service: httpx.Client, capsys: Capture, tmp_path: Path
 ) -> None:
     rows = [{"id": f"d{number}", "text": "hallo"} for number in range(BATCH_DOCUMENTS)]
@@ -153,7 +153,7 @@ def test_what_is_no_address_is_refused(url: str, words: str) -> None:
     assert "secret" not in str(refusal.value)
 
 
-def test_a_wrong_key_and_a_service_that_is_not_there_are_one_sentence(
+def test_wrong_key_and_missing_service_are_one_sentence(
     service: httpx.Client, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
@@ -190,7 +190,7 @@ class FullAtFirst(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_a_full_service_is_waited_for_and_asked_again_but_not_for_ever() -> None:
+def test_client_waits_for_a_full_service_for_a_while() -> None:
     server = HTTPServer(("127.0.0.1", 0), FullAtFirst)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

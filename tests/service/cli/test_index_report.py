@@ -78,7 +78,7 @@ class Loaded(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_report_counts_what_was_loaded_and_its_page_asks_no_host(capsys: Capture, tiny_model: Path) -> None:
+def test_report_counts_documents_and_its_page_asks_no_host(capsys: Capture, tiny_model: Path) -> None:
     long = [{"id": f"long<{number}>", "text": "guitar " * 40, "metadata": {"lang": "en"}} for number in range(36)]
     built(capsys, [*documents(), *long], "--no-chunk")
     out, err = crosslet(capsys, "index", "report", "--json")
@@ -103,7 +103,7 @@ def test_the_report_counts_what_was_loaded_and_its_page_asks_no_host(capsys: Cap
     assert page.count("<svg") == 5
 
 
-def test_of_documents_in_passages_nothing_is_cut_and_the_best_passage_counts(capsys: Capture) -> None:
+def test_report_on_passages_cuts_nothing(capsys: Capture) -> None:
     rows = documents()
     for row in rows[::9]:
         row["text"] = f"{row['text']}. {'guitar ' * 40}"
@@ -131,7 +131,7 @@ def test_shares_and_scores_are_those_of_a_search_by_hand(capsys: Capture, tiny_m
     assert summary["min_scores"]["all"] == pytest.approx(min(1, median + (upper - median) * 3.0902 / 1.2816), abs=2e-3)
 
 
-def test_the_recall_of_inverted_lists_is_measured_against_all_vectors(
+def test_report_measures_the_recall_of_inverted_lists(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Path
 ) -> None:
     monkeypatch.setenv("CROSSLET_EXACT_DOCUMENTS", "100")
@@ -159,7 +159,7 @@ def test_a_document_that_is_near_to_everything_is_a_hub() -> None:
     assert len(found) == 10
 
 
-def test_the_bias_of_a_language_is_found_and_translations_do_not_move_the_threshold() -> None:
+def test_report_finds_language_bias_despite_translations() -> None:
     generator = np.random.default_rng(0)
     languages = ["de"] * 100 + ["en"] * 100
     scores = generator.normal(0.1, 0.1, (200, 200))
@@ -207,7 +207,7 @@ def test_info_shows_the_last_report_of_this_model(capsys: Capture, serve: Serve,
     assert client.get("/info").json()["index"]["report"] is None
 
 
-def test_a_named_collection_is_measured_by_its_own_index_and_info_keeps_the_default_ones(
+def test_report_measures_a_named_collection_by_its_own_index(
     capsys: Capture, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
 ) -> None:
     monkeypatch.setenv("CROSSLET_EXACT_DOCUMENTS", "250")
@@ -228,7 +228,7 @@ def test_a_named_collection_is_measured_by_its_own_index_and_info_keeps_the_defa
     assert serve(data=tmp_path / "data").get("/info").json()["index"]["report"]["documents"] == 200
 
 
-def test_people_get_lines_and_what_cannot_be_measured_is_one_sentence(capsys: Capture, tmp_path: Path) -> None:
+def test_report_on_a_terminal_and_its_refusals(capsys: Capture, tmp_path: Path) -> None:
     error = crosslet(capsys, "index", "report", status=2)[1]
     assert "there is no document store" in error
     built(capsys, [{"id": "1", "text": "hi"}, {"id": "2", "text": "A man is playing a guitar."}])

@@ -157,7 +157,7 @@ cli.main(["info"])
     assert streams == str(["/dev/null"] * 3)
 
 
-def test_search_reads_the_local_store_even_while_a_service_has_it(
+def test_search_reads_the_store_beside_a_service(
     capsys: pytest.CaptureFixture[str], tiny_model: Path
 ) -> None:
     settings, encoder = Settings(), load_encoder(tiny_model)
@@ -255,7 +255,7 @@ def test_another_package_can_add_a_subcommand(
     assert "crosslet evaluate" in capsys.readouterr().out
 
 
-def test_a_command_whose_package_is_missing_is_not_listed_and_says_what_installs_it(
+def test_command_of_a_missing_package_says_what_installs_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = EntryPoint("evaluate", "no_such_package:main", cli.PLUGIN_GROUP)
@@ -275,7 +275,7 @@ def need_a_package(_: list[str]) -> int:
     return 0
 
 
-def test_a_command_that_misses_a_package_only_once_it_runs_says_so_too(
+def test_package_missing_at_run_time_is_one_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = EntryPoint("evaluate", "tests.service.cli.test_main:need_a_package", cli.PLUGIN_GROUP)

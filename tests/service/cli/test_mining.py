@@ -146,7 +146,7 @@ def test_a_tab_in_a_sentence_leaves_three_columns(capsys: Capture, tmp_path: Pat
     assert "\tA man\tA man\n" in out
 
 
-def test_lines_are_read_again_by_their_row_and_blank_ones_are_counted_only(tmp_path: Path) -> None:
+def test_lines_are_read_by_row_and_blank_ones_only_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("eins\r\n\n  \n zwei \nдрей".encode())
     with Lines(path) as lines:
@@ -193,7 +193,7 @@ def test_files_that_cannot_be_compared_are_one_sentence(capsys: Capture, tmp_pat
         cli.main(["mine", str(full), str(empty), "--threshold", "nan"])
 
 
-def test_a_line_without_an_end_of_line_is_refused_beyond_the_limit(
+def test_endless_line_is_refused_beyond_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.documents.readers.jsonl.MAX_LINE_BYTES", 10)

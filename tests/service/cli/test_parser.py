@@ -36,7 +36,7 @@ def test_a_typo_is_named_with_what_is_near(capsys: Capture, arguments: list[str]
     assert complaint in capsys.readouterr().err
 
 
-def test_a_text_that_looks_like_an_option_is_a_text_behind_two_dashes_or_with_a_space() -> None:
+def test_text_like_an_option_is_a_text_behind_two_dashes() -> None:
     for arguments in (["--", "--topk"], ["--topk is no option"], ["--model", "models/default", "--", "--x"]):
         done = subprocess.run([*COMMAND, "embed", *arguments], capture_output=True, text=True, check=True)
         assert len(done.stdout.splitlines()) == 1

@@ -30,7 +30,7 @@ def put(documents: list[Document]) -> None:
     collection.close()
 
 
-def test_a_terminal_gets_a_table_and_a_pipe_or_json_gets_json_lines(capsys: Capture) -> None:
+def test_search_prints_a_table_on_a_terminal_else_json(capsys: Capture) -> None:
     put([Document(f"日本/{number}", text, {"lang": "de"}) for number, text in enumerate(TEXTS[:3])])
     assert cli.main(["search", TEXTS[1], "--mode", "dense"]) == 0
     piped = capsys.readouterr().out
@@ -79,7 +79,7 @@ def test_the_data_option_wins_over_the_environment(
     assert json.loads(capsys.readouterr().out)["id"] == "1"
 
 
-def test_a_store_of_another_model_names_the_command_that_converts_it(capsys: Capture, tmp_path: Path) -> None:
+def test_store_of_another_model_names_the_reembed_command(capsys: Capture, tmp_path: Path) -> None:
     put([Document("1", "hallo", {})])
     build_artifact(tmp_path / "other", seed=3)
     assert cli.main(["search", "hallo", "--model", str(tmp_path / "other")]) == 2

@@ -56,7 +56,7 @@ def test_a_bad_option_is_named_as_it_was_given(capsys: Capture, arguments: list[
     assert complaint in capsys.readouterr().err
 
 
-def test_an_empty_host_is_refused_since_it_would_mean_every_address(capsys: Capture) -> None:
+def test_empty_host_is_refused(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         cli.main(["serve", "--host", ""])
     assert "argument --host: is empty" in capsys.readouterr().err

@@ -23,7 +23,7 @@ def test_the_width_is_what_a_terminal_takes(text: str, columns: int) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_cut_text_has_at_most_the_columns_and_keeps_marks_with_their_letters(text: str) -> None:
+def test_clipped_text_fits_and_keeps_marks_with_letters(text: str) -> None:
     long = text * 9
     for columns in range(2, 18):
         cut = clipped(long, columns)
@@ -39,7 +39,7 @@ def test_the_last_column_starts_at_the_same_place_in_every_row() -> None:
     assert {width_of(line[: line.rindex("text")]) for line in others} == {width_of(first[: first.rindex("text")])}
 
 
-def test_a_right_to_left_cell_ends_in_a_mark_so_that_the_next_one_stays_to_its_right() -> None:
+def test_right_to_left_cell_keeps_the_next_in_its_column() -> None:
     line = table(("score", "id", "text"), [("1", "الطبيب", "12")], columns=40).splitlines()[1]
     assert line.replace(" ", "") == f"1الطبيب{LEFT_TO_RIGHT}12"
 

@@ -66,7 +66,7 @@ def copy(source: Path, tmp_path: Path) -> Path:
     return tmp_path / "a.backup"
 
 
-def test_backups_under_writes_hold_all_that_was_answered_before_and_nothing_by_half(
+def test_backup_under_writes_has_all_answered_writes_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each write puts a batch of new documents and replaces one that they all share."""
@@ -102,7 +102,7 @@ def test_backups_under_writes_hold_all_that_was_answered_before_and_nothing_by_h
         running.close()
 
 
-def test_writers_go_on_during_a_backup_which_has_one_state_and_ends(tmp_path: Path) -> None:
+def test_backup_beside_writers_has_one_state_and_ends(tmp_path: Path) -> None:
     running = opened(tmp_path / "running")
     for number in range(100):
         put(running, f"d{number}", text=LONG)
@@ -123,7 +123,7 @@ def test_writers_go_on_during_a_backup_which_has_one_state_and_ends(tmp_path: Pa
     assert (done.documents, done.revision) == (100, 100)
 
 
-def test_a_backup_is_one_file_and_replaces_an_older_one_only_when_it_is_whole(
+def test_backup_replaces_an_older_one_only_when_whole(
     source: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert {path.name for path in copy.parent.iterdir()} == {"source", copy.name}
@@ -158,7 +158,7 @@ def test_a_place_that_is_none_for_a_backup_is_refused(source: Path, tmp_path: Pa
     assert contents(source) == {"a": 1, "b": 1, "c": 1}
 
 
-def test_a_restore_raises_the_revision_and_a_loss_after_it_is_noticed(source: Path, copy: Path) -> None:
+def test_restore_raises_the_revision_so_losses_are_noticed(source: Path, copy: Path) -> None:
     collection = opened(source)
     for number in range(5):
         last = put(collection, "a", f"new {number}", n=number)
@@ -173,7 +173,7 @@ def test_a_restore_raises_the_revision_and_a_loss_after_it_is_noticed(source: Pa
         opened(source)
 
 
-def test_a_restore_replaces_a_store_that_was_killed_or_is_damaged_with_its_log(source: Path, copy: Path) -> None:
+def test_restore_replaces_a_killed_or_damaged_store_and_its_log(source: Path, copy: Path) -> None:
     running = opened(source)
     put(running, "a", "x", n=2)
     killed = Path(shutil.copytree(source, source.with_name("killed")))
@@ -189,7 +189,7 @@ def test_a_restore_replaces_a_store_that_was_killed_or_is_damaged_with_its_log(s
         assert {path.name for path in folder.iterdir()} == {STORE, "documents.lock", "documents.revision"}
 
 
-def test_plain_copies_of_an_idle_store_and_of_a_log_with_its_store_are_restored(source: Path, tmp_path: Path) -> None:
+def test_plain_copies_of_a_store_are_restored(source: Path, tmp_path: Path) -> None:
     lone, both = tmp_path / "lone", tmp_path / "both"
     lone.mkdir()
     shutil.copyfile(source / STORE, lone / "a")
@@ -204,7 +204,7 @@ def test_plain_copies_of_an_idle_store_and_of_a_log_with_its_store_are_restored(
     assert contents(tmp_path / "restored") == {"a": 1, "b": 1, "c": 1, "d": 2}
 
 
-def test_a_restore_is_refused_while_another_process_has_or_reads_the_store(
+def test_restore_is_refused_while_the_store_is_open(
     source: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = opened(source)

@@ -24,7 +24,7 @@ def test_without_pyarrow_a_parquet_file_says_what_installs_it(monkeypatch: pytes
         pass
 
 
-def test_a_round_for_the_actors_is_of_whole_batches_and_the_stream_is_not_read_ahead() -> None:
+def test_ray_rounds_are_whole_batches_without_reading_ahead() -> None:
     read = []
     batches = (read.append(number) or ["x"] * number for number in (3, 0, 4, 5, 1))  # type: ignore[func-returns-value]
     rounds = _rounds(batches, 6)

@@ -134,7 +134,7 @@ def test_what_was_committed_stays_when_the_store_is_full(monkeypatch: pytest.Mon
     assert work.report.new == len(shelf.documents) == 4
 
 
-def test_progress_reaches_the_end_of_the_source_also_where_nothing_changed() -> None:
+def test_progress_reaches_the_end_even_without_changes() -> None:
     shelf, reached = Shelf(), []
     given = records(*((str(n), "x") for n in range(1000)))
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_the_threads_give_the_vectors_of_the_encoder_in_order(tiny_model: Path) 
         assert found[2].truncated == list(range(len(TEXTS)))
 
 
-def test_the_engine_reads_a_bounded_way_ahead_and_stops_with_its_reader() -> None:
+def test_engine_reads_ahead_boundedly_and_stops_with_reader() -> None:
     read = 0
     busy = threading.Semaphore(0)
 
@@ -188,7 +188,7 @@ def encode_good(texts: Sequence[str]) -> list[Encoded]:
     return [Encoded(np.full(DIM, len(text), np.float32), 1, 1) for text in texts]
 
 
-def test_a_document_that_the_model_fails_on_is_named_and_the_others_are_loaded() -> None:
+def test_failing_document_is_named_and_the_others_are_loaded() -> None:
     shelf, said = Shelf(), list[str]()
     load(shelf, records(("7", "older")))
     work = Load(up_to(9), stop, said.append)

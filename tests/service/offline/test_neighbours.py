@@ -68,7 +68,7 @@ def test_a_thousand_equal_rows_are_one_group(threshold: float) -> None:
         assert not leaders(vectors, threshold, advance=lambda rows: None).any()
 
 
-def test_the_nearest_others_are_those_of_all_scores_without_the_row_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearest_others_leave_out_the_row_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     small_blocks(monkeypatch)
     vectors = halves(40)
     found = nearest_others(vectors, 3, threads=1, advance=lambda rows: None)
@@ -153,7 +153,7 @@ def test_a_margin_is_the_ratio_of_the_paper_worked_out_by_hand() -> None:
     assert mine(margins, np.arange(2), np.arange(2)) == expected
 
 
-def test_where_nothing_resembles_anything_the_margin_is_zero_and_not_infinite() -> None:
+def test_margin_is_zero_where_nothing_is_similar() -> None:
     nothing = Neighbours(np.array([[0.1, -0.2], [-0.1, -0.2]], np.float32), np.array([[0, 1], [0, 1]]))
     assert ratio_margins(nothing, nothing).margin_of_left_N.tolist() == [0, 0]
 
@@ -166,7 +166,7 @@ def mined_from(left: np.ndarray, right: np.ndarray) -> list[Mined]:
 
 
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 12))
-def test_pairs_are_one_to_one_best_first_and_none_is_left_that_two_lines_would_prefer(
+def test_mined_pairs_are_one_to_one_and_stable(
     seed: int, left: int, right: int
 ) -> None:
     x, y = halves(left, seed=seed, dim=5), halves(right, seed=seed + 1, dim=5)

@@ -17,7 +17,7 @@ pytestmark = [
 ]  # its warnings are its own
 
 
-def test_the_actors_give_the_vectors_of_this_process_to_the_bit_and_in_order(tiny_model: Path) -> None:
+def test_ray_actors_give_this_process_vectors_in_order(tiny_model: Path) -> None:
     encoder = load_encoder(tiny_model)
     batches = [list(TEXTS), [], [f"{text} {number}" for number in range(50) for text in TEXTS], ["x " * 100]]
     model = Model(tiny_model, None, encoder.manifest.fingerprint, encoder.manifest.dim)
@@ -29,7 +29,7 @@ def test_the_actors_give_the_vectors_of_this_process_to_the_bit_and_in_order(tin
         assert np.array_equal(one.vectors_ND, other.vectors_ND)
 
 
-def test_a_text_that_the_model_fails_on_is_left_out_as_in_this_process(failing_model: Path) -> None:
+def test_ray_leaves_out_failing_texts_like_threads(failing_model: Path) -> None:
     encoder = load_encoder(failing_model)
     batches = [["kaputt"], [*TEXTS, "kaputt", "guitar", "kaputt too"], [*TEXTS]]
     model = Model(failing_model, None, encoder.manifest.fingerprint, encoder.manifest.dim)

@@ -125,7 +125,7 @@ def test_a_run_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
     ("again", "order"),
     [("ae", "bcdae"), ("ed", "abced"), ("bd", "acbd"), ("db", "acdb"), ("", "abcd"), ("dcba", "dcba")],
 )
-def test_what_was_put_again_between_two_runs_comes_last_as_in_the_old_store(
+def test_documents_put_again_between_runs_come_last(
     tmp_path: Path, again: str, order: str
 ) -> None:
     collection = open_collection(tmp_path, "old", OLD_DIM)
@@ -220,7 +220,7 @@ def test_a_next_store_that_is_not_whole_does_not_take_over(tmp_path: Path) -> No
     made.close()
 
 
-def test_a_next_store_that_was_cut_off_before_its_tables_is_gone_on_with(tmp_path: Path) -> None:
+def test_next_store_without_tables_is_continued(tmp_path: Path) -> None:
     collection = open_collection(tmp_path, "old", OLD_DIM)
     put(collection, a="Hund")
     collection.close()
@@ -228,7 +228,7 @@ def test_a_next_store_that_was_cut_off_before_its_tables_is_gone_on_with(tmp_pat
     assert conversion(tmp_path).copy(engine([])).new == 1
 
 
-def test_what_was_stored_is_made_over_though_it_could_not_be_put_today(tmp_path: Path) -> None:
+def test_stored_documents_need_not_pass_todays_checks(tmp_path: Path) -> None:
     collection = open_collection(tmp_path, "old", OLD_DIM)
     document = Document("a\x85", "Hund", {"k" * 1000: [0] * 1000})
     collection.put([document], vector_of("Hund", OLD_DIM)[None])
@@ -242,7 +242,7 @@ def test_what_was_stored_is_made_over_though_it_could_not_be_put_today(tmp_path:
     made.close()
 
 
-def test_every_collection_is_made_over_and_a_dropped_one_is_dropped_from_the_next_store(tmp_path: Path) -> None:
+def test_every_collection_is_reembedded_and_dropped_ones_go(tmp_path: Path) -> None:
     store = DocumentStore(tmp_path / "documents.sqlite3", fingerprint="old", dim=OLD_DIM)
     options = IndexOptions(tmp_path, "old", OLD_DIM, exact_documents=100)
     collections = StoredCollections(store, options, max_collections=9)

@@ -33,7 +33,7 @@ def test_a_npy_gives_the_rows_that_were_saved(tmp_path: Path, dtype: str, order:
 
 @pytest.mark.parametrize("kind", [faiss.IndexFlatIP, faiss.IndexFlatL2])
 @pytest.mark.parametrize("wrapper", [None, faiss.IndexIDMap, faiss.IndexIDMap2])
-def test_a_flat_index_gives_the_rows_in_the_order_they_were_added_whatever_their_ids(
+def test_flat_index_gives_rows_in_order_of_addition(
     tmp_path: Path, kind: type[faiss.Index], wrapper: type[faiss.Index] | None
 ) -> None:
     index = kind(DIM)
@@ -63,7 +63,7 @@ def test_an_array_of_another_kind_is_refused(tmp_path: Path, array: np.ndarray, 
         open_vector_file(write_npy(tmp_path / "a.npy", array))
 
 
-def test_an_index_that_is_not_flat_and_a_file_that_is_neither_are_refused(tmp_path: Path) -> None:
+def test_only_flat_indexes_and_npy_files_are_read(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="holds an IndexHNSWFlat; only IndexFlatIP and IndexFlatL2"):
         open_vector_file(write_faiss(tmp_path / "a", faiss.index_factory(DIM, "HNSW8")))
     with pytest.raises(InvalidInput, match="holds an IndexFlat; only"):
@@ -80,7 +80,7 @@ def test_an_index_that_is_not_flat_and_a_file_that_is_neither_are_refused(tmp_pa
             open_vector_file(path)
 
 
-def test_vectors_are_made_unit_length_and_unit_ones_stay_to_the_bit() -> None:
+def test_vectors_are_scaled_and_unit_ones_stay_unchanged() -> None:
     rows_ND = np.array([[3, 0, 4, 0], [1e30, 1e30, 0, 0], [1e-40, 0, 0, 0]], np.float32)
     expected_ND = np.array([[0.6, 0, 0.8, 0], [0.5**0.5, 0.5**0.5, 0, 0], [1, 0, 0, 0]], np.float32)
     assert norms(rows_ND[:1]) == pytest.approx(5)

@@ -85,7 +85,7 @@ def test_a_backup_needs_a_full_key_and_takes_no_parameters(serve: Serve) -> None
     assert_refused(refused, 422, "Validation", 'the query parameter "path" is unknown')
 
 
-def test_without_room_a_backup_is_507_and_removed_and_the_next_one_comes(
+def test_backup_without_room_is_507_and_removed(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = serve(data=tmp_path / "data")
@@ -166,7 +166,7 @@ async def whole(address: tuple[str, int]) -> bytes:
         await asyncio.sleep(0.05)
 
 
-def test_one_backup_at_a_time_until_its_client_has_read_it_or_left(large: Runtime) -> None:
+def test_one_backup_at_a_time(large: Runtime) -> None:
     async def scenario() -> None:
         folder = large.settings.data
         before = names(folder)
@@ -217,7 +217,7 @@ def test_a_client_that_leaves_while_the_copy_is_made_ends_it(large: Runtime, mon
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_a_cancelled_copy_is_removed_whether_it_was_complete_or_not(large: Runtime) -> None:
+def test_cancelled_backup_copy_is_removed(large: Runtime) -> None:
     async def copied(backups: Backups) -> Copy:
         while True:
             try:

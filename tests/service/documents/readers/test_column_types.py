@@ -48,14 +48,14 @@ def test_named_columns_have_their_type_and_the_others_stay_text(tmp_path: Path) 
         *(("json", cell) for cell in ("{", "NaN")),
     ],
 )
-def test_a_cell_of_another_type_is_a_fault_of_its_row_that_names_the_column_only(
+def test_cell_of_another_type_names_only_its_column(
     tmp_path: Path, kind: str, cell: str
 ) -> None:
     records, _ = read(tmp_path / "a.csv", f'id,text,x\n1,a,"{cell}"\n2,b,\n', f"x={kind}")
     assert metadata(records) == [f"column 'x' is not {kind}; name its type, as in --types x=text", {}]
 
 
-def test_types_are_inferred_where_every_cell_of_the_first_rows_has_one_and_told(tmp_path: Path) -> None:
+def test_inferred_types_fit_all_first_rows_and_are_told(tmp_path: Path) -> None:
     rows = "id,text,whole,part,flag,zip,mixed,none\n1,a,1,1,true,01234,1,\n2,b,-2,2.5,false,5,x,\n3,c,,,,,,\n"
     records, told = read(tmp_path / "a.csv", rows, "auto")
     assert metadata(records) == [
@@ -164,7 +164,7 @@ def test_every_cell_survives_auto(tmp_path_factory: pytest.TempPathFactory, cell
         assert written in {cell, f"{cell}.0"}
 
 
-def test_a_later_row_that_contradicts_is_a_bad_line_and_no_row_is_lost(tmp_path: Path) -> None:
+def test_later_row_of_another_type_is_a_bad_line(tmp_path: Path) -> None:
     rows = "id,text,n\n" + "".join(f"{n},a,{n}\n" for n in range(INFERRED_ROWS)) + "x,a,much\ny,a,7\n"
     records, _ = read(tmp_path / "a.csv", rows, "auto")
     assert len(records) == INFERRED_ROWS + 2

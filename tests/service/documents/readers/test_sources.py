@@ -49,7 +49,7 @@ def test_the_three_formats_give_the_same_documents(tmp_path: Path) -> None:
         assert documents_of(tmp_path / name) == expected
 
 
-def test_columns_of_a_parquet_file_keep_their_types_and_dates_become_text(tmp_path: Path) -> None:
+def test_parquet_columns_keep_types_and_dates_become_text(tmp_path: Path) -> None:
     row = {
         "id": 7,
         "text": "x",
@@ -64,12 +64,12 @@ def test_columns_of_a_parquet_file_keep_their_types_and_dates_become_text(tmp_pa
     assert documents_of(tmp_path / "a.parquet") == [Document("7", "x", metadata)]
 
 
-def test_a_cell_may_hold_commas_quotes_and_line_ends_and_an_empty_one_is_no_field(tmp_path: Path) -> None:
+def test_csv_cells_hold_any_text_and_empty_ones_are_no_field(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbfid,text,note\r\n1,"a ""b"",\nc",\r\n2,d,x\r\n')
     assert documents_of(tmp_path / "a.csv") == [Document("1", 'a "b",\nc', {}), Document("2", "d", {"note": "x"})]
 
 
-def test_every_line_that_is_no_document_has_its_number_and_a_reason(tmp_path: Path) -> None:
+def test_each_bad_line_has_its_number_and_a_reason(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(b'{"id": "1", "text": "a"}\n\n{nope\n[1]\n{"id": "2", "text": "\xff"}\n{"id": "3", "text": "b"}')
     faults = {record.line: record.fault for record in records_of(file)}
@@ -121,7 +121,7 @@ def test_a_quote_in_the_middle_is_the_fault_of_its_line(tmp_path: Path) -> None:
     assert found == {2: "is not CSV (',' expected after '\"')", 3: 'c"d', 5: "e\nf"}
 
 
-def test_a_line_over_the_limit_is_passed_over_and_the_next_one_is_read(
+def test_line_over_the_limit_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 30)
@@ -190,7 +190,7 @@ def test_standard_input_is_read_but_for_parquet(monkeypatch: pytest.MonkeyPatch)
         records_of(Path("-"), "parquet")
 
 
-def test_a_document_is_refused_for_what_the_api_refuses_and_no_text_is_said() -> None:
+def test_files_have_the_rules_of_http_and_errors_no_text() -> None:
     assert fault_of({"id": "1"}) == "text: Field required"
     assert fault_of({"id": 1, "text": "a"}) == "id: Input should be a valid string"
     assert fault_of({"id": "1", "text": "secret" * 9}) == (
@@ -260,7 +260,7 @@ def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
             records_of(path)
 
 
-def test_a_text_of_parquet_that_is_no_text_is_the_fault_of_its_row(tmp_path: Path) -> None:
+def test_parquet_text_of_another_type_is_a_bad_row(tmp_path: Path) -> None:
     text = pa.Array.from_buffers(
         pa.string(), 2, [None, pa.array([0, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfea")]
     )
@@ -289,7 +289,7 @@ def test_a_date_that_python_cannot_hold_is_the_fault_of_its_row(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("column", [[float("nan"), 1.5], [float("inf"), 1.5], [[1.5, float("-inf")], [1.5]]])
-def test_a_number_of_parquet_that_json_cannot_say_is_refused_as_over_http(tmp_path: Path, column: list[Any]) -> None:
+def test_parquet_number_beyond_json_is_refused(tmp_path: Path, column: list[Any]) -> None:
     pq.write_table(pa.table({"id": ["1", "2"], "text": ["a", "b"], "x": column}), tmp_path / "a.parquet")
     first, second = records_of(tmp_path / "a.parquet")
     with pytest.raises(InvalidInput, match="metadata: a number is NaN or infinite"):
@@ -297,7 +297,7 @@ def test_a_number_of_parquet_that_json_cannot_say_is_refused_as_over_http(tmp_pa
     assert to_document(second, max_text_chars=10).metadata == {"x": column[1]}
 
 
-def test_a_whole_number_beyond_64_bits_is_refused_in_every_format(tmp_path: Path) -> None:
+def test_number_beyond_64_bits_is_refused_in_every_format(tmp_path: Path) -> None:
     large = pa.array([2**63, 2**63 - 1], pa.uint64())
     pq.write_table(pa.table({"id": ["1", "2"], "text": ["a", "b"], "x": large}), tmp_path / "a.parquet")
     lines_ = (f'{{"id": "{n}", "text": "a", "metadata": {{"x": [{n}]}}}}' for n in (2**63, 2**64, -(2**63)))
