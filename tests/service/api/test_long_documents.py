@@ -30,9 +30,7 @@ def search(client: TestClient, **body: Any) -> Any:
     return response.json()["results"]
 
 
-def test_long_document_has_the_score_of_its_best_passage(
-    client: TestClient, tiny_model: Path
-) -> None:
+def test_long_document_has_the_score_of_its_best_passage(client: TestClient, tiny_model: Path) -> None:
     answer = put(client, {"long": LONG, "short": TEXTS[0]})
     assert answer.json()["upserted"] == 2
     assert answer.headers["x-truncated"] == "0"

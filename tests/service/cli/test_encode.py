@@ -1,28 +1,20 @@
 import json
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from service.api.app import create_app
-from service.cli import main as cli
 from service.runtime import load_runtime
 from service.settings import BUNDLED_MODEL, Settings
 from tests.artifacts import TEXTS
+from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import on_a_terminal
 
-Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("local")
 
 
-@pytest.fixture(autouse=True)
-def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
-    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
-
-
-def test_similarity_prints_what_a_service_answers(capsys: Capture) -> None:
-    assert cli.main(["similarity", *TEXTS[:5], TEXTS[0]]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+def test_similarity_prints_what_a_service_answers(crosslet: Crosslet) -> None:
+    rows = [json.loads(line) for line in crosslet("similarity", *TEXTS[:5], TEXTS[0]).out.splitlines()]
     inputs = {"source_sentence": TEXTS[0], "sentences": [*TEXTS[1:5], TEXTS[0]]}
     with TestClient(create_app(load_runtime(Settings())), base_url="http://localhost") as client:
         scores = client.post("/similarity", json={"inputs": inputs}).json()
@@ -34,18 +26,14 @@ def test_similarity_prints_what_a_service_answers(capsys: Capture) -> None:
     assert shown == [f"{score:>{width}}  {row['text']}" for score, row in zip(written, rows[:4], strict=True)]
 
 
-def test_similarity_takes_two_texts_or_more_and_no_empty_one(capsys: Capture) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["similarity", "hallo"])
-    assert "required: TEXT" in capsys.readouterr().err
-    assert cli.main(["similarity", "hallo", ""]) == 2
-    assert "text 2 is empty" in capsys.readouterr().err
+def test_similarity_takes_two_texts_or_more_and_no_empty_one(crosslet: Crosslet) -> None:
+    assert "required: TEXT" in crosslet("similarity", "hallo", status=2).err
+    assert "text 2 is empty" in crosslet("similarity", "hallo", "", status=2).err
 
 
-def test_info_fits_one_screen_and_json_has_everything(capsys: Capture) -> None:
+def test_info_fits_one_screen_and_json_has_everything(crosslet: Crosslet) -> None:
     for model in (str(BUNDLED_MODEL), str(Settings().model)):
-        assert cli.main(["info", model]) == 0
-        piped = capsys.readouterr().out
+        piped = crosslet("info", model).out
         assert on_a_terminal("info", model, "--json").screen == piped
         facts, screen = json.loads(piped), on_a_terminal("info", model, columns=80).screen
         assert len(screen.splitlines()) <= 24

@@ -14,119 +14,95 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.cli import main as cli
 from service.document_index import load_collection
 from service.documents.store.store import Document
 from service.model.encoder import load_encoder
 from service.offline.reembed import take_over_ready
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, build_artifact
+from tests.service.cli.conftest import Crosslet, build, damage
+from tests.service.cli.terminal import COMMAND
 from tests.service.offline.files import DOCUMENTS, read_jsonl, write_jsonl
 
-CROSSLET = [sys.executable, "-c", "from service.cli.main import main; raise SystemExit(main())"]
-Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("local")
 
 
-@pytest.fixture(autouse=True)
-def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
-    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("CROSSLET_WORKERS", "2")
-
-
-def crosslet(capsys: Capture, *arguments: object, status: int = 0) -> tuple[str, str]:
-    assert cli.main([str(argument) for argument in arguments]) == status, capsys.readouterr().err
-    captured = capsys.readouterr()
-    return captured.out, captured.err
-
-
-def build(capsys: Capture, path: Path, *options: str) -> str:
-    """The sentence that `index build` ends with."""
-    return crosslet(capsys, "index", "build", path, *options)[1].splitlines()[-1]
-
-
-def damage(statement: str, *values: bytes) -> None:
-    with sqlite3.connect(Settings().documents_path) as connection:
-        connection.execute(statement, values)
-    connection.close()
-
-
-def test_loaded_file_is_found_and_unchanged_when_loaded_again(capsys: Capture, tmp_path: Path) -> None:
+def test_loaded_file_is_found_and_unchanged_when_loaded_again(crosslet: Crosslet, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
-    assert build(capsys, path) == "12 documents read: 12 new, 0 replaced, 0 unchanged"
+    assert build(crosslet, path) == "12 documents read: 12 new, 0 replaced, 0 unchanged"
     for row in DOCUMENTS[:3]:
-        found = json.loads(crosslet(capsys, "search", row["text"], "--top-k", "1")[0])
+        found = json.loads(crosslet("search", row["text"], "--top-k", "1")[0])
         assert (found["id"], found["metadata"]) == (row["id"], row["metadata"])
         assert found["score"] == pytest.approx(1, abs=1e-5)
-    revision = json.loads(crosslet(capsys, "index", "stats")[0])["revision"]
-    assert build(capsys, path) == "12 documents read: 0 new, 0 replaced, 12 unchanged"
-    assert json.loads(crosslet(capsys, "index", "stats")[0])["revision"] == revision
+    revision = json.loads(crosslet("index", "stats")[0])["revision"]
+    assert build(crosslet, path) == "12 documents read: 0 new, 0 replaced, 12 unchanged"
+    assert json.loads(crosslet("index", "stats")[0])["revision"] == revision
     changed = [DOCUMENTS[0] | {"metadata": {"lang": "xx"}}, {"id": "new", "text": "x " * 50}]
-    assert build(capsys, write_jsonl(path, changed + DOCUMENTS[1:]), "--no-chunk") == (
+    assert build(crosslet, write_jsonl(path, changed + DOCUMENTS[1:]), "--no-chunk") == (
         "13 documents read: 1 new, 1 replaced, 11 unchanged; of 1 the model read only the beginning"
     )
 
 
 def test_export_can_be_built_and_has_the_models_vectors(
-    capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
-    plain = crosslet(capsys, "index", "export")[0]
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    plain = crosslet("index", "export")[0]
     assert read_jsonl(plain) == DOCUMENTS
-    crosslet(capsys, "index", "export", "--vectors", "base64", "--out", tmp_path / "b.jsonl")
+    crosslet("index", "export", "--vectors", "base64", "--out", tmp_path / "b.jsonl")
     encoder = load_encoder(tiny_model)
     for row, text in zip(read_jsonl((tmp_path / "b.jsonl").read_text(encoding="utf-8")), TEXTS, strict=True):
         vector_D = np.frombuffer(base64.b64decode(row["vector"]), "<f4")
         assert np.array_equal(vector_D, encoder.encode(text).vector)
     monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
-    assert build(capsys, tmp_path / "b.jsonl") == "12 documents read: 12 new, 0 replaced, 0 unchanged"
-    assert crosslet(capsys, "index", "export")[0] == plain
+    assert build(crosslet, tmp_path / "b.jsonl") == "12 documents read: 12 new, 0 replaced, 0 unchanged"
+    assert crosslet("index", "export")[0] == plain
 
 
-def test_a_file_of_bad_lines_alone_is_an_error(capsys: Capture, tmp_path: Path) -> None:
+def test_a_file_of_bad_lines_alone_is_an_error(crosslet: Crosslet, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{}] * 300)
-    error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip", status=2)[1]
+    error = crosslet("index", "build", path, "--on-bad-line", "skip", status=2)[1]
     assert "0 documents read: 0 new, 0 replaced, 0 unchanged, 300 bad lines skipped" in error
     said = f"crosslet: {path}: none of its 300 lines is a document; is it of another format?"
     assert error.splitlines()[-1] == said
     path.write_text("")
-    assert build(capsys, path) == "0 documents read: 0 new, 0 replaced, 0 unchanged"
+    assert build(crosslet, path) == "0 documents read: 0 new, 0 replaced, 0 unchanged"
 
 
 def test_bad_lines_stop_the_build_or_are_skipped_as_told(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [DOCUMENTS[0], "{nope", {"id": "x", "text": ""}, DOCUMENTS[1]])
-    error = crosslet(capsys, "index", "build", path, status=2)[1]
+    error = crosslet("index", "build", path, status=2)[1]
     assert f"crosslet: {path}: line 2: is not valid JSON (skip bad lines with --on-bad-line skip)" in error
-    error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip")[1]
+    error = crosslet("index", "build", path, "--on-bad-line", "skip")[1]
     assert f"crosslet: skipped {path}: line 3: text: String should have at least 1 character" in error
     assert error.splitlines()[-1] == "2 documents read: 2 new, 0 replaced, 0 unchanged, 2 bad lines skipped"
     rows = [{"id": "a/../b", "text": "a"}, {"id": "a", "text": "a", "metadata": {"n": 2**64}}]
     path = write_jsonl(tmp_path / "b.jsonl", rows)
-    error = crosslet(capsys, "index", "build", path, "--on-bad-line", "skip", status=2)[1]
+    error = crosslet("index", "build", path, "--on-bad-line", "skip", status=2)[1]
     assert f"{path}: line 1: id: a part between slashes is '.' or '..'" in error
     assert f"{path}: line 2: metadata: a whole number is beyond 64 bits" in error
     assert "0 documents read" in error
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"[]\n")))
-    assert "standard input: line 1: is not a JSON object" in crosslet(capsys, "index", "build", "-", status=2)[1]
+    assert "standard input: line 1: is not a JSON object" in crosslet("index", "build", "-", status=2)[1]
 
 
-def test_unknown_field_of_a_line_names_the_near_one(capsys: Capture, tmp_path: Path) -> None:
+def test_unknown_field_of_a_line_names_the_near_one(crosslet: Crosslet, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "text": "a", "metdata": {}}])
-    error = crosslet(capsys, "index", "build", path, status=2)[1]
+    error = crosslet("index", "build", path, status=2)[1]
     assert "line 1: the field 'metdata' is unknown; known are id, text, metadata; did you mean metadata?" in error
 
 
 def test_build_loads_all_but_the_documents_the_model_fails_on(
-    capsys: Capture, tmp_path: Path, failing_model: Path
+    crosslet: Crosslet, tmp_path: Path, failing_model: Path
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
-    build(capsys, path, "--model", str(failing_model))
+    build(crosslet, path, "--model", str(failing_model))
     rows = [DOCUMENTS[0] | {"text": "kaputt secret"}, {"id": "new", "text": "kaputt"}, {"id": "last", "text": "gut"}]
     write_jsonl(path, rows)
     for told in ("1 new, 0 replaced, 0 unchanged", "0 new, 0 replaced, 1 unchanged"):  # the second run tries again
-        lines = crosslet(capsys, "index", "build", path, "--model", failing_model, status=2)[1].splitlines()
+        lines = crosslet("index", "build", path, "--model", failing_model, status=2)[1].splitlines()
         assert [line.split(": ")[1] for line in lines if "gave no finite vector" in line] == [
             f'document "{DOCUMENTS[0]["id"]}"',
             'document "new"',
@@ -134,61 +110,59 @@ def test_build_loads_all_but_the_documents_the_model_fails_on(
         assert lines[-2] == f"1 documents read: {told}, 2 could not be embedded"
         assert lines[-1].startswith("crosslet: 2 documents could not be embedded; earlier versions")
         assert not [line for line in lines if "secret" in line]
-    kept = read_jsonl(crosslet(capsys, "index", "export")[0])
+    kept = read_jsonl(crosslet("index", "export")[0])
     assert kept == [*DOCUMENTS, {"id": "last", "text": "gut", "metadata": {}}]
 
 
 def test_reembed_keeps_the_store_if_the_model_fails(
-    capsys: Capture, tmp_path: Path, failing_model: Path, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, failing_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [*DOCUMENTS, {"id": "odd", "text": "kaputt"}]
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
-    error = crosslet(capsys, "index", "re-embed", "--model", failing_model, status=2)[1]
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", rows))
+    error = crosslet("index", "re-embed", "--model", failing_model, status=2)[1]
     assert 'crosslet: document "odd": the model gave no finite vector' in error
     assert "12 documents read: 12 new, 0 replaced, 0 unchanged, 1 could not be embedded; document store" in error
-    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 13
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", [{"id": "odd", "text": "gut"}]))  # still of the old model
-    assert "12 unchanged" in crosslet(capsys, "index", "re-embed", "--model", failing_model)[1]
+    assert len(read_jsonl(crosslet("index", "export")[0])) == 13
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", [{"id": "odd", "text": "gut"}]))  # still of the old model
+    assert "12 unchanged" in crosslet("index", "re-embed", "--model", failing_model)[1]
     monkeypatch.setenv("CROSSLET_MODEL", str(failing_model))
-    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 13
-    assert json.loads(crosslet(capsys, "search", "gut", "--top-k", "1")[0])["id"] == "odd"
+    assert len(read_jsonl(crosslet("index", "export")[0])) == 13
+    assert json.loads(crosslet("search", "gut", "--top-k", "1")[0])["id"] == "odd"
 
 
-def test_beside_a_service_only_reading_commands_work(
-    capsys: Capture, tmp_path: Path, tiny_model: Path
-) -> None:
+def test_beside_a_service_only_reading_commands_work(crosslet: Crosslet, tmp_path: Path, tiny_model: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
-    build(capsys, path)
+    build(crosslet, path)
     encoder = load_encoder(tiny_model)
     serving = load_collection(Settings(), encoder.manifest)
     try:
         serving.put([Document("live", "hallo", {"lang": "de"})], encoder.encode("hallo").vector[None])
-        assert read_jsonl(crosslet(capsys, "index", "export")[0])[-1]["id"] == "live"
-        facts = json.loads(crosslet(capsys, "index", "stats")[0])
+        assert read_jsonl(crosslet("index", "export")[0])[-1]["id"] == "live"
+        facts = json.loads(crosslet("index", "stats")[0])
         assert facts["documents"] == 13
         assert facts["languages"] == {"de": 7, "en": 6}
         assert facts["fingerprint"] == encoder.manifest.fingerprint
         assert facts["size_bytes"] == sum(
             file.stat().st_size for file in (tmp_path / "data").iterdir() if file.suffix != ".lock"
         )
-        assert "13 documents are intact" in crosslet(capsys, "index", "verify")[1]
+        assert "13 documents are intact" in crosslet("index", "verify")[1]
         for command in (["build", path], ["compact"]):
-            error = crosslet(capsys, "index", *command, status=2)[1]
+            error = crosslet("index", *command, status=2)[1]
             assert "is in use by another process (CROSSLET_DATA): stop the service first" in error
     finally:
         serving.close()
 
 
 def test_a_store_of_another_model_is_read_but_not_built_upon(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
-    build(capsys, path)
+    build(crosslet, path)
     build_artifact(tmp_path / "other", seed=7)
     monkeypatch.setenv("CROSSLET_MODEL", str(tmp_path / "other"))
-    assert len(read_jsonl(crosslet(capsys, "index", "export")[0])) == 12
-    assert "12 documents are intact" in crosslet(capsys, "index", "verify")[1]
-    assert "holds vectors of model" in crosslet(capsys, "index", "build", path, status=2)[1]
+    assert len(read_jsonl(crosslet("index", "export")[0])) == 12
+    assert "12 documents are intact" in crosslet("index", "verify")[1]
+    assert "holds vectors of model" in crosslet("index", "build", path, status=2)[1]
 
 
 LONG, NAN = (np.full(DIM, value, "<f4").tobytes() for value in (2, np.nan))
@@ -223,56 +197,54 @@ LONG, NAN = (np.full(DIM, value, "<f4").tobytes() for value in (2, np.nan))
     ],
 )
 def test_verify_names_each_kind_of_fault_once(
-    capsys: Capture, tmp_path: Path, statement: str | tuple[str, bytes], sentence: str
+    crosslet: Crosslet, tmp_path: Path, statement: str | tuple[str, bytes], sentence: str
 ) -> None:
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
     damage(*([statement] if isinstance(statement, str) else statement))
-    lines = crosslet(capsys, "index", "verify", status=2)[1].splitlines()
+    lines = crosslet("index", "verify", status=2)[1].splitlines()
     said = [line for line in lines if line.startswith(("document ", "1 rows", "there", "the key"))]
     assert len(said) == 1
     assert said[0].startswith(sentence)
     assert lines[-1] == f"crosslet: document store {Settings().documents_path} has faults of 1 kinds"
 
 
-def test_a_flipped_byte_is_found_and_said_in_a_sentence(capsys: Capture, tmp_path: Path) -> None:
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+def test_a_flipped_byte_is_found_and_said_in_a_sentence(crosslet: Crosslet, tmp_path: Path) -> None:
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
     path = Settings().documents_path
     content = bytearray(path.read_bytes())
     page = 4096
     for start in range(page, len(content), page):  # the header of every table's first page
         content[start] ^= 0xFF
     path.write_bytes(content)
-    error = crosslet(capsys, "index", "verify", status=2)[1]
+    error = crosslet("index", "verify", status=2)[1]
     assert error.splitlines()[-1].startswith(f"crosslet: document store {path}")
     assert "Traceback" not in error
 
 
-def test_compact_frees_deleted_space_and_keeps_documents(
-    capsys: Capture, tmp_path: Path, tiny_model: Path
-) -> None:
+def test_compact_frees_deleted_space_and_keeps_documents(crosslet: Crosslet, tmp_path: Path, tiny_model: Path) -> None:
     rows = [{"id": str(n), "text": f"{TEXTS[0]} {n}", "metadata": {"pad": "x" * 500}} for n in range(1000)]
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", rows))
     collection = load_collection(Settings(), load_encoder(tiny_model).manifest)
     collection.delete([str(n) for n in range(900)])
     collection.close()
-    before = crosslet(capsys, "index", "export", "--vectors", "base64")[0]
-    sizes = json.loads(crosslet(capsys, "index", "compact")[0])
+    before = crosslet("index", "export", "--vectors", "base64")[0]
+    sizes = json.loads(crosslet("index", "compact")[0])
     assert sizes["after_bytes"] < sizes["before_bytes"] / 4
-    assert sizes["after_bytes"] == json.loads(crosslet(capsys, "index", "stats")[0])["size_bytes"]
-    assert crosslet(capsys, "index", "export", "--vectors", "base64")[0] == before
-    assert "100 documents are intact" in crosslet(capsys, "index", "verify")[1]
+    assert sizes["after_bytes"] == json.loads(crosslet("index", "stats")[0])["size_bytes"]
+    assert crosslet("index", "export", "--vectors", "base64")[0] == before
+    assert "100 documents are intact" in crosslet("index", "verify")[1]
 
 
 def test_compact_needs_room_beside_the_store_and_nowhere_else(
-    capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "Ann's data"))
     rows = [{"id": str(n), "text": TEXTS[0], "metadata": {"pad": "x" * 500}} for n in range(1000)]
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", rows))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # no file grows beyond it
     try:
-        said = crosslet(capsys, "index", "compact", status=2)[1]
+        said = crosslet("index", "compact", status=2)[1]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "nothing was lost" in said
@@ -280,27 +252,23 @@ def test_compact_needs_room_beside_the_store_and_nowhere_else(
     with closing(sqlite3.connect(":memory:")) as connection:
         (folder,) = connection.execute("PRAGMA temp_store_directory").fetchone()
     assert folder == str(tmp_path / "Ann's data")
-    assert "1000 documents are intact" in crosslet(capsys, "index", "verify")[1]
+    assert "1000 documents are intact" in crosslet("index", "verify")[1]
 
 
 @pytest.mark.parametrize("command", ["export", "stats", "verify", "compact"])
-def test_without_a_store_a_command_says_so_and_makes_none(
-    capsys: Capture, tmp_path: Path, command: str
-) -> None:
-    assert "there is no document store" in crosslet(capsys, "index", command, status=2)[1]
+def test_without_a_store_a_command_says_so_and_makes_none(crosslet: Crosslet, tmp_path: Path, command: str) -> None:
+    assert "there is no document store" in crosslet("index", command, status=2)[1]
     assert not (tmp_path / "data").exists()
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "documents.sqlite3").write_text("no store" * 100)
-    assert "cannot be read (file is not a database)" in crosslet(capsys, "index", command, status=2)[1]
+    assert "cannot be read (file is not a database)" in crosslet("index", command, status=2)[1]
 
 
 @pytest.mark.parametrize(
     "arguments", [["index"], ["index", "nope"], ["index", "build"], ["index", "build", "x.csv", "--engine", "x"]]
 )
-def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(arguments)
-    assert caught.value.code == 2
+def test_wrong_usage_is_exit_code_2(crosslet: Crosslet, arguments: list[str]) -> None:
+    crosslet(*arguments, status=2)
 
 
 def test_command_imports_heavy_libraries_only_when_needed() -> None:
@@ -310,10 +278,10 @@ def test_command_imports_heavy_libraries_only_when_needed() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_a_reader_that_leaves_early_is_no_error(capsys: Capture, tmp_path: Path) -> None:
+def test_a_reader_that_leaves_early_is_no_error(crosslet: Crosslet, tmp_path: Path) -> None:
     rows = [{"id": str(n), "text": f"{TEXTS[0]} {n}", "metadata": {"pad": "x" * 1000}} for n in range(300)]
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", rows))
-    exporting = subprocess.Popen([*CROSSLET, "index", "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", rows))
+    exporting = subprocess.Popen([*COMMAND, "index", "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert exporting.stdout is not None
     assert json.loads(exporting.stdout.readline())["id"] == "0"
     exporting.stdout.close()
@@ -325,12 +293,14 @@ def test_a_reader_that_leaves_early_is_no_error(capsys: Capture, tmp_path: Path)
 
 
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGKILL])
-def test_a_build_that_was_ended_goes_on_where_it_was(capsys: Capture, tmp_path: Path, signal_: signal.Signals) -> None:
+def test_a_build_that_was_ended_goes_on_where_it_was(
+    crosslet: Crosslet, tmp_path: Path, signal_: signal.Signals
+) -> None:
     """The file is a pipe that stays open: the end comes at a known place, in the middle."""
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     rows = [{"id": str(n), "text": f"{TEXTS[n % 12]} {n}"} for n in range(1500)]
-    building = subprocess.Popen([*CROSSLET, "index", "build", pipe], stderr=subprocess.PIPE)
+    building = subprocess.Popen([*COMMAND, "index", "build", pipe], stderr=subprocess.PIPE)
     with pipe.open("w", encoding="utf-8") as file:
         for row in rows[:1100]:
             file.write(json.dumps(row) + "\n")
@@ -342,12 +312,12 @@ def test_a_build_that_was_ended_goes_on_where_it_was(capsys: Capture, tmp_path: 
         assert building.returncode == 2
         assert "run the same command again to continue" in error.splitlines()[-1]
         assert "Traceback" not in error
-    there = json.loads(crosslet(capsys, "index", "stats")[0])["documents"]
+    there = json.loads(crosslet("index", "stats")[0])["documents"]
     assert there >= 256
-    assert build(capsys, write_jsonl(tmp_path / "a.jsonl", rows)) == (
+    assert build(crosslet, write_jsonl(tmp_path / "a.jsonl", rows)) == (
         f"1500 documents read: {1500 - there} new, 0 replaced, {there} unchanged"
     )
-    assert "1500 documents are intact" in crosslet(capsys, "index", "verify")[1]
+    assert "1500 documents are intact" in crosslet("index", "verify")[1]
 
 
 def wait_for_documents(count: int) -> None:
@@ -369,38 +339,36 @@ def wait_for_documents(count: int) -> None:
 
 @pytest.mark.parametrize("command", ["export", "stats", "verify", "compact", "re-embed"])
 def test_local_store_commands_are_refused_with_milvus(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: str
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("CROSSLET_INDEX", "milvus://localhost:19530")
-    assert "CROSSLET_INDEX names a Milvus" in crosslet(capsys, "index", command, status=2)[1]
+    assert "CROSSLET_INDEX names a Milvus" in crosslet("index", command, status=2)[1]
 
 
 def test_the_documents_are_made_over_for_another_model(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
     other = tmp_path / "other"
     build_artifact(other, seed=5)
-    _, err = crosslet(capsys, "index", "re-embed", "--model", other)
+    _, err = crosslet("index", "re-embed", "--model", other)
     assert "12 documents read: 12 new" in err
     monkeypatch.setenv("CROSSLET_MODEL", str(other))
-    found = json.loads(crosslet(capsys, "search", DOCUMENTS[3]["text"], "--top-k", "1")[0])
+    found = json.loads(crosslet("search", DOCUMENTS[3]["text"], "--top-k", "1")[0])
     assert found["id"] == DOCUMENTS[3]["id"]
-    assert json.loads(crosslet(capsys, "index", "stats")[0])["documents"] == 12
-    assert "already has the vectors of this model" in crosslet(capsys, "index", "re-embed", status=2)[1]
+    assert json.loads(crosslet("index", "stats")[0])["documents"] == 12
+    assert "already has the vectors of this model" in crosslet("index", "re-embed", status=2)[1]
 
 
-def test_start_adopts_reembedded_store(
-    capsys: Capture, tmp_path: Path, tiny_model: Path
-) -> None:
-    build(capsys, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
+def test_start_adopts_reembedded_store(crosslet: Crosslet, tmp_path: Path, tiny_model: Path) -> None:
+    build(crosslet, write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))
     other = tmp_path / "other"
     build_artifact(other, seed=5)
     new, old = load_encoder(other), load_encoder(tiny_model)
     settings = Settings(model=other)
     take_over_ready(new, settings)  # nothing is ready
     serving = load_collection(Settings(), old.manifest)
-    error = crosslet(capsys, "index", "re-embed", "--model", other)[1]
+    error = crosslet("index", "re-embed", "--model", other)[1]
     assert f"are ready. The service goes on with the old ones; start it anew with CROSSLET_MODEL={other}" in error
     serving.put([Document("late", "hallo", {})], old.encode("hallo").vector[None])
     assert len(serving.search(old.encode("hallo").vector, top_k=99)) == 13

@@ -6,22 +6,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.cli import main as cli
 from tests.artifacts import TEXTS
 from tests.contract.live import live_service
+from tests.service.cli.conftest import Crosslet
 
-Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
-
-
-def crosslet(capsys: Capture, *arguments: object, status: int = 0) -> str:
-    """What it says on standard error."""
-    assert cli.main([str(argument) for argument in arguments]) == status, capsys.readouterr().err
-    return capsys.readouterr().err
+pytestmark = pytest.mark.usefixtures("local")
 
 
 def listed(client: httpx.Client) -> dict[str, int]:
@@ -32,7 +21,7 @@ def listed(client: httpx.Client) -> dict[str, int]:
 
 
 def test_next_service_starts_from_a_backup_beside_writes(
-    capsys: Capture, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answered, stopped = [0], threading.Event()
     with live_service(tiny_model, tmp_path / "data", workers=1) as client:
@@ -52,19 +41,19 @@ def test_next_service_starts_from_a_backup_beside_writes(
             while not answered[0]:
                 stopped.wait(0.01)
             before = answered[0]
-            said = crosslet(capsys, "index", "backup", tmp_path / "a.backup")
+            said = crosslet("index", "backup", tmp_path / "a.backup").err
         finally:
             stopped.set()
             writer.join()
         last = answered[0]
-        refused = crosslet(capsys, "index", "restore", tmp_path / "a.backup", "--force", status=2)
+        refused = crosslet("index", "restore", tmp_path / "a.backup", "--force", status=2).err
         assert f"is in use by the service at {client.base_url}" in refused
     assert "documents, revision" in said
-    refused = crosslet(capsys, "index", "restore", tmp_path / "a.backup", status=2)
+    refused = crosslet("index", "restore", tmp_path / "a.backup", status=2).err
     assert "already; replace it with --force" in refused
     monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
-    assert f"{tmp_path / 'other'}" in crosslet(capsys, "index", "restore", tmp_path / "a.backup")
-    assert "documents are intact" in crosslet(capsys, "index", "verify")
+    assert f"{tmp_path / 'other'}" in crosslet("index", "restore", tmp_path / "a.backup").err
+    assert "documents are intact" in crosslet("index", "verify").err
     with live_service(tiny_model, tmp_path / "other", workers=1) as client:
         found = listed(client)
         held = found.pop("same")
@@ -77,9 +66,9 @@ def test_next_service_starts_from_a_backup_beside_writes(
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
 def test_backup_and_restore_need_a_local_store_or_backup(
-    capsys: Capture, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "there is no " in crosslet(capsys, "index", command, tmp_path / "a.backup", status=2)
+    assert "there is no " in crosslet("index", command, tmp_path / "a.backup", status=2).err
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setenv("CROSSLET_INDEX", "milvus://localhost:19530/default")
-    assert "CROSSLET_INDEX names a Milvus" in crosslet(capsys, "index", command, tmp_path / "a.backup", status=2)
+    assert "CROSSLET_INDEX names a Milvus" in crosslet("index", command, tmp_path / "a.backup", status=2).err

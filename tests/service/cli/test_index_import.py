@@ -5,25 +5,19 @@ import faiss
 import numpy as np
 import pytest
 
-from service.cli import main as cli
 from service.documents.collection import Collection
 from service.model.encoder import load_encoder
 from service.offline import vector_import
 from service.offline.store_file import open_store_file
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS, build_artifact
+from tests.service.cli.conftest import Crosslet
 from tests.service.conftest import Serve
 from tests.service.offline.files import DOCUMENTS, read_jsonl, write_jsonl
 
-Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("local")
+
 NEW = "12 documents read: 12 new, 0 replaced, 0 unchanged"
-
-
-@pytest.fixture(autouse=True)
-def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
-    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("CROSSLET_WORKERS", "2")
 
 
 @pytest.fixture(name="vectors_ND")
@@ -37,17 +31,11 @@ def documents(tmp_path: Path) -> Path:
     return write_jsonl(tmp_path / "documents.jsonl", DOCUMENTS)
 
 
-def crosslet(capsys: Capture, *arguments: object, status: int = 0) -> tuple[str, str]:
-    assert cli.main([str(argument) for argument in arguments]) == status, capsys.readouterr().err
-    captured = capsys.readouterr()
-    return captured.out, captured.err
-
-
-def load(capsys: Capture, documents: Path, vectors_ND: np.ndarray, *options: str, status: int = 0) -> str:
+def load(crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray, *options: str, status: int = 0) -> str:
     """The sentence that `index import` ends with."""
     path = documents.with_name("vectors.npy")
     np.save(path, vectors_ND)
-    return crosslet(capsys, "index", "import", documents, path, *options, status=status)[1].splitlines()[-1]
+    return crosslet("index", "import", documents, path, *options, status=status)[1].splitlines()[-1]
 
 
 def stored() -> dict[str, np.ndarray]:
@@ -56,41 +44,41 @@ def stored() -> dict[str, np.ndarray]:
 
 
 def test_an_imported_store_is_the_one_that_a_build_makes(
-    capsys: Capture, documents: Path, vectors_ND: np.ndarray
+    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray
 ) -> None:
-    assert load(capsys, documents, vectors_ND) == NEW
-    assert read_jsonl(crosslet(capsys, "index", "export")[0]) == DOCUMENTS
-    assert "12 documents are intact" in crosslet(capsys, "index", "verify")[1]
+    assert load(crosslet, documents, vectors_ND) == NEW
+    assert read_jsonl(crosslet("index", "export")[0]) == DOCUMENTS
+    assert "12 documents are intact" in crosslet("index", "verify")[1]
     for row, vector_D in zip(DOCUMENTS, vectors_ND, strict=True):
         assert np.array_equal(stored()[str(row["id"])], vector_D)
-    assert crosslet(capsys, "index", "build", documents)[1].splitlines()[-1] == NEW.replace(
+    assert crosslet("index", "build", documents)[1].splitlines()[-1] == NEW.replace(
         "12 new, 0 replaced, 0 unchanged", "0 new, 0 replaced, 12 unchanged"
     )
 
 
 def test_imported_vectors_are_stored_as_unit_vectors(
-    capsys: Capture, documents: Path, vectors_ND: np.ndarray
+    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray
 ) -> None:
-    load(capsys, documents, (vectors_ND * np.arange(1, 13)[:, None]).astype(np.float16))
+    load(crosslet, documents, (vectors_ND * np.arange(1, 13)[:, None]).astype(np.float16))
     found_ND = np.stack(list(stored().values()))
     assert np.allclose(np.linalg.norm(found_ND, axis=1), 1, atol=1e-6)
     assert np.allclose(found_ND, vectors_ND, atol=1e-3)
 
 
 def test_a_flat_index_of_faiss_is_taken_as_an_array_is(
-    capsys: Capture, documents: Path, vectors_ND: np.ndarray, tmp_path: Path
+    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray, tmp_path: Path
 ) -> None:
     index = faiss.IndexIDMap(faiss.IndexFlatL2(DIM))
     index.add_with_ids(vectors_ND, np.arange(100, 112))
     faiss.write_index(index, str(tmp_path / "a.faiss"))
-    assert crosslet(capsys, "index", "import", documents, tmp_path / "a.faiss")[1].splitlines()[-1] == NEW
+    assert crosslet("index", "import", documents, tmp_path / "a.faiss")[1].splitlines()[-1] == NEW
     assert np.array_equal(np.stack(list(stored().values())), vectors_ND)
 
 
 def test_a_service_searches_and_changes_what_was_imported(
-    capsys: Capture, documents: Path, vectors_ND: np.ndarray, serve: Serve
+    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray, serve: Serve
 ) -> None:
-    load(capsys, documents, vectors_ND)
+    load(crosslet, documents, vectors_ND)
     client = serve(data=Settings().data)
     put = client.put("/documents", json={"documents": [{"id": "later", "text": "hallo Welt"}]})
     assert put.status_code == 200
@@ -101,7 +89,7 @@ def test_a_service_searches_and_changes_what_was_imported(
 
 
 def test_interrupted_import_continues_where_it_stopped(
-    capsys: Capture, documents: Path, vectors_ND: np.ndarray, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_import, "BATCH_DOCUMENTS", 5)
     put = Collection.put
@@ -114,15 +102,15 @@ def test_interrupted_import_continues_where_it_stopped(
         return put(self, given, vectors)
 
     monkeypatch.setattr(Collection, "put", stopped_in_the_second)
-    assert load(capsys, documents, vectors_ND, status=2) == (
+    assert load(crosslet, documents, vectors_ND, status=2) == (
         "crosslet: stopped: 5 documents read: 5 new, 0 replaced, 0 unchanged; run the same command again to continue"
     )
     assert list(stored()) == [str(row["id"]) for row in DOCUMENTS[:5]]
-    assert load(capsys, documents, vectors_ND) == "12 documents read: 7 new, 0 replaced, 5 unchanged"
+    assert load(crosslet, documents, vectors_ND) == "12 documents read: 7 new, 0 replaced, 5 unchanged"
     assert np.array_equal(np.stack(list(stored().values())), vectors_ND)
     assert [len(ids) for ids in puts] == [5, 5, 5, 2]
     write_jsonl(documents, [DOCUMENTS[0] | {"metadata": {"lang": "xx"}}, *DOCUMENTS[1:]])
-    assert load(capsys, documents, vectors_ND) == "12 documents read: 0 new, 1 replaced, 11 unchanged"
+    assert load(crosslet, documents, vectors_ND) == "12 documents read: 0 new, 1 replaced, 11 unchanged"
 
 
 @pytest.mark.parametrize(
@@ -130,18 +118,18 @@ def test_interrupted_import_continues_where_it_stopped(
     [(0, "is zero"), (np.nan, "has numbers that are not finite"), (np.inf, "has numbers that are not finite")],
 )
 def test_vector_without_direction_is_named_by_its_line(
-    capsys: Capture, documents: Path, vectors_ND: np.ndarray, value: float, fault: str
+    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray, value: float, fault: str
 ) -> None:
     write_jsonl(documents, ["", *DOCUMENTS])  # a blank line has no vector
     vectors_ND[7] = value
-    sentence = load(capsys, documents, vectors_ND, status=2)
+    sentence = load(crosslet, documents, vectors_ND, status=2)
     vectors = documents.with_name("vectors.npy")
     assert sentence == f"crosslet: {documents}: line 9: its vector, number 8 of {vectors}, {fault}"
     assert stored() == {}
 
 
 def test_import_mismatches_are_one_sentence_with_both_numbers(
-    capsys: Capture, documents: Path, vectors_ND: np.ndarray
+    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray
 ) -> None:
     vectors = documents.with_name("vectors.npy")
     for given_ND, sentence in (
@@ -150,60 +138,56 @@ def test_import_mismatches_are_one_sentence_with_both_numbers(
         (np.concatenate([vectors_ND, vectors_ND]), f"{documents} has 12 documents; {vectors} has 24 vectors"),
         (vectors_ND[:0], f"{documents} has 12 documents; {vectors} has 0 vectors"),
     ):
-        assert load(capsys, documents, given_ND, status=2) == f"crosslet: {sentence}"
+        assert load(crosslet, documents, given_ND, status=2) == f"crosslet: {sentence}"
     write_jsonl(documents, [*DOCUMENTS[:-1], DOCUMENTS[2]])
-    assert load(capsys, documents, vectors_ND, status=2) == (
+    assert load(crosslet, documents, vectors_ND, status=2) == (
         f'crosslet: {documents}: document "2" is on line 3 and on line 12'
     )
     write_jsonl(documents, [*DOCUMENTS[:-1], {"id": "x", "text": ""}])
-    assert f"{documents}: line 12: text: String should have" in load(capsys, documents, vectors_ND, status=2)
-    assert "- is not a regular file" in crosslet(capsys, "index", "import", "-", vectors, status=2)[1]
+    assert f"{documents}: line 12: text: String should have" in load(crosslet, documents, vectors_ND, status=2)
+    assert "- is not a regular file" in crosslet("index", "import", "-", vectors, status=2)[1]
     assert stored() == {}
 
 
 def test_vectors_of_another_model_or_order_are_refused(
-    capsys: Capture, documents: Path, vectors_ND: np.ndarray, tmp_path: Path
+    crosslet: Crosslet, documents: Path, vectors_ND: np.ndarray, tmp_path: Path
 ) -> None:
     build_artifact(tmp_path / "other", seed=7)
     other = load_encoder(tmp_path / "other")
     other_ND = np.stack([one.vector for one in other.encode_all(TEXTS)])
     for given_ND in (other_ND, np.roll(vectors_ND, 1, axis=0)):
         cosine = np.median((given_ND * vectors_ND).sum(axis=1))
-        sentence = load(capsys, documents, given_ND, status=2)
+        sentence = load(crosslet, documents, given_ND, status=2)
         assert f"the vectors of 12 texts have a median cosine of {cosine:.3f} with those of tiny" in sentence
         assert "less than 0.9" in sentence
         assert "--no-model-check" in sentence
         assert stored() == {}
-    assert load(capsys, documents, other_ND, "--no-model-check") == NEW
+    assert load(crosslet, documents, other_ND, "--no-model-check") == NEW
     assert np.array_equal(np.stack(list(stored().values())), other_ND)
 
 
-def test_compared_texts_are_few_and_from_the_whole_file(
-    capsys: Capture, tmp_path: Path, tiny_model: Path
-) -> None:
+def test_compared_texts_are_few_and_from_the_whole_file(crosslet: Crosslet, tmp_path: Path, tiny_model: Path) -> None:
     texts = [f"{TEXTS[number % len(TEXTS)]} {number}" for number in range(600)]
     path = write_jsonl(tmp_path / "many.jsonl", [{"id": f"{n}", "text": text} for n, text in enumerate(texts)])
     made_ND = np.stack([one.vector for one in load_encoder(tiny_model).encode_all(texts)])
     made_ND[200:] = -made_ND[200:]
-    sentence = load(capsys, path, made_ND, status=2)
+    sentence = load(crosslet, path, made_ND, status=2)
     assert "the vectors of 32 texts have a median cosine of -1.000" in sentence
     made_ND[200:] = -made_ND[200:]
-    assert load(capsys, path, made_ND).startswith("600 documents read: 600 new")
+    assert load(crosslet, path, made_ND).startswith("600 documents read: 600 new")
 
 
-def test_no_documents_with_no_vectors_are_an_import_of_none(capsys: Capture, tmp_path: Path) -> None:
+def test_no_documents_with_no_vectors_are_an_import_of_none(crosslet: Crosslet, tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "none.jsonl", [])
-    assert load(capsys, path, np.zeros((0, DIM), np.float32)) == "0 documents read: 0 new, 0 replaced, 0 unchanged"
-    assert json.loads(crosslet(capsys, "index", "stats")[0])["documents"] == 0
+    assert load(crosslet, path, np.zeros((0, DIM), np.float32)) == "0 documents read: 0 new, 0 replaced, 0 unchanged"
+    assert json.loads(crosslet("index", "stats")[0])["documents"] == 0
 
 
-def test_failing_text_is_imported_and_not_compared(
-    capsys: Capture, tmp_path: Path, failing_model: Path
-) -> None:
+def test_failing_text_is_imported_and_not_compared(crosslet: Crosslet, tmp_path: Path, failing_model: Path) -> None:
     rows = [*DOCUMENTS[:2], {"id": "odd", "text": "kaputt"}]
     encoder = load_encoder(failing_model)
     vectors_ND = np.stack([encoder.encode(str(row["text"])).vector for row in rows[:2]] + [np.eye(DIM, dtype="f4")[0]])
     model = ("--model", str(failing_model))
-    assert load(capsys, write_jsonl(tmp_path / "a.jsonl", rows), vectors_ND, *model).startswith("3 documents read: 3")
-    sentence = load(capsys, write_jsonl(tmp_path / "a.jsonl", rows[2:]), vectors_ND[2:], *model, status=2)
+    assert load(crosslet, write_jsonl(tmp_path / "a.jsonl", rows), vectors_ND, *model).startswith("3 documents read: 3")
+    sentence = load(crosslet, write_jsonl(tmp_path / "a.jsonl", rows[2:]), vectors_ND[2:], *model, status=2)
     assert "failed on all 1 texts to compare: the model gave no finite vector" in sentence

@@ -9,16 +9,15 @@ import httpx
 import numpy as np
 import pytest
 
-from service.cli import main as cli
 from service.documents.store.document import Document
 from service.errors import InvalidInput, StartError
 from service.offline.loading import BATCH_DOCUMENTS
 from service.offline.service_client import ServiceClient
 from tests.contract.live import live_service
 from tests.ports import reserved_port
+from tests.service.cli.conftest import Crosslet
 from tests.service.offline.files import DOCUMENTS, write_jsonl
 
-Capture = pytest.CaptureFixture[str]
 KEY = "a-key-that-may-write"
 
 
@@ -42,27 +41,25 @@ def client_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSLET_API_KEYS", KEY)
 
 
-def build(capsys: Capture, path: Path, url: object, *options: str, status: int = 0) -> list[str]:
-    arguments = ["index", "build", str(path), "--url", str(url), *options]
-    assert cli.main(arguments) == status, capsys.readouterr().err
-    return capsys.readouterr().err.splitlines()
+def build(crosslet: Crosslet, path: Path, url: object, *options: str, status: int = 0) -> list[str]:
+    return crosslet("index", "build", path, "--url", url, *options, status=status).err.splitlines()
 
 
 def test_build_through_a_service_sends_only_changes_on(
-    service: httpx.Client, capsys: Capture, tmp_path: Path
+    service: httpx.Client, crosslet: Crosslet, tmp_path: Path
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
-    assert build(capsys, path, service.base_url)[-1] == "12 documents read: 12 new or replaced, 0 unchanged"
+    assert build(crosslet, path, service.base_url)[-1] == "12 documents read: 12 new or replaced, 0 unchanged"
     for one in DOCUMENTS[:3]:
         answer = service.get(f"/documents/{one['id']}").json()
         assert {key: answer[key] for key in one} == one
     path = tmp_path / "b.csv"
     path.write_text('id,text,price\nnew,hallo,2.5\nlong,"' + "guitar " * 50 + '",\n', encoding="utf-8")
-    last = build(capsys, path, service.base_url, "--types", "price=float")[-1]
+    last = build(crosslet, path, service.base_url, "--types", "price=float")[-1]
     assert last == "2 documents read: 2 new or replaced, 0 unchanged; of 1 the model read only the beginning"
     assert service.get("/documents/new").json()["metadata"] == {"price": 2.5}
     path = write_jsonl(tmp_path / "c.jsonl", [*DOCUMENTS, {"id": "new", "text": "guten morgen"}])
-    assert build(capsys, path, service.base_url)[-1] == "13 documents read: 1 new or replaced, 12 unchanged"
+    assert build(crosslet, path, service.base_url)[-1] == "13 documents read: 1 new or replaced, 12 unchanged"
 
 
 @pytest.fixture
@@ -75,65 +72,55 @@ def beside(service: httpx.Client, failing_model: Path, data: Path, monkeypatch: 
 
 @pytest.mark.parametrize("collection", ["default", "shop"])
 def test_build_finds_the_service_that_has_the_store(
-    service: httpx.Client, beside: str, capsys: Capture, tmp_path: Path, collection: str
+    service: httpx.Client, beside: str, crosslet: Crosslet, tmp_path: Path, collection: str
 ) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"id,text\n{collection}/1,hallo\n{collection}/2,guten morgen\n")
-    assert cli.main(["index", "build", str(path), "--collection", collection]) == 0
-    said = capsys.readouterr().err
+    said = crosslet("index", "build", path, "--collection", collection).err
     assert f"the service at {beside} has the documents open: loading through it, as with --url {beside}\n" in said
     assert said.endswith("2 documents read: 2 new or replaced, 0 unchanged\n")
     assert service.get(f"/collections/{collection}/documents/{collection}/2").json()["text"] == "guten morgen"
 
 
 def test_build_beside_a_service_needs_its_key(
-    beside: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beside: str, crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CROSSLET_API_KEYS")
-    assert cli.main(["index", "build", str(write_jsonl(tmp_path / "a.jsonl", DOCUMENTS))]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
+    said = crosslet("index", "build", write_jsonl(tmp_path / "a.jsonl", DOCUMENTS), status=2).err.splitlines()[-1]
     assert said.startswith(f"crosslet: {beside} answered 401: ")
     assert said.endswith("; this command takes its key from CROSSLET_API_KEYS")
 
 
-def test_other_writers_name_the_service_that_has_the_store(beside: str, capsys: Capture, tmp_path: Path) -> None:
+def test_other_writers_name_the_service_that_has_the_store(beside: str, crosslet: Crosslet, tmp_path: Path) -> None:
     documents = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS[:1])
     vectors, backup = tmp_path / "v.npy", tmp_path / "backup"
     np.save(vectors, np.ones((1, 16), np.float32))
-    assert cli.main(["index", "backup", str(backup)]) == 0
-    commands = [["import", str(documents), str(vectors)], ["repair"], ["compact"], ["restore", str(backup), "--force"]]
-    capsys.readouterr()
-    for command in commands:
-        assert cli.main(["index", *command]) == 2
-        said = capsys.readouterr().err.splitlines()[-1]
+    crosslet("index", "backup", backup)
+    for command in (["import", documents, vectors], ["repair"], ["compact"], ["restore", backup, "--force"]):
+        said = crosslet("index", *command, status=2).err.splitlines()[-1]
         assert f"is in use by the service at {beside} (CROSSLET_DATA): stop the service first" in said, command
 
 
-def test_readers_work_beside_a_service(beside: str, capsys: Capture, tmp_path: Path) -> None:
-    commands = (["export"], ["stats"], ["verify"], ["backup", str(tmp_path / "b")])
-    failed = [command for command in commands if cli.main(["index", *command])]
-    assert failed == [], capsys.readouterr().err
+def test_readers_work_beside_a_service(beside: str, crosslet: Crosslet, tmp_path: Path) -> None:
+    for command in (["export"], ["stats"], ["verify"], ["backup", tmp_path / "b"]):
+        crosslet("index", *command)
 
 
-def test_bad_and_refused_lines_are_named_by_number(
-    service: httpx.Client, capsys: Capture, tmp_path: Path
-) -> None:
+def test_bad_and_refused_lines_are_named_by_number(service: httpx.Client, crosslet: Crosslet, tmp_path: Path) -> None:
     rows = ["", {"id": "x", "text": "hallo"}, "{", {"id": "y", "text": "kaputt"}]
     path = write_jsonl(tmp_path / "a.jsonl", rows)
-    error = build(capsys, path, service.base_url, status=2)
+    error = build(crosslet, path, service.base_url, status=2)
     assert f"crosslet: {path}: line 3: is not valid JSON (skip bad lines with --on-bad-line skip)" in error
-    error = build(capsys, path, service.base_url, "--on-bad-line", "skip", status=2)
+    error = build(crosslet, path, service.base_url, "--on-bad-line", "skip", status=2)
     assert any(line.startswith("crosslet: line 4: ") and "no finite vector" in line for line in error)
     assert "1 documents read: 1 new or replaced, 0 unchanged, 1 bad lines skipped, 1 could not be embedded" in error
     assert error[-1] == "crosslet: 1 documents were not stored; earlier versions of them stay"
 
 
-def test_refused_batch_does_not_end_the_load(
-    service: httpx.Client, capsys: Capture, tmp_path: Path
-) -> None:
+def test_refused_batch_does_not_end_the_load(service: httpx.Client, crosslet: Crosslet, tmp_path: Path) -> None:
     rows = [{"id": f"d{number}", "text": "hallo"} for number in range(BATCH_DOCUMENTS)]
     path = write_jsonl(tmp_path / "a.jsonl", [{"id": f"bad{row['id']}", "text": "kaputt"} for row in rows] + rows)
-    error = build(capsys, path, service.base_url, status=2)
+    error = build(crosslet, path, service.base_url, status=2)
     assert f"{BATCH_DOCUMENTS} documents read: {BATCH_DOCUMENTS} new or replaced" in error[-2]
     assert error[-1] == f"crosslet: {BATCH_DOCUMENTS} documents were not stored; earlier versions of them stay"
 
@@ -154,17 +141,17 @@ def test_what_is_no_address_is_refused(url: str, words: str) -> None:
 
 
 def test_wrong_key_and_missing_service_are_one_sentence(
-    service: httpx.Client, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: httpx.Client, crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", DOCUMENTS)
     monkeypatch.setenv("CROSSLET_API_KEYS", "another")
-    error = build(capsys, path, service.base_url, status=2)[-1]
+    error = build(crosslet, path, service.base_url, status=2)[-1]
     assert "answered 401: send a known key" in error
     with reserved_port() as port:
-        assert "cannot be reached" in build(capsys, path, f"http://127.0.0.1:{port}", status=2)[-1]
+        assert "cannot be reached" in build(crosslet, path, f"http://127.0.0.1:{port}", status=2)[-1]
     assert (
         "--engine ray and --url exclude each other"
-        in build(capsys, path, service.base_url, "--engine", "ray", status=2)[-1]
+        in build(crosslet, path, service.base_url, "--engine", "ray", status=2)[-1]
     )
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.cli import main as cli
 from service.document_index import load_collections
 from service.model.artifact import load_manifest
 from service.model.encoder import load_encoder
@@ -15,29 +14,22 @@ from service.offline.report.nearest import Nearest
 from service.offline.report.sample import opening, script_of
 from service.settings import Settings
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
+from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import on_a_terminal
 from tests.service.conftest import Serve
 from tests.service.documents.test_maintenance import wait_for
 from tests.service.offline.files import write_jsonl
 
-Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("local")
+
 LANGUAGES = ("en", "de", "es")
 CHOICES = [(subject, verb, thing) for subject in range(6) for verb in range(6) for thing in range(3)]
 NUMBERS = {(subject, verb, thing): str(number) for number, (subject, verb, thing) in enumerate(CHOICES)}
 
 
 @pytest.fixture(autouse=True)
-def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
-    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("CROSSLET_WORKERS", "2")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def crosslet(capsys: Capture, *arguments: object, status: int = 0) -> tuple[str, str]:
-    assert cli.main([str(argument) for argument in arguments]) == status, capsys.readouterr().err
-    captured = capsys.readouterr()
-    return captured.out, captured.err
 
 
 def documents(field: str = "lang") -> list[dict[str, object]]:
@@ -51,8 +43,8 @@ def documents(field: str = "lang") -> list[dict[str, object]]:
     ]
 
 
-def built(capsys: Capture, rows: list[dict[str, object]], *options: str) -> None:
-    crosslet(capsys, "index", "build", *options, write_jsonl(Path("documents.jsonl"), rows))
+def built(crosslet: Crosslet, rows: list[dict[str, object]], *options: str) -> None:
+    crosslet("index", "build", *options, write_jsonl(Path("documents.jsonl"), rows))
     assert Settings().documents_path.is_file()
 
 
@@ -78,10 +70,10 @@ class Loaded(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_report_counts_documents_and_its_page_asks_no_host(capsys: Capture, tiny_model: Path) -> None:
+def test_report_counts_documents_and_its_page_asks_no_host(crosslet: Crosslet, tiny_model: Path) -> None:
     long = [{"id": f"long<{number}>", "text": "guitar " * 40, "metadata": {"lang": "en"}} for number in range(36)]
-    built(capsys, [*documents(), *long], "--no-chunk")
-    out, err = crosslet(capsys, "index", "report", "--json")
+    built(crosslet, [*documents(), *long], "--no-chunk")
+    out, err = crosslet("index", "report", "--json")
     summary = json.loads(out)
     assert "wrote index-report.html" in err
     assert summary["documents"] == summary["sampled"] == 324 + 36
@@ -103,22 +95,22 @@ def test_report_counts_documents_and_its_page_asks_no_host(capsys: Capture, tiny
     assert page.count("<svg") == 5
 
 
-def test_report_on_passages_cuts_nothing(capsys: Capture) -> None:
+def test_report_on_passages_cuts_nothing(crosslet: Crosslet) -> None:
     rows = documents()
     for row in rows[::9]:
         row["text"] = f"{row['text']}. {'guitar ' * 40}"
-    built(capsys, rows)
-    summary = json.loads(crosslet(capsys, "index", "report", "--json")[0])
+    built(crosslet, rows)
+    summary = json.loads(crosslet("index", "report", "--json")[0])
     assert summary["documents"] == summary["sampled"] == 324
     assert summary["cut"] == 0
     assert summary["recall"] == 1.0
     assert summary["found"] > 0.5
 
 
-def test_shares_and_scores_are_those_of_a_search_by_hand(capsys: Capture, tiny_model: Path) -> None:
+def test_shares_and_scores_are_those_of_a_search_by_hand(crosslet: Crosslet, tiny_model: Path) -> None:
     rows = documents()
-    built(capsys, rows, "--no-chunk")
-    summary = json.loads(crosslet(capsys, "index", "report")[0])
+    built(crosslet, rows, "--no-chunk")
+    summary = json.loads(crosslet("index", "report")[0])
     encoder = load_encoder(tiny_model)
     query_QD = np.stack([encoder.encode(opening(str(row["text"]))).vector for row in rows])
     document_ND = np.stack([encoder.encode(str(row["text"])).vector for row in rows])
@@ -132,20 +124,20 @@ def test_shares_and_scores_are_those_of_a_search_by_hand(capsys: Capture, tiny_m
 
 
 def test_report_measures_the_recall_of_inverted_lists(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Path
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_model: Path
 ) -> None:
     monkeypatch.setenv("CROSSLET_EXACT_DOCUMENTS", "100")
-    built(capsys, documents(), "--no-chunk")
+    built(crosslet, documents(), "--no-chunk")
     collections = load_collections(Settings(), load_manifest(tiny_model))
     wait_for(lambda: (tmp_path / "data" / "index.json").exists())
     collections.close()
     before = {path.name: path.read_bytes() for path in (tmp_path / "data").glob("index*")}
     assert "index.json" in before
-    assert 0.9 < json.loads(crosslet(capsys, "index", "report")[0])["recall"] <= 1
+    assert 0.9 < json.loads(crosslet("index", "report")[0])["recall"] <= 1
     page = Path("index-report.html").read_text(encoding="utf-8")
     assert "faiss-ivf-sq8" in page
     (tmp_path / "data" / "index.json").write_bytes(b"{}")  # damaged: built anew in memory, and left as it is
-    assert 0.9 < json.loads(crosslet(capsys, "index", "report")[0])["recall"] <= 1
+    assert 0.9 < json.loads(crosslet("index", "report")[0])["recall"] <= 1
     assert (tmp_path / "data" / "index.json").read_bytes() == b"{}"
     assert not list((tmp_path / "data").glob("*.quarantined"))
 
@@ -175,7 +167,7 @@ def test_report_finds_language_bias_despite_translations() -> None:
     assert np.quantile(with_translations, 0.999) > 0.8
 
 
-def test_a_field_or_the_script_names_the_language(capsys: Capture) -> None:
+def test_a_field_or_the_script_names_the_language(crosslet: Crosslet) -> None:
     texts = {
         "Ein Mann": "Latin",
         "мужчина": "Cyrillic",
@@ -186,19 +178,19 @@ def test_a_field_or_the_script_names_the_language(capsys: Capture) -> None:
     }
     assert {text: script_of(text) for text in texts} == texts
     assert script_of("12 !") == "no"
-    built(capsys, documents("language"))
-    scores = json.loads(crosslet(capsys, "index", "report")[0])["min_scores"]
+    built(crosslet, documents("language"))
+    scores = json.loads(crosslet("index", "report")[0])["min_scores"]
     assert scores.keys() == {"all", "Latin script"}
-    scores = json.loads(crosslet(capsys, "index", "report", "--language-field", "language")[0])["min_scores"]
+    scores = json.loads(crosslet("index", "report", "--language-field", "language")[0])["min_scores"]
     assert scores.keys() == {"all", *LANGUAGES}
 
 
-def test_info_shows_the_last_report_of_this_model(capsys: Capture, serve: Serve, tmp_path: Path) -> None:
-    built(capsys, documents())
+def test_info_shows_the_last_report_of_this_model(crosslet: Crosslet, serve: Serve, tmp_path: Path) -> None:
+    built(crosslet, documents())
     data = tmp_path / "data"
     client = serve(data=data)
     assert client.get("/info").json()["index"]["report"] is None
-    summary = json.loads(crosslet(capsys, "index", "report")[0])  # beside the service
+    summary = json.loads(crosslet("index", "report")[0])  # beside the service
     shown = client.get("/info").json()["index"]["report"]
     assert shown == {name: value for name, value in summary.items() if name != "fingerprint"}
     (data / "index-report.json").write_text("{}")
@@ -208,19 +200,19 @@ def test_info_shows_the_last_report_of_this_model(capsys: Capture, serve: Serve,
 
 
 def test_report_measures_a_named_collection_by_its_own_index(
-    capsys: Capture, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
+    crosslet: Crosslet, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: Path
 ) -> None:
     monkeypatch.setenv("CROSSLET_EXACT_DOCUMENTS", "250")
     rows = documents()
-    built(capsys, rows[:200])
-    built(capsys, rows, "--collection", "shop", "--no-chunk")
+    built(crosslet, rows[:200])
+    built(crosslet, rows, "--collection", "shop", "--no-chunk")
     collections = load_collections(Settings(), load_manifest(tiny_model))
     wait_for(lambda: collections.of("shop").backend == "faiss-ivf-sq8")
     collections.close()
-    of_default = json.loads(crosslet(capsys, "index", "report")[0])
+    of_default = json.loads(crosslet("index", "report")[0])
     assert (of_default["documents"], of_default["recall"]) == (200, 1)
     assert "collection default" in Path("index-report.html").read_text(encoding="utf-8")
-    of_shop = json.loads(crosslet(capsys, "index", "report", "--collection", "shop", "--out", "shop.html")[0])
+    of_shop = json.loads(crosslet("index", "report", "--collection", "shop", "--out", "shop.html")[0])
     assert of_shop["documents"] == of_shop["sampled"] == 324
     page = Path("shop.html").read_text(encoding="utf-8")
     assert "collection shop" in page
@@ -228,13 +220,13 @@ def test_report_measures_a_named_collection_by_its_own_index(
     assert serve(data=tmp_path / "data").get("/info").json()["index"]["report"]["documents"] == 200
 
 
-def test_report_on_a_terminal_and_its_refusals(capsys: Capture, tmp_path: Path) -> None:
-    error = crosslet(capsys, "index", "report", status=2)[1]
+def test_report_on_a_terminal_and_its_refusals(crosslet: Crosslet, tmp_path: Path) -> None:
+    error = crosslet("index", "report", status=2)[1]
     assert "there is no document store" in error
-    built(capsys, [{"id": "1", "text": "hi"}, {"id": "2", "text": "A man is playing a guitar."}])
-    error = crosslet(capsys, "index", "report", "--out", tmp_path / "page.html", status=2)[1]
+    built(crosslet, [{"id": "1", "text": "hi"}, {"id": "2", "text": "A man is playing a guitar."}])
+    error = crosslet("index", "report", "--out", tmp_path / "page.html", status=2)[1]
     assert "a report needs two documents of 8 characters or more" in error
     assert not list(tmp_path.glob("page*"))
-    built(capsys, documents())
+    built(crosslet, documents())
     screen = on_a_terminal("index", "report", "--sample", "50").screen
     assert re.search(r"(?m)^documents +326, of which 50 drawn$", screen)

@@ -1,36 +1,24 @@
 import json
 import os
 import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from service.cli import main as cli
 from service.documents.readers.jsonl import Lines
 from service.errors import InvalidInput, StorageFull
 from service.offline.output import writing
 from service.settings import BUNDLED_MODEL
 from tests.artifacts import TEXTS
 from tests.parallel_text import OBJECTS, SUBJECTS, VERBS, sentence
+from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import COMMAND
 
-Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("local")
+
 TRANSLATIONS = Path(__file__).parents[2] / "e2e" / "translations.tsv"
-
-
-@pytest.fixture(autouse=True)
-def local(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
-    monkeypatch.setenv("CROSSLET_WORKERS", "2")
-
-
-def crosslet(capsys: Capture, *arguments: object, status: int = 0) -> tuple[str, str]:
-    assert cli.main([str(argument) for argument in arguments]) == status, capsys.readouterr().err
-    captured = capsys.readouterr()
-    return captured.out, captured.err
 
 
 def write(path: Path, lines: list[str]) -> Path:
@@ -47,14 +35,14 @@ def real_pairs() -> tuple[list[str], list[str]]:
     return list(english), list(german)
 
 
-def test_mine_finds_translations_among_lines_that_have_none(capsys: Capture, tmp_path: Path) -> None:
+def test_mine_finds_translations_among_lines_that_have_none(crosslet: Crosslet, tmp_path: Path) -> None:
     english, german = real_pairs()
     everyday = 40
     # 30 pairs; of each file 10 everyday sentences have their translation left out
     left, right = english[:everyday][:-10], german[:everyday][10:]
     gold = set(zip(english[10:30], german[10:30], strict=True))
     a, b = write(tmp_path / "a.txt", left), write(tmp_path / "b.txt", right[::-1])
-    out, err = crosslet(capsys, "mine", a, b, "--model", BUNDLED_MODEL)
+    out, err = crosslet("mine", a, b, "--model", BUNDLED_MODEL)
     rows = [line.split("\t") for line in out.splitlines()]
     found = {(x, y) for _, x, y in rows}
     margins = [float(margin) for margin, _, _ in rows]
@@ -67,10 +55,10 @@ def test_mine_finds_translations_among_lines_that_have_none(capsys: Capture, tmp
     assert "neighbours: 100%" in err
 
 
-def test_mine_tells_sentences_apart_that_differ_by_a_word(capsys: Capture, tmp_path: Path) -> None:
+def test_mine_tells_sentences_apart_that_differ_by_a_word(crosslet: Crosslet, tmp_path: Path) -> None:
     english, german = real_pairs()
     a, b = write(tmp_path / "a.txt", english), write(tmp_path / "b.txt", german[::-1])
-    out, _ = crosslet(capsys, "mine", a, b, "--model", BUNDLED_MODEL, "--threshold", "0", "--out", tmp_path / "out.tsv")
+    out, _ = crosslet("mine", a, b, "--model", BUNDLED_MODEL, "--threshold", "0", "--out", tmp_path / "out.tsv")
     assert out == ""
     rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()]
     right = sum((x, y) in set(zip(english, german, strict=True)) for _, x, y in rows)
@@ -78,34 +66,34 @@ def test_mine_tells_sentences_apart_that_differ_by_a_word(capsys: Capture, tmp_p
     assert right >= 0.65 * len(english)
 
 
-def test_mine_finds_every_pair_of_lines_that_repeat(capsys: Capture, tmp_path: Path) -> None:
+def test_mine_finds_every_pair_of_lines_that_repeat(crosslet: Crosslet, tmp_path: Path) -> None:
     english, german = (side[:40] for side in real_pairs())
-    once = crosslet(
-        capsys, "mine", write(tmp_path / "a", english), write(tmp_path / "b", german), "--model", BUNDLED_MODEL
-    )[0].splitlines()
+    once = crosslet("mine", write(tmp_path / "a", english), write(tmp_path / "b", german), "--model", BUNDLED_MODEL)[
+        0
+    ].splitlines()
     a, b = write(tmp_path / "a4", english * 4), write(tmp_path / "b4", german[::-1] * 4)
-    often = crosslet(capsys, "mine", a, b, "--model", BUNDLED_MODEL)[0].splitlines()
+    often = crosslet("mine", a, b, "--model", BUNDLED_MODEL)[0].splitlines()
     assert len(once) > 30
     assert sorted(often) == sorted(once * 4)
 
 
-def test_the_threshold_cuts_the_same_list(capsys: Capture, tmp_path: Path) -> None:
+def test_the_threshold_cuts_the_same_list(crosslet: Crosslet, tmp_path: Path) -> None:
     a, b = write(tmp_path / "a.txt", list(TEXTS)), write(tmp_path / "b.txt", [text + " x" for text in TEXTS])
-    every = crosslet(capsys, "mine", a, b, "--threshold", "0")[0].splitlines()
+    every = crosslet("mine", a, b, "--threshold", "0")[0].splitlines()
     assert len(every) > 5
     middle = every[4].split("\t")[0]
     kept = [line for line in every if float(line.split("\t")[0]) >= float(middle)]
-    cut = crosslet(capsys, "mine", a, b, "--threshold", str(float(middle) - 5e-5))[0].splitlines()
+    cut = crosslet("mine", a, b, "--threshold", str(float(middle) - 5e-5))[0].splitlines()
     assert cut[: len(kept)] == kept
     assert len(cut) < len(every)
 
 
 @pytest.mark.parametrize("options", [[], ["--margin", "0", "--threshold", "0.8"]])
-def test_dedup_groups_translations_and_keeps_the_first(capsys: Capture, tmp_path: Path, options: list[str]) -> None:
+def test_dedup_groups_translations_and_keeps_the_first(crosslet: Crosslet, tmp_path: Path, options: list[str]) -> None:
     rows = [line.split("\t")[:2] for line in TRANSLATIONS.read_text(encoding="utf-8").splitlines()]
     lines = [row[0] for row in rows] + [row[1] for row in rows[:20]]
     path = write(tmp_path / "a.txt", lines)
-    out, err = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL, *options)
+    out, err = crosslet("dedup", path, "--model", BUNDLED_MODEL, *options)
     groups = [json.loads(line) for line in out.splitlines()]
     assert all([lines[number - 1] for number in group["lines"]] == group["texts"] for group in groups)
     gold = {(number, 40 + number) for number in range(1, 21)}
@@ -114,34 +102,34 @@ def test_dedup_groups_translations_and_keeps_the_first(capsys: Capture, tmp_path
     assert precision >= 0.9
     assert recall >= 0.3
     assert "pairs: 100%" in err
-    kept = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL, *options, "--keep", "first")[0]
+    kept = crosslet("dedup", path, "--model", BUNDLED_MODEL, *options, "--keep", "first")[0]
     repeats = {number for group in groups for number in group["lines"][1:]}
     assert kept.splitlines() == [line for number, line in enumerate(lines, start=1) if number not in repeats]
     print(f"\ndedup {options}, 20 translations among 60 lines: precision {precision:.3f}, recall {recall:.3f}")
 
 
-def test_dedup_keeps_the_lines_of_a_jsonl_file_byte_by_byte(capsys: Capture, tmp_path: Path) -> None:
+def test_dedup_keeps_the_lines_of_a_jsonl_file_byte_by_byte(crosslet: Crosslet, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     first, second = b'{"id":  "1", "text": "hallo guitar", "x": [1]}', b'{"text":"stock market"}'
     path.write_bytes(first + b"\r\n\n" + b'{"id": "2", "text": "hallo guitar"}\n' + second)
-    out, _ = crosslet(capsys, "dedup", path, "--threshold", "0.999", "--keep", "first")
+    out, _ = crosslet("dedup", path, "--threshold", "0.999", "--keep", "first")
     assert out.encode() == first + b"\r\n" + second + b"\n"
-    groups = crosslet(capsys, "dedup", path, "--threshold", "0.999")[0]
+    groups = crosslet("dedup", path, "--threshold", "0.999")[0]
     assert json.loads(groups) == {"lines": [1, 3], "texts": ["hallo guitar", "hallo guitar"]}
 
 
-def test_dedup_finds_words_with_white_space_at_their_ends(capsys: Capture, tmp_path: Path) -> None:
+def test_dedup_finds_words_with_white_space_at_their_ends(crosslet: Crosslet, tmp_path: Path) -> None:
     words = ["Sarei", "guitar", "kůň", "Straße", "año", "été", "लड़का", "図書館", "안녕", "ışık"]
     texts = [text for word in words for text in (word, f"{word}\n")]
     path = write(tmp_path / "a.jsonl", [json.dumps({"text": text}) for text in texts])
-    out, _ = crosslet(capsys, "dedup", path, "--model", BUNDLED_MODEL)
+    out, _ = crosslet("dedup", path, "--model", BUNDLED_MODEL)
     groups = [json.loads(line)["lines"] for line in out.splitlines()]
     assert groups == [[number, number + 1] for number in range(1, 20, 2)]
 
 
-def test_a_tab_in_a_sentence_leaves_three_columns(capsys: Capture, tmp_path: Path) -> None:
+def test_a_tab_in_a_sentence_leaves_three_columns(crosslet: Crosslet, tmp_path: Path) -> None:
     a, b = write(tmp_path / "a.txt", ["A\tman", "x"]), write(tmp_path / "b.txt", ["A\tman", "y"])
-    out = crosslet(capsys, "mine", a, b, "--threshold", "0", "--k", "1")[0]
+    out = crosslet("mine", a, b, "--threshold", "0", "--k", "1")[0]
     assert [line.count("\t") for line in out.splitlines()] == [2, 2]
     assert "\tA man\tA man\n" in out
 
@@ -169,47 +157,44 @@ def test_lines_are_read_by_row_and_blank_ones_only_counted(tmp_path: Path) -> No
     ],
 )
 def test_a_line_that_is_no_text_is_one_sentence(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, complaint: str
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, complaint: str
 ) -> None:
     monkeypatch.setenv("CROSSLET_MAX_TEXT_CHARS", "100")
     (tmp_path / name).write_bytes(content)
-    assert complaint in crosslet(capsys, "dedup", tmp_path / name, status=2)[1]
+    assert complaint in crosslet("dedup", tmp_path / name, status=2)[1]
 
 
-def test_a_line_that_the_model_fails_on_is_named(capsys: Capture, tmp_path: Path, failing_model: Path) -> None:
+def test_a_line_that_the_model_fails_on_is_named(crosslet: Crosslet, tmp_path: Path, failing_model: Path) -> None:
     path = write(tmp_path / "a.txt", [*(f"line {number}" for number in range(300)), "", "kaputt", "kaputt too"])
-    error = crosslet(capsys, "dedup", path, "--model", failing_model, status=2)[1]
+    error = crosslet("dedup", path, "--model", failing_model, status=2)[1]
     assert error.splitlines()[-1].startswith(f"crosslet: {path} line 302: the model gave no finite vector")
 
 
-def test_files_that_cannot_be_compared_are_one_sentence(capsys: Capture, tmp_path: Path) -> None:
+def test_files_that_cannot_be_compared_are_one_sentence(crosslet: Crosslet, tmp_path: Path) -> None:
     full, empty = write(tmp_path / "a.txt", ["x"]), write(tmp_path / "b.txt", ["", " "])
-    assert "b.txt has no line with a text" in crosslet(capsys, "mine", full, empty, status=2)[1]
-    assert "no.txt cannot be read" in crosslet(capsys, "mine", full, tmp_path / "no.txt", status=2)[1]
-    assert "is not a regular file" in crosslet(capsys, "dedup", tmp_path, status=2)[1]
-    assert crosslet(capsys, "dedup", empty)[0] == ""
+    assert "b.txt has no line with a text" in crosslet("mine", full, empty, status=2)[1]
+    assert "no.txt cannot be read" in crosslet("mine", full, tmp_path / "no.txt", status=2)[1]
+    assert "is not a regular file" in crosslet("dedup", tmp_path, status=2)[1]
+    assert crosslet("dedup", empty)[0] == ""
     assert not list(tmp_path.glob("*.part"))
-    with pytest.raises(SystemExit):
-        cli.main(["mine", str(full), str(empty), "--threshold", "nan"])
+    crosslet("mine", full, empty, "--threshold", "nan", status=2)
 
 
-def test_endless_line_is_refused_beyond_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_line_is_refused_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.documents.readers.jsonl.MAX_LINE_BYTES", 10)
     with pytest.raises(InvalidInput, match="line 2 has more than 10 bytes"):
         Lines(write(tmp_path / "a.txt", ["x", "y" * 50]))
 
 
-def test_an_output_file_is_whole_or_not_there(capsys: Capture, tmp_path: Path) -> None:
+def test_an_output_file_is_whole_or_not_there(crosslet: Crosslet, tmp_path: Path) -> None:
     path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "out.jsonl"
     out.write_text("before")
-    assert "cannot be written" in crosslet(capsys, "dedup", path, "--out", tmp_path / "no" / "x", status=2)[1]
+    assert "cannot be written" in crosslet("dedup", path, "--out", tmp_path / "no" / "x", status=2)[1]
     path.write_bytes(b"\xff\n")
-    crosslet(capsys, "dedup", path, "--out", out, status=2)
+    crosslet("dedup", path, "--out", out, status=2)
     assert out.read_text() == "before"
     write(path, ["ok", "ok"])
-    crosslet(capsys, "dedup", path, "--out", out)
+    crosslet("dedup", path, "--out", out)
     assert json.loads(out.read_text())["lines"] == [1, 2]
     assert not list(tmp_path.glob("*.part"))
 
@@ -225,22 +210,22 @@ def test_what_fails_to_be_read_is_not_said_of_the_output(tmp_path: Path) -> None
         file.write(b"x")
 
 
-def test_where_the_output_cannot_go_is_said_before_any_work(capsys: Capture, tmp_path: Path) -> None:
+def test_where_the_output_cannot_go_is_said_before_any_work(crosslet: Crosslet, tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", ["ok", "ok"])
     path.write_bytes(b"\xff\n")  # would be the complaint of the work
-    assert "Is a directory" in crosslet(capsys, "dedup", path, "--out", tmp_path, status=2)[1]
+    assert "Is a directory" in crosslet("dedup", path, "--out", tmp_path, status=2)[1]
 
 
-def test_a_link_is_followed_and_a_pipe_is_not_replaced(capsys: Capture, tmp_path: Path) -> None:
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(crosslet: Crosslet, tmp_path: Path) -> None:
     path, target, link = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "target", tmp_path / "link"
     link.symlink_to(target)
-    crosslet(capsys, "dedup", path, "--out", link)
+    crosslet("dedup", path, "--out", link)
     assert link.is_symlink()
     assert json.loads(target.read_text())["lines"] == [1, 2]
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    crosslet(capsys, "dedup", path, "--out", pipe)
+    crosslet("dedup", path, "--out", pipe)
     assert json.loads(os.read(reader, 1000))["lines"] == [1, 2]
     os.close(reader)
     assert pipe.is_fifo()
@@ -261,88 +246,88 @@ def test_an_output_that_is_open_keeps_what_others_wrote(tmp_path: Path, out: str
     assert (first, json.loads(middle)["lines"], last) == ("first", [1, 2], "last")
 
 
-def test_a_descriptor_that_is_not_open_is_one_sentence(capsys: Capture, tmp_path: Path) -> None:
+def test_a_descriptor_that_is_not_open_is_one_sentence(crosslet: Crosslet, tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", ["ok", "ok"])
-    error = crosslet(capsys, "dedup", path, "--out", "/dev/fd/987654", status=2)[1]
+    error = crosslet("dedup", path, "--out", "/dev/fd/987654", status=2)[1]
     assert error.splitlines()[-1] == "crosslet: /dev/fd/987654 cannot be written (Bad file descriptor)"
 
 
-def test_a_missing_folder_of_the_output_is_named(capsys: Capture, tmp_path: Path) -> None:
+def test_a_missing_folder_of_the_output_is_named(crosslet: Crosslet, tmp_path: Path) -> None:
     path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "no" / "x"
-    error = crosslet(capsys, "dedup", path, "--out", out, status=2)[1]
+    error = crosslet("dedup", path, "--out", out, status=2)[1]
     assert error.endswith(f"{out} cannot be written (there is no folder {out.parent}; make it first)\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-def test_a_mount_point_is_written_in_place(capsys: Capture, tmp_path: Path) -> None:
+def test_a_mount_point_is_written_in_place(crosslet: Crosslet, tmp_path: Path) -> None:
     """As a file that a container has from its host."""
     path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "out put"
     out.write_text("longer than what is written to it\n" * 9)
     if subprocess.run(["mount", "--bind", out, out], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
     try:
-        crosslet(capsys, "dedup", path, "--out", out)
+        crosslet("dedup", path, "--out", out)
     finally:
         subprocess.run(["umount", out], check=True)
     assert json.loads(out.read_text())["lines"] == [1, 2]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write any folder")
-def test_a_file_in_a_read_only_folder_is_written_in_place(capsys: Capture, tmp_path: Path) -> None:
+def test_a_file_in_a_read_only_folder_is_written_in_place(crosslet: Crosslet, tmp_path: Path) -> None:
     path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "folder" / "out"
     out.parent.mkdir()
     out.touch()
     out.parent.chmod(0o500)
-    crosslet(capsys, "dedup", path, "--out", out)
+    crosslet("dedup", path, "--out", out)
     assert json.loads(out.read_text())["lines"] == [1, 2]
 
 
 @pytest.mark.parametrize("command", ["mine", "dedup"])
 def test_no_temporary_folder_is_needed(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "no"))
     path = write(tmp_path / "a.txt", ["ok", "ok"])
-    crosslet(capsys, command, *[path] * (2 if command == "mine" else 1), "--out", tmp_path / "out")
+    crosslet(command, *[path] * (2 if command == "mine" else 1), "--out", tmp_path / "out")
 
 
-def test_a_byte_order_mark_is_no_part_of_a_text(capsys: Capture, tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_no_part_of_a_text(crosslet: Crosslet, tmp_path: Path) -> None:
     plain, objects = tmp_path / "a.txt", tmp_path / "a.jsonl"
     plain.write_bytes(b"\xef\xbb\xbfok\nok\n")
-    assert json.loads(crosslet(capsys, "dedup", plain)[0])["texts"] == ["ok", "ok"]
+    assert json.loads(crosslet("dedup", plain)[0])["texts"] == ["ok", "ok"]
     objects.write_bytes(b'\xef\xbb\xbf{"text": "ok"}\n{"text": "ok"}\n')
-    assert json.loads(crosslet(capsys, "dedup", objects)[0])["texts"] == ["ok", "ok"]
+    assert json.loads(crosslet("dedup", objects)[0])["texts"] == ["ok", "ok"]
     plain.write_bytes(b"\xef\xbb\xbf\nok\n")
     with Lines(plain) as lines:
         assert [lines.text(row) for row in range(len(lines))] == ["ok"]
 
 
-def test_a_pair_is_one_line_whatever_its_texts_hold(capsys: Capture, tmp_path: Path) -> None:
+def test_a_pair_is_one_line_whatever_its_texts_hold(crosslet: Crosslet, tmp_path: Path) -> None:
     left, right = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     left.write_text(json.dumps({"text": "one\ttwo\r\nthree\u2028four"}) + "\n")
     right.write_text(json.dumps({"text": "five"}) + "\n")
-    (line,) = crosslet(capsys, "mine", left, right, "--threshold", "-9")[0].splitlines()
+    (line,) = crosslet("mine", left, right, "--threshold", "-9")[0].splitlines()
     assert line.split("\t")[1:] == ["one two three four", "five"]
 
 
 @pytest.mark.parametrize("margin", ["0", "1.2"])
 @pytest.mark.parametrize("times", [2, 9])
-def test_equal_lines_are_found_at_a_threshold_of_one(capsys: Capture, tmp_path: Path, margin: str, times: int) -> None:
+def test_equal_lines_are_found_at_a_threshold_of_one(
+    crosslet: Crosslet, tmp_path: Path, margin: str, times: int
+) -> None:
     path = write(tmp_path / "a.txt", [*TEXTS] * times)
-    out = crosslet(capsys, "dedup", path, "--threshold", "1", "--margin", margin)[0]
+    out = crosslet("dedup", path, "--threshold", "1", "--margin", margin)[0]
     groups = [json.loads(line)["lines"] for line in out.splitlines()]
     assert groups == [[number + len(TEXTS) * n for n in range(times)] for number in range(1, len(TEXTS) + 1)]
 
 
 @pytest.mark.parametrize("command", ["mine", "dedup"])
 def test_an_interruption_is_one_sentence(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     path = write(tmp_path / "a.txt", ["ok", "ok"])
     monkeypatch.setattr("service.documents.readers.jsonl.Lines.text", Mock(side_effect=KeyboardInterrupt))
-    assert crosslet(capsys, command, *[path] * (2 if command == "mine" else 1), status=2)[1].endswith(
-        "crosslet: stopped\n"
-    )
+    assert crosslet(command, *[path] * (2 if command == "mine" else 1), status=2)[1].endswith("crosslet: stopped\n")
 
 
 def test_a_standard_output_without_room_is_one_sentence(tmp_path: Path) -> None:
@@ -350,7 +335,7 @@ def test_a_standard_output_without_room_is_one_sentence(tmp_path: Path) -> None:
     for arguments in (["dedup", str(path)], ["embed", "ok"], ["info"]):
         with Path("/dev/full").open("wb") as full:
             ended = subprocess.run(
-                [sys.executable, "-c", "from service.cli.main import main; raise SystemExit(main())", *arguments],
+                [*COMMAND, *arguments],
                 stdout=full,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -2,10 +2,8 @@ import subprocess
 
 import pytest
 
-from service.cli import main as cli
+from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import COMMAND
-
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
@@ -29,11 +27,8 @@ Capture = pytest.CaptureFixture[str]
         (["search", "x", "--collection", "T\udcfcr"], "--collection: not valid UTF-8"),
     ],
 )
-def test_a_typo_is_named_with_what_is_near(capsys: Capture, arguments: list[str], complaint: str) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(arguments)
-    assert caught.value.code == 2
-    assert complaint in capsys.readouterr().err
+def test_a_typo_is_named_with_what_is_near(crosslet: Crosslet, arguments: list[str], complaint: str) -> None:
+    assert complaint in crosslet(*arguments, status=2).err
 
 
 def test_text_like_an_option_is_a_text_behind_two_dashes() -> None:
@@ -42,14 +37,11 @@ def test_text_like_an_option_is_a_text_behind_two_dashes() -> None:
         assert len(done.stdout.splitlines()) == 1
 
 
-def test_an_option_may_be_shortened(capsys: Capture) -> None:
-    assert cli.main(["similarity", "a", "a", "--js"]) == 0
-    assert capsys.readouterr().out
+def test_an_option_may_be_shortened(crosslet: Crosslet) -> None:
+    assert crosslet("similarity", "a", "a", "--js").out
 
 
-def test_the_help_of_crosslet_fits_one_screen(capsys: Capture) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["--help"])
-    help_ = capsys.readouterr().out
+def test_the_help_of_crosslet_fits_one_screen(crosslet: Crosslet) -> None:
+    help_ = crosslet("--help").out
     assert len(help_.splitlines()) <= 40
     assert max(map(len, help_.splitlines())) <= 80

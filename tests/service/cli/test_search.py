@@ -4,22 +4,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.cli import main as cli
 from service.cli.table import width_of
 from service.document_index import load_collection
 from service.documents.store.store import Document
 from service.model.encoder import load_encoder
 from service.settings import Settings
 from tests.artifacts import TEXTS, build_artifact
+from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import on_a_terminal
 
-Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def local(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSLET_MODEL", str(tiny_model))
-    monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "data"))
+pytestmark = pytest.mark.usefixtures("local")
 
 
 def put(documents: list[Document]) -> None:
@@ -30,10 +24,9 @@ def put(documents: list[Document]) -> None:
     collection.close()
 
 
-def test_search_prints_a_table_on_a_terminal_else_json(capsys: Capture) -> None:
+def test_search_prints_a_table_on_a_terminal_else_json(crosslet: Crosslet) -> None:
     put([Document(f"日本/{number}", text, {"lang": "de"}) for number, text in enumerate(TEXTS[:3])])
-    assert cli.main(["search", TEXTS[1], "--mode", "dense"]) == 0
-    piped = capsys.readouterr().out
+    piped = crosslet("search", TEXTS[1], "--mode", "dense").out
     rows = [json.loads(line) for line in piped.splitlines()]
     assert [row.keys() for row in rows] == [{"id": 0, "score": 0, "text": 0, "metadata": 0}.keys()] * 3
     assert on_a_terminal("search", TEXTS[1], "--mode", "dense", "--json").screen == piped
@@ -45,10 +38,9 @@ def test_search_prints_a_table_on_a_terminal_else_json(capsys: Capture) -> None:
     assert max(map(width_of, narrow.splitlines())) <= 50
 
 
-def test_no_match_is_said_on_standard_error_with_the_next_step(capsys: Capture) -> None:
+def test_no_match_is_said_on_standard_error_with_the_next_step(crosslet: Crosslet) -> None:
     put([])
-    assert cli.main(["search", "hallo"]) == 0
-    assert "is empty: load documents with `crosslet index build`" in capsys.readouterr().err
+    assert "is empty: load documents with `crosslet index build`" in crosslet("search", "hallo").err
     put([Document("1", "hallo", {"lang": "de", "source": {"site": "x"}})])
     told = {
         '{"langg": "de"}': "no document matches: none has the field langg; did you mean lang?",
@@ -58,56 +50,54 @@ def test_no_match_is_said_on_standard_error_with_the_next_step(capsys: Capture) 
         '{"lang": "fr"}': "crosslet: no document matches the filter\n",
     }
     for filter_, sentence in told.items():
-        assert cli.main(["search", "hallo", "--filter", filter_]) == 0
-        captured = capsys.readouterr()
+        captured = crosslet("search", "hallo", "--filter", filter_)
         assert captured.err == "" if sentence is None else sentence in captured.err
         assert (captured.out == "") == (sentence is not None)
-    assert cli.main(["search", "anders", "--mode", "keywords"]) == 0
-    assert "none has a word of the query; --mode hybrid also finds by meaning" in capsys.readouterr().err
+    assert (
+        "none has a word of the query; --mode hybrid also finds by meaning"
+        in crosslet("search", "anders", "--mode", "keywords").err
+    )
     ended = on_a_terminal("search", "hallo", "--filter", '{"lang": "fr"}')
     assert (ended.screen, ended.error, ended.status) == ("", "crosslet: no document matches the filter\n", 0)
 
 
 def test_the_data_option_wins_over_the_environment(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put([Document("1", "hallo", {})])
     monkeypatch.setenv("CROSSLET_DATA", str(tmp_path / "other"))
-    assert cli.main(["search", "hallo"]) == 2
-    assert "`crosslet index build FILE` makes one" in capsys.readouterr().err
-    assert cli.main(["search", "hallo", "--data", str(tmp_path / "data")]) == 0
-    assert json.loads(capsys.readouterr().out)["id"] == "1"
+    assert "`crosslet index build FILE` makes one" in crosslet("search", "hallo", status=2).err
+    assert json.loads(crosslet("search", "hallo", "--data", tmp_path / "data").out)["id"] == "1"
 
 
-def test_store_of_another_model_names_the_reembed_command(capsys: Capture, tmp_path: Path) -> None:
+def test_store_of_another_model_names_the_reembed_command(crosslet: Crosslet, tmp_path: Path) -> None:
     put([Document("1", "hallo", {})])
     build_artifact(tmp_path / "other", seed=3)
-    assert cli.main(["search", "hallo", "--model", str(tmp_path / "other")]) == 2
-    assert "re-embed the store for the loaded model with `crosslet index re-embed`" in capsys.readouterr().err
+    assert (
+        "re-embed the store for the loaded model with `crosslet index re-embed`"
+        in crosslet("search", "hallo", "--model", tmp_path / "other", status=2).err
+    )
 
 
 @pytest.mark.parametrize("mode", ["dense", "keywords", "hybrid"])
-def test_an_empty_query_is_refused_in_every_mode(capsys: Capture, mode: str) -> None:
+def test_an_empty_query_is_refused_in_every_mode(crosslet: Crosslet, mode: str) -> None:
     put([Document("1", "hallo", {})])
-    assert cli.main(["search", "", "--mode", mode]) == 2
-    assert "the query is empty" in capsys.readouterr().err
+    assert "the query is empty" in crosslet("search", "", "--mode", mode, status=2).err
 
 
-def test_reranked_lines_are_a_table_on_a_terminal(capsys: Capture, tmp_path: Path) -> None:
+def test_reranked_lines_are_a_table_on_a_terminal(crosslet: Crosslet, tmp_path: Path) -> None:
     path = tmp_path / "passages.txt"
     path.write_text("\n".join(TEXTS), encoding="utf-8")
-    assert cli.main(["rerank", "guitar", str(path), "--top-k", "3"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = [json.loads(line) for line in crosslet("rerank", "guitar", path, "--top-k", "3").out.splitlines()]
     header, *shown = on_a_terminal("rerank", "guitar", str(path), "--top-k", "3").screen.splitlines()
     assert header.split() == ["score", "line", "text"]
     assert [line.split()[:2] for line in shown] == [[f"{row['score']:.3f}", str(row["line"])] for row in rows]
 
 
 @pytest.mark.parametrize("query", [" ", "\u3000\t", "\u200b"])
-def test_a_query_without_a_visible_character_is_refused(capsys: Capture, tmp_path: Path, query: str) -> None:
+def test_a_query_without_a_visible_character_is_refused(crosslet: Crosslet, tmp_path: Path, query: str) -> None:
     put([Document("a", TEXTS[0], {})])
     lines = tmp_path / "lines.txt"
     lines.write_text(TEXTS[0], encoding="utf-8")
     for command in (["search", query], ["rerank", query, str(lines)]):
-        assert cli.main(command) == 2
-        assert "the query has nothing but white space and invisible characters" in capsys.readouterr().err
+        assert "the query has nothing but white space and invisible characters" in crosslet(*command, status=2).err

@@ -6,19 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from service.cli import main as cli
 from service.settings import Settings
+from tests.service.cli.conftest import Crosslet
 from tests.service.cli.terminal import COMMAND, on_a_terminal
-
-Capture = pytest.CaptureFixture[str]
 
 
 def test_every_setting_is_listed_with_value_default_and_meaning(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CROSSLET_PORT", "9090")
-    assert cli.main(["settings"]) == 0
-    rows = {row["name"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    rows = {row["name"]: row for row in map(json.loads, crosslet("settings").out.splitlines())}
     assert list(rows) == [f"CROSSLET_{name.upper()}" for name in Settings.model_fields]
     assert rows["CROSSLET_PORT"] == {
         "name": "CROSSLET_PORT",
@@ -51,19 +48,16 @@ def test_secrets_are_hidden_and_unknown_variables_named(monkeypatch: pytest.Monk
         (["--port", "eighty"], "--port: Input should be a valid integer"),
     ],
 )
-def test_a_bad_option_is_named_as_it_was_given(capsys: Capture, arguments: list[str], complaint: str) -> None:
-    assert cli.main(["serve", *arguments]) == 2
-    assert complaint in capsys.readouterr().err
+def test_a_bad_option_is_named_as_it_was_given(crosslet: Crosslet, arguments: list[str], complaint: str) -> None:
+    assert complaint in crosslet("serve", *arguments, status=2).err
 
 
-def test_empty_host_is_refused(capsys: Capture) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["serve", "--host", ""])
-    assert "argument --host: is empty" in capsys.readouterr().err
+def test_empty_host_is_refused(crosslet: Crosslet) -> None:
+    assert "argument --host: is empty" in crosslet("serve", "--host", "", status=2).err
 
 
 def test_port_and_host_win_over_the_environment(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tiny_model: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CROSSLET_HOST", "192.0.2.1")
     monkeypatch.setenv("CROSSLET_PORT", "1")
@@ -77,7 +71,7 @@ def test_port_and_host_win_over_the_environment(
     assert f"port {port} is in use" in done.stderr.splitlines()[-1]
 
 
-def test_a_command_takes_only_the_options_that_it_uses(capsys: Capture) -> None:
+def test_a_command_takes_only_the_options_that_it_uses(crosslet: Crosslet) -> None:
     for command, used in {
         "serve": {"model", "data", "host", "port"},
         "search": {"model", "data"},
@@ -86,9 +80,7 @@ def test_a_command_takes_only_the_options_that_it_uses(capsys: Capture) -> None:
         "index stats": {"data"},
         "settings": set(),
     }.items():
-        with pytest.raises(SystemExit):
-            cli.main([*command.split(), "--help"])
-        help_ = capsys.readouterr().out
+        help_ = crosslet(*command.split(), "--help").out
         assert set(re.findall(r"(?m)^  --(model|data|host|port) ", help_)) == used
         assert len(help_.splitlines()) <= 36
         assert "CROSSLET_MAX_TEXTS" not in help_

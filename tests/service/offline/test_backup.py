@@ -66,9 +66,7 @@ def copy(source: Path, tmp_path: Path) -> Path:
     return tmp_path / "a.backup"
 
 
-def test_backup_under_writes_has_all_answered_writes_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backup_under_writes_has_all_answered_writes_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each write puts a batch of new documents and replaces one that they all share."""
     monkeypatch.setattr(pages, "PAGES_A_STEP", 4)
     running = opened(tmp_path / "running")
@@ -204,9 +202,7 @@ def test_plain_copies_of_a_store_are_restored(source: Path, tmp_path: Path) -> N
     assert contents(tmp_path / "restored") == {"a": 1, "b": 1, "c": 1, "d": 2}
 
 
-def test_restore_is_refused_while_the_store_is_open(
-    source: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restore_is_refused_while_the_store_is_open(source: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = opened(source)
     with pytest.raises(StoreError, match="is in use by another process"):
         restore(copy, source / STORE, force=True)

@@ -166,9 +166,7 @@ def mined_from(left: np.ndarray, right: np.ndarray) -> list[Mined]:
 
 
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 12))
-def test_mined_pairs_are_one_to_one_and_stable(
-    seed: int, left: int, right: int
-) -> None:
+def test_mined_pairs_are_one_to_one_and_stable(seed: int, left: int, right: int) -> None:
     x, y = halves(left, seed=seed, dim=5), halves(right, seed=seed + 1, dim=5)
     margins = ratio_margins(
         nearest(x, y, 4, threads=1, advance=lambda rows: None), nearest(y, x, 4, threads=1, advance=lambda rows: None)

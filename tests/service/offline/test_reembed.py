@@ -125,9 +125,7 @@ def test_a_run_that_was_cut_off_is_gone_on_with(tmp_path: Path) -> None:
     ("again", "order"),
     [("ae", "bcdae"), ("ed", "abced"), ("bd", "acbd"), ("db", "acdb"), ("", "abcd"), ("dcba", "dcba")],
 )
-def test_documents_put_again_between_runs_come_last(
-    tmp_path: Path, again: str, order: str
-) -> None:
+def test_documents_put_again_between_runs_come_last(tmp_path: Path, again: str, order: str) -> None:
     collection = open_collection(tmp_path, "old", OLD_DIM)
     put(collection, a="Hund", b="chat", c="gato", d="pes")
     conversion(tmp_path).copy(engine([]))

@@ -85,9 +85,7 @@ def test_a_backup_needs_a_full_key_and_takes_no_parameters(serve: Serve) -> None
     assert_refused(refused, 422, "Validation", 'the query parameter "path" is unknown')
 
 
-def test_backup_without_room_is_507_and_removed(
-    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backup_without_room_is_507_and_removed(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = serve(data=tmp_path / "data")
     put(client, a=TEXTS[0])
     before = names(tmp_path / "data")

@@ -48,9 +48,7 @@ def test_named_columns_have_their_type_and_the_others_stay_text(tmp_path: Path) 
         *(("json", cell) for cell in ("{", "NaN")),
     ],
 )
-def test_cell_of_another_type_names_only_its_column(
-    tmp_path: Path, kind: str, cell: str
-) -> None:
+def test_cell_of_another_type_names_only_its_column(tmp_path: Path, kind: str, cell: str) -> None:
     records, _ = read(tmp_path / "a.csv", f'id,text,x\n1,a,"{cell}"\n2,b,\n', f"x={kind}")
     assert metadata(records) == [f"column 'x' is not {kind}; name its type, as in --types x=text", {}]
 

@@ -121,9 +121,7 @@ def test_a_quote_in_the_middle_is_the_fault_of_its_line(tmp_path: Path) -> None:
     assert found == {2: "is not CSV (',' expected after '\"')", 3: 'c"d', 5: "e\nf"}
 
 
-def test_line_over_the_limit_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_over_the_limit_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 30)
     write_jsonl(tmp_path / "a.jsonl", [{"id": "1", "text": "a" * 100}, {"id": "2", "text": "b"}])
     assert [(record.line, record.fault is None) for record in records_of(tmp_path / "a.jsonl")] == [
