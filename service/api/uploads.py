@@ -39,7 +39,7 @@ class Line:
 
 
 class LineSplitter:
-    """The lines of one body; memory for one line and one part. max_bytes: of a line, without its end."""
+    """Splits a body into lines as its parts arrive; holds one of each. max_bytes: of a line, without its end."""
 
     def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -108,7 +108,7 @@ class UploadReport(Report):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those of an embedding's answer, of all batches together."""
+        """The cost headers of an embedding's answer, summed over all batches."""
         return {
             "x-tokens": str(self.tokens),
             "x-truncated": str(self.truncated),
@@ -128,7 +128,7 @@ class Upload:
         self._batch = Batch()
         self._full: Batch | None = None  # the batch before it, until that is stored
         self._read_line = 0  # the number of the last line that was parsed
-        self._good_line = 0  # of the last one whose document is stored
+        self._good_line = 0  # the number of the last line whose document is stored
         self._last_error = ""
 
     async def run(self, parts: AsyncIterable[bytes]) -> UploadReport:
@@ -223,7 +223,7 @@ class Upload:
         return Document(given.id, given.text, given.metadata)
 
     async def _store(self, batch: Batch) -> None:
-        """Write what is new or changed. What the index refuses as a whole is tried one by one."""
+        """Write the new and changed documents. A batch that is refused is tried document by document."""
         if self._runtime.lifecycle.is_draining:
             raise NotReady("the service is shutting down")
         try:
@@ -255,7 +255,7 @@ class Upload:
         return Batch([documents[position] for position in positions], [batch.lines[position] for position in positions])
 
     async def _patiently(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Wait for a full queue: the client waits, too, for its next lines are not read."""
+        """Retry work while the queue is full. The client waits too: its next lines are not read."""
         until = time.monotonic() + self._limits.request_timeout_s
         while True:
             try:

@@ -75,7 +75,7 @@ def prompt_argument(parser: argparse.ArgumentParser, default: str = "the model's
 
 
 def collection_argument(parser: argparse.ArgumentParser) -> None:
-    """Add --collection, for commands on the documents of one."""
+    """Add --collection, for commands on the documents of one collection."""
     parser.add_argument(
         "--collection",
         type=utf8,
@@ -144,7 +144,7 @@ def readable(text: str, name: str, settings: Settings) -> str:
 
 
 def readable_query(text: str, settings: Settings) -> str:
-    """Return a query that is readable, and has something to look for.
+    """Return a query that is readable and has a visible character.
 
     Raises: InvalidInput: as `readable`, or it has invisible characters alone.
     """

@@ -125,7 +125,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def re_embed(options: argparse.Namespace, settings: Settings) -> None:
-    """Re-embed the store with the current model. A service that uses the old store goes on, until it is started anew.
+    """Re-embed the store with the current model. A running service keeps the old store until it restarts.
 
     Raises: StartError: the model or the store is refused, or the user interrupts.
         InferenceFailed: the model failed on some documents, named on standard error; the old store stays.

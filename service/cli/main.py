@@ -158,7 +158,7 @@ def parsed(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def settings_used(command: str, subcommand: Subcommand) -> list[str]:
-    """The settings that are options of a command: those that it uses."""
+    """Return the settings that are options of a command: those that it uses."""
     used = {
         "model": subcommand.use is not None or command == "info",
         "data": command in {"serve", "search"} or command.startswith("index "),

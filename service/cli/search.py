@@ -79,7 +79,7 @@ def _asked(query: str, mode: Mode, encoder: "Encoder", options: argparse.Namespa
 
 
 def _vector_of(query: str, encoder: "Encoder", options: argparse.Namespace, settings: Settings) -> "Vectors":
-    """(D,) in the space of the documents.
+    """Return the query's vector, (D,), in the space of the documents.
 
     Raises: InvalidInput: the model has no such prompt.
     """

@@ -68,7 +68,7 @@ def serve(_: argparse.Namespace, settings: Settings) -> None:
 
 
 def tell_terminal(settings: Settings, model: str, url: str) -> None:
-    """Where a person reads what the service writes, say in one line what it serves."""
+    """Say in one line what is served, if standard output or standard error is a terminal."""
     terminal = next((stream for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
     if terminal is None:
         return

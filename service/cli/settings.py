@@ -21,8 +21,8 @@ INDENT = " " * 4
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A setting to print. value: in force; of a secret, only whether it is set.  default: None: none."""
+class SettingRow:
+    """A setting to print. value: in force; of a secret, only whether it is set.  default: None where there is none."""
 
     name: str
     value: Any
@@ -47,11 +47,11 @@ def print_settings(options: argparse.Namespace, settings: Settings) -> None:
         sys.stderr.write(f"crosslet: {name} is set, but is no setting{way_out}\n")
 
 
-def shown_settings(settings: Settings) -> Iterator[Shown]:
-    """Every setting, in the order of `Settings`."""
+def shown_settings(settings: Settings) -> Iterator[SettingRow]:
+    """Yield every setting, in the order of `Settings`."""
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
-        yield Shown(PREFIX + name.upper(), _plain(value), _plain(field.default), str(field.description))
+        yield SettingRow(PREFIX + name.upper(), _plain(value), _plain(field.default), str(field.description))
 
 
 def setting_arguments(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
@@ -99,7 +99,7 @@ def _filled(text: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """As JSON has it; None: nothing is set."""
+    """Return a value as JSON has it; None: nothing is set."""
     if isinstance(value, SecretStr):
         return HIDDEN if value.get_secret_value() else None
     return str(value) if isinstance(value, Path) else None if value == "" else value

@@ -66,7 +66,7 @@ def one_line(text: str) -> str:
 
 
 def described(metadata: Mapping[str, object]) -> str:
-    """Metadata in one cell: `lang=de tags=["music"]`."""
+    """Return metadata as one cell: `lang=de tags=["music"]`."""
     return " ".join(
         f"{key}={value if isinstance(value, str) else orjson.dumps(value).decode()}" for key, value in metadata.items()
     )

@@ -22,7 +22,7 @@ READER_WAIT_S = 1.0  # for another process that reads the replaced store
 
 
 @dataclass(frozen=True)
-class BackedUp:
+class StoreSummary:
     """The contents of a backup or a restored store."""
 
     documents: int
@@ -31,15 +31,15 @@ class BackedUp:
     fingerprint: str
 
     @classmethod
-    def of(cls, path: Path) -> "BackedUp":
-        """Read it from a store."""
+    def of(cls, path: Path) -> "StoreSummary":
+        """Read the summary of a store."""
         with open_store_file(path) as file:
             return cls(file.total(), file.revision, path.stat().st_size, file.fingerprint)
 
 
 def write_backup(
     store: Path, target: Path, *, advance: Callable[[int, int], object] = lambda done_bytes, all_bytes: None
-) -> BackedUp:
+) -> StoreSummary:
     """Copy the store to a file, which is whole or not there. A service may be writing the store.
 
     Args:   advance: called with the bytes copied and of all.
@@ -53,17 +53,17 @@ def write_backup(
         raise StartError(f"{target} cannot be written ({exc.strerror})") from exc
 
 
-def _write(store: Path, target: Path, advance: Callable[[int, int], object]) -> BackedUp:
+def _write(store: Path, target: Path, advance: Callable[[int, int], object]) -> StoreSummary:
     partial = create_beside(target)
     try:
         back_up(store, partial, advance=advance)
         flush(partial)
-        found = BackedUp.of(partial)
+        summary = StoreSummary.of(partial)
         partial.replace(target)
         flush(target.parent)
     finally:
         partial.unlink(missing_ok=True)
-    return found
+    return summary
 
 
 def _checked(target: Path, store: Path) -> Path:
@@ -82,7 +82,7 @@ def _checked(target: Path, store: Path) -> Path:
 
 def restore(
     backup: Path, store: Path, *, force: bool = False, advance: Callable[[int], object] = lambda documents: None
-) -> BackedUp:
+) -> StoreSummary:
     """Copy a backup into the data folder, verify the copy, then replace the store by it.
 
     The restored store gets a higher revision than any acknowledged in its folder. So revisions never fall, and changes
@@ -119,12 +119,12 @@ def _mode_of(backup: Path) -> str:
     return "ro" if backup.with_name(f"{backup.name}-wal").exists() else "ro&immutable=1"
 
 
-def _take_place(copy: Path, store: Path) -> BackedUp:
+def _take_place(copy: Path, store: Path) -> StoreSummary:
     flush(copy)
     _remove_log(store)
     copy.replace(store)
     flush(store.parent)
-    found = BackedUp.of(store)
+    found = StoreSummary.of(store)
     with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
         acknowledged.write(found.revision)
     return found
@@ -150,7 +150,7 @@ def _check_sound(backup: Path, file: StoreFile, advance: Callable[[int], object]
 
 
 def _acknowledged(store: Path) -> int:
-    """The last revision that a client of this folder may have seen; 0 if there was none."""
+    """Return the last revision that a client of this folder may have seen; 0 if there was none."""
     with closing(RevisionFile(store.with_suffix(REVISION_SUFFIX))) as acknowledged:
         revision = acknowledged.revision()
     if store.exists():

@@ -120,7 +120,7 @@ class Reembedding:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next store was brought up to date for this model; `take_over` copies what changed since."""
+        """Whether the next store was brought up to date for this model. `take_over` copies later changes."""
         if not (self._path.is_file() and self._next.is_file()) or _is_blank(self._next):
             return False
         with open_store_file(self._path) as old, open_store_file(self._next) as begun:
@@ -169,7 +169,7 @@ class Reembedding:
 
 
 def take_over_ready(encoder: Encoder, settings: Settings) -> None:
-    """Before a service starts with another model: use the vectors that `copy` has made ready for it, if it has.
+    """Before a service starts with another model, take over the vectors that `copy` has made ready for it, if any.
 
     Raises: StartError: the model fails on what changed since, or another process has the store; it is unchanged.
     """

@@ -14,11 +14,11 @@ from service.process.cpus import usable_cpus
 from service.runtime import load_reranker
 from service.settings import Settings
 
-PASSAGES_AT_ONCE = 1024  # that are in memory
+PASSAGES_AT_ONCE = 1024  # in memory
 
 
 def score_all(query: str, passages: Iterable[str], settings: Settings, *, windows: bool) -> list[float]:
-    """The score of each passage, in [0, 1]: what POST /rerank answers.
+    """Return the score of each passage, in [0, 1], as POST /rerank does.
 
     Raises: StartError: the model is refused.  InferenceFailed: it failed on a passage.
     """
@@ -44,7 +44,7 @@ def score_all(query: str, passages: Iterable[str], settings: Settings, *, window
 
 
 def _models(settings: Settings) -> tuple[Scoring, Callable[..., Encoded]]:
-    """What scores, and what runs it. A re-ranker that scores alone has no need of the encoder."""
+    """Return the scorers and what encodes for them. A re-ranker that scores alone needs no encoder."""
     reranker, weight = load_reranker(settings), settings.rerank_weight
     if reranker is not None and weight == "alone":
         return Scoring(None, PairScorer(reranker), weight), partial(scored, reranker)

@@ -22,7 +22,7 @@ class NothingStoredError(StartError):
 
 
 class ServiceClient:
-    """One connection to a service; made anew where it was closed. Repeating a request changes nothing."""
+    """One connection to a service, opened again if it was closed. Repeating a request changes nothing."""
 
     def __init__(self, url: str, *, key: str | None = None, patience_s: float = PATIENCE_S) -> None:
         """url: as in http://host:8080, with the path prefix of a proxy if there is one.  key: one that may write.

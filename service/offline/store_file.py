@@ -71,13 +71,13 @@ class StoredRow:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """The places of its passages, in order, if there are several."""
+        """The spans of its passages, in order, if there are several."""
         spans = tuple((passage.start, passage.stop) for passage in self.passages)
         return spans if len(spans) > 1 else ()
 
     @property
     def is_covered(self) -> bool:
-        """Whether its passages rise through the sound text, and leave out nothing but spaces."""
+        """Whether its passages follow each other through the text, and leave out nothing but spaces."""
         text = self.text.decode()
         places = [(0, 0), *((one.start, one.stop) for one in self.passages), (len(text), len(text))]
         return all(
@@ -108,17 +108,17 @@ class StoreFile:
         check_numbers(self._path, self._connection, largest=largest)
 
     def collections(self) -> list[Named]:
-        """Every collection, by age: the default one first."""
+        """Return every collection, by age: the default one first."""
         return listed(self._connection)
 
     def of(self, one: Named) -> "StoreFile":
-        """The documents of another collection."""
+        """Return a view of another collection."""
         other = copy(self)
         other._number, other.name = one.number, one.name
         return other
 
     def named(self, name: str) -> "StoreFile":
-        """The same by its name. Raises: StartError: there is none."""
+        """Return a view of the collection of a name. Raises: StartError: there is none."""
         there = {one.name: one for one in self.collections()}
         if name not in there:
             raise unknown(name, there, self._path)
@@ -129,7 +129,7 @@ class StoreFile:
         return int(self._one(f"SELECT count(*) FROM documents WHERE {self._selected(truncated)}"))  # noqa: S608
 
     def total(self) -> int:
-        """The number of documents of all collections."""
+        """Return the number of documents of all collections."""
         return sum(self.of(one).count() for one in self.collections())
 
     def passages(self) -> int:
@@ -220,7 +220,7 @@ class StoreFile:
             yield 0, "keywords", prefix + fault
 
     def keywords_fault(self) -> str | None:
-        """One sentence, if the keywords are not those of the texts, which are sound."""
+        """Return a sentence if the keywords are not those of the texts, which are undamaged."""
         if self._keyword_rules != RULES:  # made anew at the next start
             return None
         try:
@@ -229,7 +229,7 @@ class StoreFile:
             return f"SQLite finds the keywords damaged ({exc}); `crosslet index repair` makes them anew"
 
     def rows(self, *, with_passages: bool = True, truncated: bool = False) -> Iterator[StoredRow]:
-        """Every document, in the order of first arrival. truncated: as in `count`."""
+        """Yield every document, in the order of first insertion. truncated: as in `count`."""
         which = self._selected(truncated)
         as_bytes = ", ".join(f"CAST({column} AS BLOB)" for column in ("id", "text", "metadata"))
         query = f"SELECT row, {as_bytes}, revision, text_checksum FROM documents WHERE {which} ORDER BY row"  # noqa: S608
@@ -286,7 +286,7 @@ class StoreFile:
 
     @property
     def _ours(self) -> str:
-        """The condition of the collection's rows, a number of ours."""
+        """The SQL condition of the collection's rows; it holds no user input."""
         return f"collection = {self._number}"
 
     def _selected(self, truncated: bool) -> str:

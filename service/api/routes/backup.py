@@ -27,7 +27,7 @@ router = APIRouter(tags=["documents"])
 
 
 class Copy:
-    """A complete copy: an open file without a name. However the process ends, its space is free again."""
+    """A complete copy: an open file without a name, whose space is freed however the process ends."""
 
     def __init__(self, file: BinaryIO, size_bytes: int, on_close: Callable[[], None]) -> None:
         self.size_bytes = size_bytes
@@ -35,7 +35,7 @@ class Copy:
         self._on_close = on_close
 
     def read(self, size_bytes: int) -> bytes:
-        """The next bytes, none at the end. Blocks."""
+        """Return the next bytes; none at the end. Blocks."""
         return self._file.read(size_bytes)
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class Copy:
 
 
 class Backups:
-    """Makes the copies of one store. Call on one event loop."""
+    """Copies one store, one copy at a time. Call on one event loop."""
 
     def __init__(self, store: Path, check_files: Callable[[], None] = lambda: None) -> None:
         """check_files: raises NotReady if another file has the store's name."""

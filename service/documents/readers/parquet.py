@@ -170,7 +170,7 @@ def _number(value: Decimal) -> int | float:
 
 
 def _microseconds(value: int, unit: str) -> datetime.timedelta:
-    """A number of units; nanoseconds are cut, since Python's times have none."""
+    """Convert a number of units; nanoseconds are cut, since Python's times have none."""
     return datetime.timedelta(microseconds=value * UNITS["us"] // UNITS[unit])
 
 

@@ -47,7 +47,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def record_of_columns(line: int, read: int, cells: Mapping[str, Any]) -> Record:
-    """Return the record of a table's row. None: the cell is empty, and no field unless the document needs it."""
+    """Return the record of a table's row. An empty cell, None, is no field unless the document needs it."""
     metadata = {name: cell for name, cell in cells.items() if cell is not None and name not in REQUIRED}
     return Record(line, read, {"id": cells["id"], "text": cells["text"], "metadata": metadata})
 

@@ -68,7 +68,7 @@ class Hub:
 
 
 def tail(scores: Floats, above: float) -> float:
-    """The score that a share of normally distributed scores exceeds, from their median and 90th percentile.
+    """Return the score that a share of normal scores exceeds, from their median and 90th percentile.
 
     Chance also draws translations and near-copies: few, but they would be the top of any sample.
     """
@@ -77,7 +77,7 @@ def tail(scores: Floats, above: float) -> float:
 
 
 def thresholds(own_Q: Floats, unrelated_QS: Floats, languages: Sequence[str]) -> dict[str, Threshold]:
-    """For `all` queries and for those of each language. unrelated_QS: nan for a query's own document."""
+    """Return thresholds for `all` queries and by language. unrelated_QS: nan for a query's own document."""
     of_Q = np.array(languages)
     groups = {"all": np.ones(len(of_Q), bool)} | {name: of_Q == name for name in grouped(languages) if name != OTHER}
     found = {}
@@ -121,7 +121,7 @@ def pairs(
 
 
 def hubs(near: Nearest, documents: int, ids: Mapping[int, str]) -> list[Hub]:
-    """The documents that are near most often, and all hubs. ids: by row."""
+    """Return the documents that are near most often, and all hubs. ids: by row."""
     queries, k = near.rows_QK.shape
     times = Counter(near.rows_QK[near.rows_QK >= 0].tolist())
     by_chance = min(k, documents) / documents

@@ -116,7 +116,7 @@ def measure(
 
 
 def _queries(sample: Sample, engine: Engine) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Vectors]:
-    """The places in the sample of the documents that have an opening, and the vectors of the openings."""
+    """Return the sample's positions of documents with an opening, and the openings' vectors."""
     texts = {place: start for place, text in enumerate(sample.texts) if (start := opening(text))}
     if len(texts) < 2:
         raise StartError("a report needs two documents of 8 characters or more; load them with `crosslet index build`")
@@ -129,7 +129,7 @@ def _queries(sample: Sample, engine: Engine) -> tuple[np.ndarray[tuple[int], np.
 
 
 def _recall(store: DocumentStore, index: VectorIndex, query_QD: Vectors, near: Nearest) -> float:
-    """Share of the exact ten nearest that the index finds; a tie with the tenth counts as found."""
+    """Return the share of the exact ten nearest that the index finds; a tie with the tenth counts."""
     if index.is_exact:
         return 1.0
     shares = []
@@ -141,7 +141,7 @@ def _recall(store: DocumentStore, index: VectorIndex, query_QD: Vectors, near: N
 
 
 def _lengths(sample: Sample, encoder: Encoder) -> Floats:
-    """Tokens of each document's longest passage with the prompt, special tokens included."""
+    """Return the tokens of each document's longest passage, prompt and special tokens included."""
     prompt = encoder.prompts.document
     passages = (
         [prompt + text[start:stop] for start, stop in spans]

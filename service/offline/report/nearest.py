@@ -22,7 +22,7 @@ class Nearest:
     rows_QK: Rows
 
     def without(self, own_Q: Rows) -> "Nearest":
-        """The same without one row of each query, or without the last where it is not among them."""
+        """Return the hits without one row of each query, or without the last hit if that row is not among them."""
         is_own_QK = self.rows_QK == own_Q[:, None]
         is_own_QK[~is_own_QK.any(axis=1), -1] = True
         queries, kept = len(own_Q), self.rows_QK.shape[1] - 1
@@ -32,7 +32,7 @@ class Nearest:
 
 
 def scores_of(store: DocumentStore, rows: Sequence[int], query_QD: Vectors) -> tuple[Rows, Vectors]:
-    """The rows that exist, ascending, and each query's score with each one's best passage (Q, N)."""
+    """Return the rows that exist, ascending, and each query's score with a row's best passage, (Q, N)."""
     parts = [_scores_of(store, rows[start : start + BATCH], query_QD) for start in range(0, len(rows), BATCH)]
     return np.concatenate([rows_N for rows_N, _ in parts]), np.concatenate([scores for _, scores in parts], axis=1)
 

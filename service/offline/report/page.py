@@ -40,7 +40,7 @@ MOST_INK = 0.6  # of a cell: the number on it stays legible
 
 
 def html(report: Report, *, collection: str) -> str:
-    """The page. collection: the name of what was measured."""
+    """Return the page. collection: the name of the measured collection."""
     sections = [_head(report, collection), _scores(report), _languages(report), _hubs(report), _lengths(report)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -178,7 +178,7 @@ def _percent(share: float) -> str:
 
 
 def histogram(values: Mapping[str, Floats], *, title: str, axis: str, marks: Mapping[str, float] | None = None) -> str:
-    """Distributions as shares of their own values, over one axis. marks: vertical lines by label."""
+    """Draw distributions, as shares of their own values, over one axis. marks: vertical lines by label."""
     marks = marks or {}
     everything = np.concatenate([*values.values(), np.array(list(marks.values()))])
     low, high = float(everything.min()), float(everything.max())
@@ -222,7 +222,7 @@ def heat_map(
     written: Callable[[float], str],
     middle: float | None = None,
 ) -> str:
-    """A table of numbers, coloured by distance from `middle`, or from the smallest. nan: an empty cell."""
+    """Draw a table of numbers, coloured by distance from `middle`, or from the smallest. nan: an empty cell."""
     known = values_LL[np.isfinite(values_LL)]
     base = float(known.min()) if middle is None and len(known) else middle or 0.0
     widest = float(np.abs(known - base).max()) if len(known) else 0.0

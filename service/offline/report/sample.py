@@ -29,7 +29,7 @@ HAN = "Cjk"
 
 @dataclass(frozen=True)
 class Sample:
-    """Some documents. rows_S: ascending.  spans: of their passages.  languages: as `language_of` names them."""
+    """Drawn documents. rows_S: ascending.  spans: of their passages.  languages: as `language_of` names them."""
 
     rows_S: Rows
     ids: list[str]
@@ -58,7 +58,7 @@ def draw(store: DocumentStore, *, most: int, field: str) -> Sample:
 
 
 def languages_of(store: DocumentStore, rows: Sequence[int], *, field: str) -> dict[int, str]:
-    """The language of each row."""
+    """Return the language of each row."""
     return {
         document.row: language_of(document.metadata, document.text, field=field)
         for part in _batches(rows)
@@ -67,7 +67,7 @@ def languages_of(store: DocumentStore, rows: Sequence[int], *, field: str) -> di
 
 
 def opening(text: str) -> str:
-    """The first half of a text, at most OPENING_CHARS, to the end of a word where words have ends; "": too short."""
+    """Return the first half of a text, at most OPENING_CHARS, to the end of a word; "" if it is too short."""
     text = " ".join(text.split())
     if len(text) < LEAST_CHARS:
         return ""
@@ -81,13 +81,13 @@ def _batches(rows: Sequence[int]) -> list[Sequence[int]]:
 
 
 def language_of(metadata: Mapping[str, object], text: str, *, field: str) -> str:
-    """The value of the metadata field; without one, the script with most letters: `Latin script`."""
+    """Return the value of the metadata field; without one, the script with most letters: `Latin script`."""
     value = metadata.get(field)
     return value if isinstance(value, str) and value else f"{script_of(text)} script"
 
 
 def script_of(text: str) -> str:
-    """`Latin`, `Cyrillic`, `Han`, `Kana`, .. after the Unicode names of the letters; `no` without letters."""
+    """Return `Latin`, `Cyrillic`, `Han`, `Kana`, .. by the Unicode names of the letters; `no` without letters."""
     found = Counter(unicodedata.name(char, "no").split()[0].capitalize() for char in text[:LOOKED_AT] if char.isalpha())
     if found.keys() & KANA:
         return "Kana"
@@ -96,7 +96,7 @@ def script_of(text: str) -> str:
 
 
 def grouped(languages: Iterable[str]) -> list[str]:
-    """The languages to tell apart, most frequent first, OTHER last if there are others."""
+    """Return the languages to tell apart, most frequent first, OTHER last if there are others."""
     counts = Counter(languages).most_common()
     named = [name for name, count in counts[:MOST] if count >= LEAST_DOCUMENTS]
     return named if len(named) == len(counts) else [*named, OTHER]
