@@ -1,8 +1,6 @@
 import functools
 import itertools
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pytest
@@ -12,11 +10,11 @@ from service.documents.protocol import Vectors
 from service.documents.readers.records import Record
 from service.documents.store.store import Document, StoredDocument
 from service.errors import InferenceFailed, InvalidInput, StorageFull
-from service.model.encoder import Encoded, load_encoder
+from service.model.encoder import Encoded
 from service.offline import loading
 from service.offline.embedding import Embedded, Engine, threads_engine
 from service.offline.loading import Load, to_document
-from tests.artifacts import DIM, TEXTS
+from tests.artifacts import DIM
 
 
 class Shelf:
@@ -143,42 +141,6 @@ def test_progress_reaches_the_end_even_without_changes() -> None:
         assert reached == sorted(reached)
         assert len(reached) > 2
         reached.clear()
-
-
-def test_the_threads_give_the_vectors_of_the_encoder_in_order(tiny_model: Path) -> None:
-    encoder = load_encoder(tiny_model)
-    batches = [list(TEXTS), [], [text * 20 for text in TEXTS], *([text] for text in TEXTS)]
-    for workers in (1, 3):
-        found = list(threads_engine(encoder.encode_all, workers=workers, dim=DIM)(batches))
-        assert [len(one.vectors_ND) for one in found] == [len(batch) for batch in batches]
-        for batch, one in zip(batches, found, strict=True):
-            expected = [encoder.encode(text) for text in batch]
-            assert all(np.array_equal(row, e.vector) for row, e in zip(one.vectors_ND, expected, strict=True))
-            assert one.truncated == [position for position, e in enumerate(expected) if e.truncated]
-        assert found[2].truncated == list(range(len(TEXTS)))
-
-
-def test_engine_reads_ahead_boundedly_and_stops_with_reader() -> None:
-    read = 0
-    busy = threading.Semaphore(0)
-
-    def batches() -> Iterator[list[str]]:
-        nonlocal read
-        for read in range(1, 10_001):
-            yield [] if read % 2 else ["x"] * 100
-
-    def encode_all(texts: Sequence[str]) -> list[Encoded]:
-        busy.release()
-        return [Encoded(np.ones(DIM, np.float32), 1, 1) for _ in texts]
-
-    vectors = threads_engine(encode_all, workers=2, dim=DIM)(batches())
-    for _ in range(10):
-        next(vectors)
-        assert read <= 40
-    vectors.close()
-    assert read <= 40
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("embedding")]
-    assert busy.acquire(blocking=False)
 
 
 def encode_good(texts: Sequence[str]) -> list[Encoded]:

@@ -1,4 +1,5 @@
 import datetime
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import InvalidInput
+from service.documents.readers.sources import open_source
+from service.errors import InvalidInput, StartError
 from service.offline.loading import to_document
 from tests.service.offline.files import records_of
 
@@ -195,3 +197,13 @@ def test_an_id_is_text_or_a_whole_number(tmp_path: Path, ids: pa.Array, expected
         return
     with pytest.raises(InvalidInput, match=r"id: Input should be a valid string|column 'id' has the type binary"):
         to_document(record, max_text_chars=10)
+
+
+def test_without_pyarrow_a_parquet_file_says_what_installs_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").touch()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with (
+        pytest.raises(StartError, match=r"parquet files need pyarrow: `make setup-dev`"),
+        open_source(tmp_path / "a.parquet", "parquet"),
+    ):
+        pass
