@@ -78,7 +78,7 @@ async def write_documents(documents: Sequence[Document], *, embedder: Embedder, 
     )
     if not kept:
         position, error = next(iter(failed.items()))
-        raise type(error)(f"{_place(position)} {error}") from error
+        raise error.at(_place(position)) from error
     revision = await runtime.write(runtime.collections.put, runtime.collection_name, kept, vectors_PD)
     truncated = tuple(dict.fromkeys(owners[position] for position in batch.truncated))
     return Written(
