@@ -92,7 +92,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     from service.documents.store.collection_name import where
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
-    from service.offline.embedding import documents_engine
+    from service.offline.embedding import stored_engine
     from service.offline.loading import named
     from service.offline.output import progress
     from service.offline.repair import repair as make_anew
@@ -106,7 +106,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     with progress("repair", total=count, unit="documents") as bar:
         done = make_anew(
             path,
-            documents_engine(options.engine, encoder, settings),
+            stored_engine(options.engine, encoder, settings, prompt=encoder.prompts.document),
             fingerprint=stored.fingerprint,
             dim=stored.dim,
             split=encoder.splitter.split,
@@ -132,7 +132,7 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     """
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
-    from service.offline.embedding import documents_engine
+    from service.offline.embedding import stored_engine
     from service.offline.output import progress, tell
     from service.offline.reembed import Reembedding
     from service.offline.store_file import open_store_file
@@ -143,7 +143,7 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     work = Reembedding(
         path, fingerprint=stored.fingerprint, dim=stored.dim, split=encoder.splitter.split, on_failed=tell
     )
-    engine = documents_engine(options.engine, encoder, settings)
+    engine = stored_engine(options.engine, encoder, settings, prompt=encoder.prompts.document)
     with open_store_file(path) as file:
         count = file.total()
     with progress("re-embed", total=count, unit="documents") as bar:

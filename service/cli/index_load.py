@@ -34,7 +34,7 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
     from service.document_index import load_collection
     from service.documents.readers.sources import format_of, open_source
     from service.model.encoder import choose_encoder
-    from service.offline.embedding import documents_engine
+    from service.offline.embedding import stored_engine
     from service.offline.output import tell
 
     format_ = format_of(options.file, options.format)
@@ -53,7 +53,11 @@ def build(options: argparse.Namespace, settings: Settings) -> None:
             chunk = settings.chunk if options.chunk is None else options.chunk
             split = encoder.splitter.split if collection.is_chunked(chunk) else None
             with _loading(source, options, settings, split) as load:
-                load.run(source.records, collection, documents_engine(options.engine, encoder, settings))
+                load.run(
+                    source.records,
+                    collection,
+                    stored_engine(options.engine, encoder, settings, prompt=encoder.prompts.document),
+                )
         finally:
             collection.close()
     _tell_report(load.report, source.name)

@@ -33,7 +33,7 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     from service.documents.vectors.snapshots import SnapshotFolder
     from service.model.encoder import choose_encoder
     from service.model.spaces import stored_as
-    from service.offline.embedding import engine_of, in_space
+    from service.offline.embedding import stored_engine
     from service.offline.output import progress, writing
     from service.offline.report.measure import measure
     from service.offline.report.page import html
@@ -43,9 +43,7 @@ def report(options: argparse.Namespace, settings: Settings) -> None:
     check_there(path)
     encoder = choose_encoder(settings.model, settings.fallback_model).encoder
     stored = stored_as(encoder.manifest, settings.space)
-    engine = engine_of("threads", encoder, settings, prompt=encoder.prompts.query)
-    if settings.space:
-        engine = in_space(engine, encoder.spaces.maps[settings.space])
+    engine = stored_engine("threads", encoder, settings, prompt=encoder.prompts.query)
     with writing(options.out, is_private=True) as out:
         store = DocumentStore(path, fingerprint=stored.fingerprint, dim=stored.dim, read_only=True)
         try:

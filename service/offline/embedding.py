@@ -45,31 +45,28 @@ Engine = Callable[[Iterable[Sequence[str]]], EmbeddedStream]  # batches of texts
 
 def engine_of(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -> Engine:
     """Return the engine of that name (threads or ray) for the encoder's model, prepending `prompt` to each text."""
-    engine = _engine_of(name, encoder, settings)
-    return behind_prompt(engine, prompt) if prompt else engine
+    manifest, fallback = encoder.manifest, settings.fallback_model
+    if name == "ray":
+        from service.offline.ray_engine import Model, ray_engine
+
+        # Absolute paths: actors have another working directory.
+        folder, fallback = settings.model.absolute(), fallback and fallback.absolute()
+        engine = ray_engine(Model(folder, fallback, manifest.fingerprint, manifest.dim))
+    else:
+        engine = threads_engine(encoder.encode_all, workers=settings.workers or usable_cpus(), dim=manifest.dim)
+    if not prompt:
+        return engine
+    return lambda batches: engine([prompt + text for text in texts] for texts in batches)
 
 
-def documents_engine(name: str, encoder: Encoder, settings: Settings) -> Engine:
-    """Return an engine for documents: with the model's document prompt, in the space named by the settings.
+def stored_engine(name: str, encoder: Encoder, settings: Settings, *, prompt: str) -> Engine:
+    """Return the engine as `engine_of` does, with its vectors in the space of the stored documents.
 
     Raises: ArtifactError: the model has no such space.
     """
     stored_as(encoder.manifest, settings.space)
-    engine, space = engine_of(name, encoder, settings, prompt=encoder.prompts.document), settings.space
+    engine, space = engine_of(name, encoder, settings, prompt=prompt), settings.space
     return in_space(engine, encoder.spaces.maps[space]) if space else engine
-
-
-def _engine_of(name: str, encoder: Encoder, settings: Settings) -> Engine:
-    if name == "ray":
-        from service.offline.ray_engine import Model, ray_engine
-
-        fingerprint, dim = encoder.manifest.fingerprint, encoder.manifest.dim
-        folder, fallback = (
-            settings.model.absolute(),
-            settings.fallback_model,
-        )  # absolute: actors have another working directory
-        return ray_engine(Model(folder, fallback and fallback.absolute(), fingerprint, dim))
-    return threads_engine(encoder.encode_all, workers=settings.workers or usable_cpus(), dim=encoder.manifest.dim)
 
 
 def threads_engine(encode_all: EncodeAll, *, workers: int, dim: int) -> Engine:
@@ -108,11 +105,6 @@ def encode_each(encode_all: EncodeAll, texts: Sequence[str]) -> list[Encoded | S
         if len(texts) == 1:
             return [failure_of(exc)]
         return [one for text in texts for one in encode_each(encode_all, [text])]
-
-
-def behind_prompt(engine: Engine, prompt: str) -> Engine:
-    """Return the engine with a prompt prepended to each text."""
-    return lambda batches: engine([prompt + text for text in texts] for texts in batches)
 
 
 def in_space(engine: Engine, space: SpaceMap) -> Engine:

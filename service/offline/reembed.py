@@ -26,7 +26,7 @@ from service.documents.store.store import DocumentStore, StoredDocument
 from service.errors import Damaged, InferenceFailed, StartError, StoreError
 from service.model.encoder import Encoder
 from service.model.spaces import stored_as
-from service.offline.embedding import Engine, documents_engine
+from service.offline.embedding import Engine, stored_engine
 from service.offline.loading import Load
 from service.offline.store_file import StoreFile, open_store_file
 from service.process.files import flush, resolved
@@ -179,7 +179,7 @@ def take_over_ready(encoder: Encoder, settings: Settings) -> None:
     if not work.is_ready:
         return
     try:
-        work.take_over(documents_engine("threads", encoder, settings))
+        work.take_over(stored_engine("threads", encoder, settings, prompt=encoder.prompts.document))
     except InferenceFailed as exc:
         raise StartError(str(exc)) from exc
     logger.info("documents re-embedded", extra={"model": encoder.manifest.name})
