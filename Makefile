@@ -56,7 +56,7 @@ reranker: $(DEV)/.installed  ## train a re-ranker and export it, into OUT: DATA=
 	[ "$(OUT)/artifact/manifest.json" -nt "$(OUT)/final/best/crosslet.json" ] || \
 		$(DEV)/bin/python -m export --checkpoint "$(OUT)/final/best" --out "$(OUT)/artifact" --word-bits 4 --force
 
-bench: $(DEV)/.installed  ## speed and memory beside other servers, into .bench/speed.md: ARGS="--data DIR"
+bench: $(DEV)/.installed  ## speed and memory beside other servers (ARGS="--data DIR") or another tree (ARGS="--before DIR")
 	$(DEV)/bin/python -m benchmarks.serving $(ARGS)
 
 bench-training: $(DEV)/.installed  ## training speed against sentence-transformers: ARGS="--data DIR"

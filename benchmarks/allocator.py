@@ -14,8 +14,7 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.endurance.process import running_service
-from benchmarks.endurance.texts import BATCH_TEXTS, SENTENCES, batch_request
-from benchmarks.endurance.wire import request_bytes
+from benchmarks.endurance.wire import BATCH_TEXTS, SENTENCES, batch_request, request_bytes
 from benchmarks.serving import procfs
 from benchmarks.serving.client import Tally, run_load
 

@@ -13,8 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from benchmarks.endurance.process import NoService, ServiceProcess
-from benchmarks.endurance.texts import BATCH_TEXTS, Known, batch_request
-from benchmarks.endurance.wire import Connection, Lost, Refused
+from benchmarks.endurance.wire import BATCH_TEXTS, Connection, Known, Lost, Refused, batch_request
 
 CAPACITY_CLIENTS = 4
 MAX_CONNECTIONS = 1000  # open requests; beyond that the load waits for the service

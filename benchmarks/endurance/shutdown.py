@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from benchmarks.endurance.process import ServiceProcess
-from benchmarks.endurance.texts import SENTENCES, Known, batch_request
-from benchmarks.endurance.wire import Connection, Lost, Refused
+from benchmarks.endurance.wire import SENTENCES, Connection, Known, Lost, Refused, batch_request
 
 CLIENTS = 16
 EXIT_TIMEOUT_S = 120  # for the last responses, and again for the exit of the process

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.endurance.process import ServiceProcess
-from benchmarks.endurance.texts import SENTENCES, batch_request
-from benchmarks.endurance.wire import Connection, request_bytes
+from benchmarks.endurance.wire import SENTENCES, Connection, batch_request, request_bytes
 
 CLIENTS = 4
 KINDS = 9  # of requests; one is invalid and must get a 422

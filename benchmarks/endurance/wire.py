@@ -1,5 +1,9 @@
-# ruff: noqa: N818 - an error is named after what happened
-"""A minimal HTTP/1.1 client that leaves the CPU to the service."""
+# ruff: noqa: N818, RUF001 - an error is named after what happened; letters of several alphabets
+"""A minimal HTTP/1.1 client that leaves the CPU to the service, and requests whose responses can be checked.
+
+One text of each request is known, all others are new: requests share at most the known text, since the service may
+compute equal texts in flight only once.
+"""
 
 import asyncio
 import json
@@ -9,6 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 HOST = "127.0.0.1"
+BATCH_TEXTS = 32
+SENTENCES = (
+    "The ferry to the islands leaves at seven and takes a little under two hours.",
+    "Ich habe den Schlüssel gestern bei der Nachbarin im dritten Stock abgegeben.",
+    "La bibliothèque reste ouverte pendant les travaux, mais l'entrée est derrière.",
+    "El mercado abre temprano y a las diez ya no queda pan.",
+    "Toplantı yarın sabah dokuza alındı, lütfen geç kalmayın.",
+    "سيصل القطار متأخرا نصف ساعة بسبب الأمطار.",
+    "请把窗户关上，外面开始下雨了。",
+    "Short one.",
+)
 
 
 class Refused(Exception):
@@ -80,3 +95,29 @@ class Connection:
 def _content_length(head: bytes) -> int:
     _, _, rest = head.partition(b"\r\ncontent-length:")
     return int(rest.partition(b"\r\n")[0])
+
+
+def batch_request(number: int) -> bytes:
+    """A request with BATCH_TEXTS texts: a known text chosen by number, then new ones."""
+    new = [f"{SENTENCES[(number + place) % len(SENTENCES)]} {number}-{place}" for place in range(1, BATCH_TEXTS)]
+    return request_bytes("POST", "/embed", {"inputs": [SENTENCES[number % len(SENTENCES)], *new]})
+
+
+class Known:
+    """The known texts' vectors, as the idle service returned them."""
+
+    def __init__(self, vectors: list[bytes]) -> None:
+        self._vectors = vectors
+
+    @classmethod
+    async def ask(cls, port: int) -> "Known":
+        """Embed each known text alone."""
+        connection = Connection(port)
+        answers = [await connection.ask(request_bytes("POST", "/embed", {"inputs": text})) for text in SENTENCES]
+        await connection.close()
+        return cls([answer.body[1:-1] for answer in answers])  # [[..]] -> [..]
+
+    def is_right(self, number: int, body: bytes) -> bool:
+        """Whether a response has all vectors of its batch, and the known one to the last digit."""
+        known = b"[" + self._vectors[number % len(SENTENCES)] + b",["
+        return body.startswith(known) and body.count(b"],[") == BATCH_TEXTS - 1

@@ -19,11 +19,9 @@ from benchmarks.serving.before import compare_trees, report
 from benchmarks.serving.criteria import Criterion, judge
 from benchmarks.serving.peers import BUNDLED, PEERS, ROOT, Peer
 from benchmarks.serving.process import PeerFailed, end_in_order, running
-from benchmarks.serving.quiet import quiet_rounds
 from benchmarks.serving.report import write_report
-from benchmarks.serving.results import Failure, Result, Run, read_results, save_results
+from benchmarks.serving.results import Failure, Result, Run, percentile, quiet_rounds, read_results, save_results
 from benchmarks.serving.rounds import WARM_UP_SHARE, Plan, cores_for, measure_floor, measure_peer
-from benchmarks.serving.stats import percentile
 from training.system.device import cpu_model
 
 RESULTS_FILE = "results.jsonl"

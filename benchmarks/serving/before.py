@@ -22,14 +22,12 @@ import orjson
 
 from benchmarks.serving import procfs
 from benchmarks.serving.client import request_bytes, run_load
-from benchmarks.serving.loads import LOADS
 from benchmarks.serving.peers import ROOT, Peer
 from benchmarks.serving.process import Server, post, running
 from benchmarks.serving.report import number
-from benchmarks.serving.results import MIB
+from benchmarks.serving.results import LOADS, MIB, median, ratio
 from benchmarks.serving.rounds import WARM_UP_SHARE, cores_for
 from benchmarks.serving.sentences import SENTENCES
-from benchmarks.serving.stats import median, ratio
 
 LEAST_RATIO = 0.97
 DOCUMENTS, BATCH = 2000, 250

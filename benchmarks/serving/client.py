@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import httptools
 import uvloop
 
-from benchmarks.serving.stats import MOST_FEW, percentile
+from benchmarks.serving.results import MOST_FEW, percentile
 
 LOOPBACK = "127.0.0.1"
 GRACE_S = 60  # for the last responses of a load

@@ -6,7 +6,6 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.serving.loads import BATCH_32, FEW, MANY, ONE, Load
 from benchmarks.serving.peers import (
     INFINITY_OPTIMUM,
     INFINITY_SKIPPING,
@@ -18,8 +17,7 @@ from benchmarks.serving.peers import (
     SKIPPING,
     Peer,
 )
-from benchmarks.serving.results import LoadResult, Run
-from benchmarks.serving.stats import by_round, median, ratio
+from benchmarks.serving.results import BATCH_32, FEW, MANY, ONE, Load, LoadResult, Run, by_round, median, ratio
 
 FLOOR_SHARE = 0.90
 TIMES_INFINITY = 2.0

@@ -1,18 +1,42 @@
-"""The results of a run, as values and as a file of JSON lines."""
+"""The loads of a run and its results, as values and as a file of JSON lines; medians and ratios over rounds."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from benchmarks.serving.loads import Load
-from benchmarks.serving.stats import median
-
 MIB = 2**20
+BUSY_SHARE = 0.05  # of the servers' cores, used by other work: more disturbs a round
+MOST_FEW = 99  # at most this many values have no p99
+
+
+@dataclass(frozen=True)
+class Load:
+    """A closed loop: `clients` connections each send a request of `batch` texts once the last one is answered."""
+
+    clients: int
+    batch: int
+
+    @property
+    def name(self) -> str:
+        """Its name on the page."""
+        texts = "1 text" if self.batch == 1 else f"{self.batch} texts"
+        return f"{texts}, {self.clients} client{'s' if self.clients > 1 else ''}"
+
+
+ONE = Load(clients=1, batch=1)
+FEW = Load(clients=8, batch=1)
+MANY = Load(clients=64, batch=1)
+BATCH_8 = Load(clients=1, batch=8)
+BATCH_32 = Load(clients=1, batch=32)
+BATCH_256 = Load(clients=1, batch=256)
+LOADS = (ONE, FEW, MANY, BATCH_8, BATCH_32, BATCH_256)
 
 
 @dataclass(frozen=True)
@@ -183,3 +207,53 @@ def read_results(path: Path) -> Run:
     setting, *lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
     setting.pop("result")
     return Run(setting, tuple(KINDS[line.pop("result")](**line) for line in lines))
+
+
+def quiet_rounds(run: Run) -> Run:
+    """Drop rounds in which other work took more than BUSY_SHARE during a load, and name them in the setting.
+
+    A core count without quiet rounds keeps all its rounds.
+    """
+    others: dict[tuple[int, int], float] = {}
+    for one in run.loads:
+        others[one.cores, one.round] = max(others.get((one.cores, one.round), 0.0), one.other_share)
+    with_quiet = {cores for (cores, _), share in others.items() if share <= BUSY_SHARE}
+    busy = {place: share for place, share in others.items() if share > BUSY_SHARE and place[0] in with_quiet}
+    if not busy:
+        return run
+    left_out = "; ".join(
+        f"round {round_ + 1} on {cores} cores, of which other work took up to {share:.0%}"
+        for (cores, round_), share in sorted(busy.items())
+    )
+    kept = (
+        one
+        for one in run.results
+        if not (isinstance(one, LoadResult | ProcessResult | FloorResult) and (one.cores, one.round) in busy)
+    )
+    return Run({**run.setting, "Left out": left_out}, tuple(kept))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile: the smallest value that a `share` of all values do not exceed; nan if empty."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """The median of all values that are neither None nor nan, or None: failed rounds have no value."""
+    there = [value for value in values if value is not None and not math.isnan(value)]
+    return statistics.median(there) if there else None
+
+
+def by_round(combine: Callable[..., float | None], *series: Mapping[int, float | None]) -> list[float]:
+    """Apply `combine` to the values of each round that is in every series; drops rounds without a value."""
+    rounds = sorted(set.intersection(*map(set, series)))
+    combined = (combine(*(one[round_] for one in series)) for round_ in rounds)
+    return [value for value in combined if value is not None and not math.isnan(value)]
+
+
+def ratio(value: float | None, other: float | None) -> float | None:
+    """value / other, or None if either is missing or other is 0."""
+    return None if value is None or not other else value / other

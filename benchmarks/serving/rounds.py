@@ -15,11 +15,20 @@ import orjson
 
 from benchmarks.serving import procfs
 from benchmarks.serving.client import Tally, request_bytes, run_load
-from benchmarks.serving.loads import LOADS, Load
 from benchmarks.serving.peers import INT8, ROOT, TORCH, Peer
 from benchmarks.serving.process import PeerFailed, Server, running
-from benchmarks.serving.results import MIB, Agreement, Failure, FloorResult, LoadResult, ProcessResult, Result
-from benchmarks.serving.stats import ratio
+from benchmarks.serving.results import (
+    LOADS,
+    MIB,
+    Agreement,
+    Failure,
+    FloorResult,
+    Load,
+    LoadResult,
+    ProcessResult,
+    Result,
+    ratio,
+)
 
 WARM_UP_SHARE = 0.2  # of a load's seconds, before measuring
 SAME_MODEL = (TORCH, *INT8)  # their vectors are compared with the reference

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from benchmarks.serving.__main__ import add_options, read_plan, say, say_verdicts
 from benchmarks.serving.criteria import judge_loads
-from benchmarks.serving.loads import BATCH_32, FEW, MANY, ONE
 from benchmarks.serving.peers import (
     INFINITY_OPTIMUM,
     INFINITY_SKIPPING,
@@ -29,7 +28,7 @@ from benchmarks.serving.peers import (
 )
 from benchmarks.serving.process import PeerFailed, end_in_order, running
 from benchmarks.serving.report import VERDICTS_NOTE, failures, number, setting_lines, table, verdict_table
-from benchmarks.serving.results import Result, Run, save_results
+from benchmarks.serving.results import BATCH_32, FEW, MANY, ONE, Result, Run, save_results
 from benchmarks.serving.rounds import Plan, cores_for, measure_floor, measure_load
 
 PEERS = (OURS, OURS_BUNDLED, PLAIN, PLAIN_SKIPPING, INFINITY_OPTIMUM, INFINITY_SKIPPING, INFINITY_TORCH)

@@ -16,13 +16,21 @@ import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from benchmarks.training.bench import CPU, Bench, prepare
-from benchmarks.training.ours import run_ours
 from benchmarks.training.theirs import run_theirs
+from training.config.run import ContrastiveConfig, StageConfig
+from training.optimisation.batches import BatchStream, FixedPlan
+from training.optimisation.loop import Objective, train
+from training.stages.assistant import assistant_objective
+from training.stages.bottleneck import bottleneck_objective
+from training.stages.contrastive import contrastive_objective
+from training.stages.student import student_objective
 from training.system.device import describe_hardware, has_bf16
 
 PAGE = Path(__file__).parents[2] / "docs/results/training.md"
@@ -50,6 +58,30 @@ def measure(bench: Bench, stages: list[str], rounds: int) -> dict[str, dict[str,
                 if number:
                     rates[stage][name].append(rate)
     return rates
+
+
+def run_ours(bench: Bench, stage: str) -> float:
+    """Train a stage on all pairs; returns seconds."""
+    settings = {"pairs": len(bench.english), "batch_size": bench.batch_size, "max_length": bench.max_length}
+    config = ContrastiveConfig(**settings) if stage == "contrastive" else StageConfig(**settings)
+    objective = our_objective(bench, stage, config)
+    plan = FixedPlan(np.arange(len(bench.english)))
+    batches = BatchStream(plan, bench.pairs.pair_lengths, bench.batch_size, seed=0, epoch_pairs=len(plan))
+    with tempfile.TemporaryDirectory() as folder:
+        started = bench.clock()
+        train(objective, batches, config, Path(folder), name=stage, checkpoint_minutes=60, device=CPU)
+        return bench.clock() - started
+
+
+def our_objective(bench: Bench, stage: str, config: Any) -> Objective:
+    if stage == "assistant":
+        return assistant_objective(bench.model("assistant"), bench.labels, bench.pairs)
+    assistant, student = bench.model("assistant").requires_grad_(False), bench.model("student")
+    if stage == "bottleneck":
+        return bottleneck_objective(assistant, student, bench.pairs)
+    if stage == "student":
+        return student_objective(assistant, student, bench.pairs)
+    return contrastive_objective(student, bench.labels, bench.pairs, config)
 
 
 def table(rates: dict[str, dict[str, list[float]]]) -> str:

@@ -1,8 +1,7 @@
 """Runs with chosen figures, for the tests of what is made of them."""
 
-from benchmarks.serving.loads import LOADS
 from benchmarks.serving.peers import OURS, OURS_BUNDLED, PEERS
-from benchmarks.serving.results import Agreement, FloorResult, LoadResult, ProcessResult, Result, Run
+from benchmarks.serving.results import LOADS, Agreement, FloorResult, LoadResult, ProcessResult, Result, Run
 
 
 def load_results(peer: str, texts_per_s: float, *, cores: int = 2, round_: int = 0) -> list[Result]:

@@ -41,7 +41,7 @@ def run(model: onnx.ModelProto, output: str, feeds: dict[str, np.ndarray]) -> np
     return np.asarray(found)
 
 
-def test_token_vectors_of_the_cut_graph_pool_to_what_the_whole_one_gives() -> None:
+def test_cut_graph_pools_to_the_vectors_of_the_whole_one() -> None:
     whole = small_encoder()
     cut = cut_before_pooling(small_encoder())
     mask_BL = np.array([[1, 1, 1], [1, 1, 0]])

@@ -43,7 +43,7 @@ def plan(folder: Path, checked: Sequence[str] = ()) -> Plan:
     return Plan(folder, ["a"], ["b"], checked, np.zeros((0, 2), np.float32), seconds=0.1)
 
 
-def test_a_peer_that_is_running_embeds_on_the_cores_it_was_given_and_is_gone_afterwards(tmp_path: Path) -> None:
+def test_peer_runs_on_its_cores_and_is_ended(tmp_path: Path) -> None:
     with running(peer(SERVER), folder=tmp_path, cores=CORES) as server:
         np.testing.assert_array_equal(server.embed(["one", "three"]), [[3, 1], [5, 1]])
         assert sorted(os.sched_getaffinity(server.pid)) == CORES
@@ -52,7 +52,7 @@ def test_a_peer_that_is_running_embeds_on_the_cores_it_was_given_and_is_gone_aft
         os.kill(server.pid, 0)
 
 
-def test_a_peer_that_ends_at_once_is_a_failure_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_peer_that_ends_is_a_failure_with_the_end_of_its_log(tmp_path: Path) -> None:
     code = "import sys; sys.exit('there is no such model')"
     with (
         pytest.raises(PeerFailed, match=r"ended with 1 .* there is no such model"),
@@ -62,7 +62,7 @@ def test_a_peer_that_ends_at_once_is_a_failure_with_the_end_of_its_log(tmp_path:
 
 
 @pytest.mark.parametrize("body", ["{}", "[[1]", "[[1.0]]", '[["a"], ["b"]]'])
-def test_a_peer_that_answers_something_else_than_vectors_has_failed(tmp_path: Path, body: str) -> None:
+def test_peer_without_vectors_in_its_answer_fails(tmp_path: Path, body: str) -> None:
     code = SERVER.replace("json.dumps([[len(text), 1.0] for text in texts])", repr(body))
     with running(peer(code), folder=tmp_path, cores=CORES) as server, pytest.raises(PeerFailed, match="returned"):
         server.embed(["one", "two"])
@@ -75,7 +75,7 @@ def test_the_callers_environment_is_not_passed_on(tmp_path: Path, monkeypatch: p
         pass
 
 
-def test_onnx_runtime_has_as_many_threads_as_the_process_has_cores(tiny_model: Path) -> None:
+def test_onnx_runtime_has_a_thread_for_each_core(tiny_model: Path) -> None:
     session = f"onnxruntime.InferenceSession({str(tiny_model / 'model.onnx')!r})"
     code = f"import onnxruntime; print({session}.get_session_options().intra_op_num_threads)"
     environment = {**os.environ, "PYTHONPATH": str(SERVERS / "held")}

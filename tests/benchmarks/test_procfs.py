@@ -36,7 +36,7 @@ def test_a_process_that_has_ended_has_no_memory_and_no_time(tmp_path: Path) -> N
     assert procfs.resident_bytes(10, tmp_path) == 0
 
 
-def test_a_busy_core_is_one_that_is_neither_idle_nor_waits_for_a_disk(tmp_path: Path) -> None:
+def test_busy_core_is_neither_idle_nor_waiting_for_a_disk(tmp_path: Path) -> None:
     each = "1 2 4 1000 1000 8 16 32 1000 1000"
     (tmp_path / "stat").write_text(f"cpu  9 9 9 9 9\ncpu0 {each}\ncpu1 {each}\ncpu10 {each}\nintr 5 5 5\n")
     assert procfs.busy_seconds([1], tmp_path) == pytest.approx(63 / os.sysconf("SC_CLK_TCK"))
@@ -57,7 +57,7 @@ def test_figures_of_a_real_process_are_plausible() -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is no elsewhere on one core")
-def test_threads_that_pinned_themselves_elsewhere_are_brought_back() -> None:
+def test_hold_pins_threads_that_pinned_themselves() -> None:
     """As ONNX Runtime's do."""
     ended, pinned = threading.Event(), threading.Event()
     allowed = sorted(os.sched_getaffinity(0))

@@ -3,15 +3,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.serving.client import Tally
-from benchmarks.serving.loads import BATCH_32, LOADS, MANY
 from benchmarks.serving.peers import OURS, PEERS
 from benchmarks.serving.report import measured_peers, page, write_report
-from benchmarks.serving.results import Failure, LoadResult, ProcessResult, Run, read_results, save_results
+from benchmarks.serving.results import (
+    BATCH_32,
+    LOADS,
+    MANY,
+    Failure,
+    LoadResult,
+    ProcessResult,
+    Run,
+    read_results,
+    save_results,
+)
 from benchmarks.serving.rounds import Usage, load_result, prebuilt
 from tests.benchmarks.results import load_results, whole_run
 
 
-def test_the_page_has_every_peer_in_every_table_and_all_rows_have_their_columns() -> None:
+def test_page_has_every_peer_in_every_table() -> None:
     text = page(whole_run())
     for table in re.findall(r"(?:^\|.*\n?)+", text, flags=re.MULTILINE):
         widths = {line.count("|") for line in table.strip().splitlines()}
@@ -86,7 +95,7 @@ def test_texts_are_counted_by_request_and_batch() -> None:
     assert result.generator_share == 0.1
 
 
-def test_every_request_of_a_load_has_as_many_texts_as_the_load_says() -> None:
+def test_every_request_has_the_texts_of_its_load() -> None:
     texts = [f"text {number}" for number in range(40)]
     for load in LOADS:
         for request in prebuilt(OURS, load, texts):

@@ -10,7 +10,7 @@ FOUND = [
 SETTING = Setting("mini", "0123456789abcdef", 20_000, 200, ("--sizes", "1000", "100000", "--model", "my model"))
 
 
-def test_every_measurement_is_a_row_and_the_command_that_made_it_is_there() -> None:
+def test_search_page_has_every_row_and_its_command() -> None:
     text = page(FOUND, SETTING)
     assert "| 1,000 | crosslet (faiss-flat) | 0.14 | 0.23 | 0.999 | 2 | 0.3 |" in text
     assert "| 1,000 | milvus-lite | 292.00 | 434.00 | 1.000 | - | 2.0 |" in text
@@ -18,7 +18,7 @@ def test_every_measurement_is_a_row_and_the_command_that_made_it_is_there() -> N
     assert "--data DIR --sizes 1000 100000 --model 'my model'`" in text
 
 
-def test_what_was_not_measured_is_a_row_of_dashes_and_no_point_of_the_plot(tmp_path: Path) -> None:
+def test_missing_search_figures_are_dashes_and_no_points(tmp_path: Path) -> None:
     write_page([*FOUND, Measured(1000, "txtai: not measured")], SETTING, tmp_path)
     assert "| 1,000 | txtai: not measured | - | - | - | - | - |" in (tmp_path / PAGE).read_text()
     assert "txtai" not in (tmp_path / PLOT).read_text()

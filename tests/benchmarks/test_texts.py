@@ -10,7 +10,7 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def test_texts_have_the_lengths_that_are_asked_for_and_none_is_there_twice() -> None:
+def test_texts_have_the_wanted_lengths_and_are_distinct() -> None:
     chosen = choose_texts(None, words)
     for sample, (shortest, longest) in ((chosen.short, SHORT_TOKENS), (chosen.mixed, MIXED_TOKENS)):
         assert sample.texts
@@ -28,7 +28,7 @@ def test_texts_are_the_same_in_every_run() -> None:
     assert choose_texts(None, words) == choose_texts(None, words)
 
 
-def test_texts_come_from_every_source_and_language_of_a_data_folder(tmp_path: Path) -> None:
+def test_texts_come_from_every_source_and_language(tmp_path: Path) -> None:
     for source in ("one", "two"):
         for language in ("de", "tr"):
             folder = tmp_path / "parallel" / source

@@ -15,7 +15,7 @@ from benchmarks.endurance.process import running_service
 from benchmarks.endurance.shutdown import Shutdown, shutdown
 from benchmarks.endurance.small_disk import own_mounts
 from benchmarks.endurance.soak import Soak, mixed_request, soak
-from benchmarks.endurance.texts import SENTENCES, Known, batch_request
+from benchmarks.endurance.wire import SENTENCES, Known, batch_request
 
 MIB = 2**20
 

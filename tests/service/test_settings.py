@@ -12,13 +12,13 @@ def test_a_setting_comes_from_its_environment_variable(monkeypatch: pytest.Monke
     assert Settings().port == 9090
 
 
-def test_a_variable_that_is_no_setting_is_found_with_the_one_that_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_variable_is_reported_with_the_meant_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CROSSLET_MAX_TEXT", "crosslet_workers", "CROSSLET_ZZZ", "OTHER"):
         monkeypatch.setenv(name, "1")
     assert unknown_settings() == {"CROSSLET_MAX_TEXT": "CROSSLET_MAX_TEXTS", "CROSSLET_ZZZ": None}
 
 
-def test_a_search_is_hybrid_where_keywords_are_kept_and_dense_where_they_are_not() -> None:
+def test_default_mode_is_hybrid_with_keywords_else_dense() -> None:
     assert Settings().default_mode == "hybrid"
     assert Settings(search_mode="dense").default_mode == "dense"
     assert Settings(index="milvus://host:19530").default_mode == "dense"
@@ -41,7 +41,7 @@ def test_another_weight_is_refused_with_what_it_may_be(monkeypatch: pytest.Monke
         Settings()
 
 
-def test_the_bundled_reranker_is_named_by_a_word_and_any_other_by_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundled_reranker_is_named_by_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings().reranker is None
     monkeypatch.setenv("CROSSLET_RERANKER", "bundled")
     assert Settings().reranker == BUNDLED_RERANKER

@@ -55,7 +55,7 @@ def test_the_oldest_goes_with_the_oldest_of_its_length() -> None:
     assert len(window) == 0
 
 
-def test_requests_lead_in_turn_so_that_a_small_one_does_not_wait_for_a_large_one() -> None:
+def test_requests_lead_passes_in_turn() -> None:
     window, (_, large), (_, small) = Batcher(), wanted(5, 6, 7, 8), wanted(9, 9)
     for one in (*large, *small):
         window.expect(one.work)
@@ -99,14 +99,14 @@ def test_a_pass_has_no_more_texts_than_there_is_room_for() -> None:
     assert len(window) == 1
 
 
-def test_of_unlike_lengths_the_nearest_go_along_and_the_longest_says_how_many() -> None:
+def test_nearest_lengths_join_a_pass_and_the_longest_limits_it() -> None:
     window, texts = filled(5, 30, 6, 9, 5, 4)
     assert take(window, lambda length: 24 // length, mixed=True) == [texts[0], texts[4], texts[2], texts[5]]
     assert take(window, lambda length: 24 // length, mixed=True) == [texts[1]]
     assert take(window, lambda length: 24 // length, mixed=True) == [texts[3]]
 
 
-def test_a_text_that_would_fill_the_pass_alone_gives_way_to_shorter_ones() -> None:
+def test_text_that_would_fill_the_pass_yields_to_shorter_ones() -> None:
     window, texts = filled(8, 11, 4)
     assert take(window, lambda length: 20 // length, mixed=True) == [texts[0], texts[2]]
 
@@ -152,7 +152,7 @@ def test_it_knows_the_requests_behind_its_texts() -> None:
     assert window._turns.keys() == {first, second}
 
 
-def test_it_has_room_for_some_texts_and_characters_and_always_for_one() -> None:
+def test_batcher_has_limited_room_and_always_takes_one_text() -> None:
     window = Batcher()
     assert window.has_room(Work("x" * (LOOK_AHEAD_CHARS + 1), True))
     works = [Work(f"short {number}", True) for number in range(LOOK_AHEAD)]

@@ -28,7 +28,7 @@ def encoder() -> Encoder:
 
 @settings(max_examples=12)
 @given(texts=st.lists(MULTILINGUAL, min_size=1, max_size=20), order=st.randoms(), workers=st.sampled_from([1, 2, 3]))
-def test_the_bundled_models_vectors_are_the_same_to_the_bit_alone_in_any_batch_order_and_concurrency(
+def test_bundled_vectors_are_bit_identical_in_any_company(
     encoder: Encoder, texts: list[str], order: object, workers: int
 ) -> None:
     shuffled = list(range(len(texts)))

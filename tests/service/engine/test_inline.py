@@ -102,7 +102,7 @@ def test_texts_that_come_one_after_the_other_stay_on_it(pool: EncoderPool, threa
     assert all(map(threads.on_loop, threads.of))
 
 
-def test_requests_that_came_together_are_not_alone_nor_what_comes_at_once_after(
+def test_overlapping_requests_are_not_alone_nor_the_next_one(
     pool: EncoderPool, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def requests() -> None:
@@ -117,7 +117,7 @@ def test_requests_that_came_together_are_not_alone_nor_what_comes_at_once_after(
     assert [threads.on_loop(text) for text in ("three", "four", "five")] == [False, False, True]
 
 
-def test_a_request_that_came_while_the_loop_stood_still_is_not_alone(pool: EncoderPool, threads: Threads) -> None:
+def test_request_that_came_while_the_loop_stood_is_not_alone(pool: EncoderPool, threads: Threads) -> None:
     """Otherwise two alternating clients each look alone, and one core idles."""
     second: list[asyncio.Task[EncodedBatch]] = []
 
@@ -217,7 +217,7 @@ def test_who_leaves_or_is_refused_is_counted_no_more(
     assert threads.on_loop("after")
 
 
-def test_a_text_is_not_alone_while_a_worker_has_one_of_a_client_who_left(pool: EncoderPool, threads: Threads) -> None:
+def test_text_is_not_alone_beside_an_abandoned_one(pool: EncoderPool, threads: Threads) -> None:
     taken, release = threading.Event(), threading.Event()
 
     def hold() -> None:

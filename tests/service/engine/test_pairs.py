@@ -54,7 +54,7 @@ def windows(reranker: Reranker) -> list[PairWindow]:
 
 @settings(max_examples=25)
 @given(requests=st.lists(st.lists(st.integers(0, 199), min_size=1, max_size=8), min_size=1, max_size=6))
-def test_scores_and_vectors_are_the_same_to_the_bit_alone_and_in_any_company(
+def test_scores_are_bit_identical_in_any_company(
     pool: EncoderPool, encoder: Encoder, reranker: Reranker, requests: list[list[int]]
 ) -> None:
     texts = [*TEXTS, LONG]
@@ -87,7 +87,7 @@ def test_a_pair_takes_as_long_as_other_pairs_not_as_texts() -> None:
     assert kind_of(PairWindow((1,) * 200, 200)) == "long pair"
 
 
-def test_a_request_whose_pairs_would_take_too_long_is_refused_though_texts_would_not(reranker: Reranker) -> None:
+def test_pairs_that_would_take_too_long_are_refused(reranker: Reranker) -> None:
     async def scenario() -> None:
         def encode(given: Input, truncate: bool) -> Encoded:
             return Encoded(np.zeros(1, np.float32), 1, 1)

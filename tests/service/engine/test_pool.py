@@ -72,9 +72,7 @@ async def until(condition: object) -> None:
 
 @settings(max_examples=60)
 @given(texts=st.lists(LANGUAGES, min_size=1, max_size=12))
-def test_a_vector_is_the_same_to_the_bit_alone_and_in_any_company(
-    pool: EncoderPool, encoder: Encoder, texts: list[str]
-) -> None:
+def test_vector_is_bit_identical_in_any_company(pool: EncoderPool, encoder: Encoder, texts: list[str]) -> None:
     async def together() -> list[np.ndarray]:
         batches = await asyncio.gather(pool.encode(texts), pool.encode(texts[::-1]), pool.encode(["吉他"] * 5))
         return [batches[0].embeddings, batches[1].embeddings[::-1]]
@@ -96,7 +94,7 @@ def test_cut_texts_are_reported_by_position(pool: EncoderPool) -> None:
     assert batch.truncated == (1, 3)
 
 
-def test_a_full_queue_refuses_with_both_numbers_and_loses_nothing() -> None:
+def test_full_queue_refuses_with_both_numbers() -> None:
     async def scenario() -> None:
         gate = Gate()
         pool = gated_pool(gate, max_queue_texts=2)
@@ -172,7 +170,7 @@ def test_a_failing_text_fails_its_own_request_only(text: str, cause: type[Except
     asyncio.run(scenario())
 
 
-def test_a_request_that_skips_failing_texts_has_the_vectors_of_the_others_and_why() -> None:
+def test_skip_failed_gives_the_other_vectors_and_the_errors() -> None:
     async def scenario() -> None:
         gate = Gate()
         gate.opened.set()
@@ -232,7 +230,7 @@ def distinct_jobs(sizes: list[int]) -> list[Job]:
 
 
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=8))
-def test_no_request_waits_for_more_than_one_text_of_each_other_per_own_text(sizes: list[int]) -> None:
+def test_requests_take_turns_text_by_text(sizes: list[int]) -> None:
     queue = FairQueue(portion=5)
     jobs = distinct_jobs(sizes)
     for job in jobs:
@@ -292,7 +290,7 @@ def test_the_counts_of_the_queue_are_what_waits_in_it(
     assert not any(job.is_waiting for job in alive)
 
 
-def test_equal_texts_of_one_request_and_of_several_are_computed_once() -> None:
+def test_equal_texts_in_flight_are_computed_once() -> None:
     async def scenario() -> None:
         gate = Gate()
         pool = gated_pool(gate)
@@ -313,7 +311,7 @@ def test_equal_texts_of_one_request_and_of_several_are_computed_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_text_that_may_be_cut_is_not_mixed_with_one_that_may_not(pool: EncoderPool) -> None:
+def test_equal_texts_with_other_truncation_are_kept_apart(pool: EncoderPool) -> None:
     async def scenario() -> None:
         text = "guitar " * 50
         cut, refused = await asyncio.gather(
@@ -327,7 +325,7 @@ def test_a_text_that_may_be_cut_is_not_mixed_with_one_that_may_not(pool: Encoder
 
 
 @pytest.mark.parametrize("sharing", [["x", "y"], ["y", "x", "y"]])
-def test_a_request_that_leaves_takes_nothing_from_others_with_the_same_texts(sharing: list[str]) -> None:
+def test_leaving_request_takes_no_text_from_others(sharing: list[str]) -> None:
     async def scenario() -> None:
         gate = Gate()
         pool = gated_pool(gate)
@@ -349,7 +347,7 @@ def test_a_request_that_leaves_takes_nothing_from_others_with_the_same_texts(sha
     asyncio.run(scenario())
 
 
-def test_a_failing_text_fails_each_request_that_has_it_and_names_its_place_there() -> None:
+def test_failing_text_fails_each_of_its_requests_by_place() -> None:
     async def scenario() -> None:
         gate = Gate()
         pool = gated_pool(gate)
@@ -368,7 +366,7 @@ def test_a_failing_text_fails_each_request_that_has_it_and_names_its_place_there
     asyncio.run(scenario())
 
 
-def test_texts_that_wait_too_long_are_given_up_with_the_setting_named() -> None:
+def test_texts_that_wait_too_long_are_dropped_by_name() -> None:
     async def scenario() -> None:
         gate = Gate()
         pool = pool_over(gate.encode, workers=1, max_queue_texts=100, request_timeout_s=2)
@@ -510,7 +508,7 @@ def test_a_text_that_fails_late_in_a_large_request_is_named() -> None:
     asyncio.run(scenario())
 
 
-def test_texts_that_are_computed_already_or_come_twice_take_no_more_time() -> None:
+def test_known_and_repeated_texts_add_no_time_to_the_estimate() -> None:
     async def scenario() -> None:
         gate = Gate()
         pool = pool_over(gate.encode, workers=1, max_queue_texts=10_000, request_timeout_s=20)  # 5000 texts may wait
@@ -546,7 +544,7 @@ def test_what_long_texts_took_is_not_expected_of_short_ones(encoder: Encoder) ->
     asyncio.run(scenario())
 
 
-def test_a_kept_vector_is_answered_without_a_worker_and_is_the_same_to_the_bit(encoder: Encoder) -> None:
+def test_cached_vector_is_bit_identical_and_needs_no_worker(encoder: Encoder) -> None:
     async def scenario() -> None:
         cache = VectorCache(10**6, fingerprint="f", dim=16)
         seen: list[TextInput] = []
@@ -568,7 +566,7 @@ def test_a_kept_vector_is_answered_without_a_worker_and_is_the_same_to_the_bit(e
     asyncio.run(scenario())
 
 
-def test_a_finished_request_leaves_nothing_to_the_garbage_collector(encoder: Encoder) -> None:
+def test_finished_request_leaves_no_garbage_cycle(encoder: Encoder) -> None:
     def jobs() -> int:
         return sum(type(thing) is Job for thing in gc.get_objects())
 

@@ -47,7 +47,7 @@ def test_a_loop_that_has_ended_is_passed_over() -> None:
     asyncio.run(main())
 
 
-def test_many_requests_are_all_answered_and_those_before_a_long_text_do_not_wait_for_it() -> None:
+def test_many_requests_do_not_wait_for_a_later_long_text() -> None:
     before_long, after_long = 100, 100
     answered: list[int] = []
     all_before = threading.Event()

@@ -71,7 +71,7 @@ def test_the_bundled_models_texts_may_share_passes(bundled: Encoder) -> None:
     assert bundled.room(PASS_PLACES) == 1
 
 
-def test_texts_of_one_length_share_passes_and_have_the_vectors_they_have_alone(encoder: Watched) -> None:
+def test_texts_of_one_length_share_passes_bit_for_bit(encoder: Watched) -> None:
     texts = ALIKE[:100]
     alone = np.stack([encoder.encode(text).vector for text in texts])
     encoder.passes.clear()
@@ -89,7 +89,7 @@ def test_texts_of_one_length_share_passes_and_have_the_vectors_they_have_alone(e
     assert len(encoder.passes) < len(texts) / 2
 
 
-def test_texts_of_unlike_lengths_share_passes_and_have_the_vectors_they_have_alone(encoder: Watched) -> None:
+def test_texts_of_other_lengths_share_passes_bit_for_bit(encoder: Watched) -> None:
     texts = [" ".join(ALIKE[number : number + 1 + number % 5]) for number in range(60)]
     alone = np.stack([encoder.encode(text).vector for text in texts])
     encoder.passes.clear()
@@ -118,7 +118,7 @@ def test_a_text_that_fails_in_company_fails_alone(encoder: Watched) -> None:
     asyncio.run(scenario())
 
 
-def test_a_text_that_fails_in_company_leaves_the_rest_of_its_request_as_it_was(encoder: Watched) -> None:
+def test_text_that_fails_in_a_pass_leaves_the_others(encoder: Watched) -> None:
     texts = ALIKE[:20]
     alone = np.stack([encoder.encode(text).vector for text in texts[:7] + texts[8:]])
     encoder.poison = encoder.tokenise([texts[7]])[0].input_ids
@@ -146,14 +146,14 @@ def test_a_text_that_may_not_be_cut_fails_before_its_pass(encoder: Watched) -> N
     asyncio.run(scenario())
 
 
-def test_of_texts_that_are_tokenised_together_those_that_fail_fail_alone(encoder: Watched) -> None:
+def test_texts_that_fail_to_tokenise_fail_alone(encoder: Watched) -> None:
     works = [Work("first", True), Work("word " * 400, False), Work((10**9,), True), Work("last", False)]
     prepared, failed = tokenise_all(works, encoder)
     assert [one.work.text for one in prepared] == ["first", "last"]
     assert [type(one.result) for one in failed] == [TextTooLong, InvalidInput]
 
 
-def test_a_lone_text_beside_a_large_request_waits_for_some_passes_at_most(encoder: Watched) -> None:
+def test_lone_text_waits_few_passes_beside_a_large_request(encoder: Watched) -> None:
     async def scenario() -> None:
         pool = pool_of(encoder)
         encoder.opened.clear()
@@ -258,7 +258,7 @@ def test_an_artifact_that_does_not_promise_it_shares_no_passes(tiny_model: Path)
     assert encoder.room(3) == 1
 
 
-def test_a_processor_on_which_company_changes_a_vector_is_noticed(
+def test_processor_that_changes_shared_vectors_shares_none(
     bundled: Encoder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     encoder = Watched(bundled)
@@ -274,7 +274,7 @@ def test_a_processor_on_which_company_changes_a_vector_is_noticed(
     assert "texts do not share passes" in caplog.text
 
 
-def test_a_processor_on_which_padding_changes_a_vector_shares_passes_by_length(
+def test_processor_that_changes_padded_vectors_shares_by_length(
     bundled: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = Watched(bundled)
@@ -311,7 +311,7 @@ def test_a_pack_of_long_texts_alone_is_no_error(bundled: Encoder) -> None:
     assert encoder.mixes_lengths
 
 
-def test_texts_keep_their_length_where_padding_would_lead_past_the_last_position(bundled: Encoder) -> None:
+def test_no_padding_past_the_last_position(bundled: Encoder) -> None:
     encoder = Watched(bundled)
     encoder.manifest = dataclasses.replace(bundled.manifest, max_length=126)
     encoder.try_sharing(load_parity(BUNDLED_MODEL, bundled.manifest))
@@ -319,7 +319,7 @@ def test_texts_keep_their_length_where_padding_would_lead_past_the_last_position
     assert not encoder.mixes_lengths
 
 
-def test_an_artifact_that_computes_padding_shares_passes_by_length(bundled: Encoder) -> None:
+def test_artifact_with_computed_padding_shares_by_length(bundled: Encoder) -> None:
     encoder = Watched(bundled)
     encoder.manifest = dataclasses.replace(bundled.manifest, padding="computed")
     encoder.try_sharing(load_parity(BUNDLED_MODEL, bundled.manifest))

@@ -76,7 +76,7 @@ def test_the_hash_of_an_empty_file_is_the_published_one(tmp_path: Path) -> None:
     assert sha256_of(path) == EMPTY_SHA256
 
 
-def test_the_fingerprint_follows_both_the_model_and_the_tokenizer() -> None:
+def test_fingerprint_covers_model_and_tokenizer() -> None:
     # printf '%s\n%s\n' aa bb | sha256sum
     assert fingerprint_of(model_sha256="aa", tokenizer_sha256="bb") == (
         "329d670e59ead1543a2d36865895972560bc434204c5f4a0c8219005dd312719"

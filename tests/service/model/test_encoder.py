@@ -108,7 +108,7 @@ def with_a_token_more(folder: Path, target: Path) -> tuple[Path, int]:
     return copy, rows
 
 
-def test_a_token_id_without_an_embedding_is_refused_with_both_numbers(tiny_model: Path, tmp_path: Path) -> None:
+def test_token_id_without_embedding_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     folder, rows = with_a_token_more(tiny_model, tmp_path)
     write_manifest(folder)
     sentence = (
@@ -118,7 +118,7 @@ def test_a_token_id_without_an_embedding_is_refused_with_both_numbers(tiny_model
         load_encoder(folder)
 
 
-def test_a_token_id_that_a_table_of_4_bits_would_take_for_none_is_refused(tmp_path: Path) -> None:
+def test_token_id_beyond_a_4_bit_table_is_refused(tmp_path: Path) -> None:
     """Beyond such a table no operator raises: the text would get a vector of no meaning."""
     folder, rows = with_a_token_more(BUNDLED_MODEL, tmp_path)
     write_manifest(folder, dim=384)

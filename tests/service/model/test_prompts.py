@@ -60,7 +60,7 @@ def test_where_no_name_is_known_it_is_the_default() -> None:
     assert (prompts.query, prompts.document, prompts.chosen(None), prompts.chosen(None, "query")) == ("s",) * 4
 
 
-def test_a_model_without_prompts_takes_queries_and_documents_as_they_are() -> None:
+def test_model_without_prompts_adds_none() -> None:
     prompts = Prompts({})
     for input_type in ("query", "search_query", "document", "search_document", "passage"):
         assert prompts.chosen(None, input_type) == ""
@@ -125,7 +125,7 @@ def test_every_route_that_embeds_puts_its_prompt_first(serve: Serve, prompted: P
         assert base64.b64decode(one["embedding"]) == expected.tobytes()
 
 
-def test_documents_are_kept_behind_their_prompt_and_found_behind_the_querys(serve: Serve, prompted: Path) -> None:
+def test_documents_and_queries_get_their_prompts(serve: Serve, prompted: Path) -> None:
     client = serve(model=prompted)
     client.put("/documents", json={"documents": [{"id": "a", "text": TEXTS[0]}]})
     (found,) = client.post("/search", json={"query": TEXTS[1]}).json()["results"]
@@ -133,7 +133,7 @@ def test_documents_are_kept_behind_their_prompt_and_found_behind_the_querys(serv
     assert (found["score"], found["text"]) == (pytest.approx(expected, abs=1e-6), TEXTS[0])
 
 
-def test_token_ids_have_no_prompt_and_are_refused_where_one_is_due(serve: Serve, prompted: Path) -> None:
+def test_token_ids_are_refused_where_a_prompt_is_due(serve: Serve, prompted: Path) -> None:
     client = serve(model=prompted, token_ids=True)
     answer = client.post("/v1/embeddings", json={"input": [[2, 5, 3]]})
     assert answer.status_code == 422
@@ -205,9 +205,7 @@ def test_a_store_has_the_same_vectors_however_it_is_filled(
 
 
 @pytest.mark.usefixtures("environment")
-def test_mine_and_dedup_compare_lines_behind_the_default_or_the_named_prompt(
-    capsys: Capture, prompted: Path, tmp_path: Path
-) -> None:
+def test_mine_and_dedup_use_the_default_or_named_prompt(capsys: Capture, prompted: Path, tmp_path: Path) -> None:
     left, right = tmp_path / "a.txt", tmp_path / "b.txt"
     left.write_text("guitar\nthe stock\n", encoding="utf-8")
     right.write_text("a guitar\nstock market\n", encoding="utf-8")

@@ -110,7 +110,7 @@ def test_dimensions_are_those_of_the_space(serve: Serve, spacious: Path) -> None
     assert (refused.status_code, refused.json()["error"]) == (422, "dimensions is 6; the space has 5")
 
 
-def test_an_unknown_space_is_refused_with_the_names_of_those_there_are(serve: Serve, spacious: Path) -> None:
+def test_unknown_space_is_refused_with_the_known_names(serve: Serve, spacious: Path) -> None:
     client, without = serve(model=spacious), serve()
     similar = {"inputs": {"pairs": [["a", "b"]]}, "parameters": {"space": "web"}}
     for path, body in {

@@ -50,9 +50,7 @@ def test_a_long_text_is_not_tokenised_beside_others(path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("missing", [range(0), range(3, 40), range(30, 900, 2), [0], range(1, 900)])
 @pytest.mark.parametrize("added", [[], ["[NEW]"]])
-def test_the_highest_id_is_found_though_ids_before_it_have_no_token(
-    tmp_path: Path, missing: Iterable[int], added: list[str]
-) -> None:
+def test_highest_id_is_found_past_unused_ids(tmp_path: Path, missing: Iterable[int], added: list[str]) -> None:
     vocabulary = {f"word{id_}": id_ for id_ in range(1000) if id_ not in set(missing)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="word999"))
     tokenizer.add_tokens(added)

@@ -57,7 +57,7 @@ except StartError as exc:
         "mmap.mmap(-1, 3 * 2**30)",  # fits into the process's own limit, but not beside the room
     ],
 )
-def test_a_start_that_would_end_by_a_signal_or_an_error_is_one_sentence(load: str) -> None:
+def test_start_that_would_crash_is_refused_in_a_sentence(load: str) -> None:
     done = tried(load)
     assert done.stdout.startswith("the process may map 4294967296 bytes of memory (ulimit -v), too few")
     assert "keep 1073741824 for requests" in done.stdout
@@ -184,7 +184,7 @@ def test_any_limit_is_a_refused_start_or_a_service_that_stays(tiny_model: Path, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_documents_beyond_the_limit_are_507_and_the_service_goes_on(tmp_path: Path) -> None:
+def test_documents_beyond_ulimit_are_507(tmp_path: Path) -> None:
     """A little over the least limit that starts there is room for few documents of the bundled model."""
     low, high = 500, 4000
     while high - low > 20:

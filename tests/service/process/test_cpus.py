@@ -40,7 +40,7 @@ def test_half_a_cpu_still_gives_one_worker(tmp_path: Path) -> None:
         ("0::/a", {"other": "50000 100000"}, None),
     ],
 )
-def test_the_smallest_quota_of_the_own_group_and_of_those_above_counts(
+def test_smallest_cpu_quota_of_the_groups_counts(
     tmp_path: Path, own: str, limits: dict[str, str], expected: float | None
 ) -> None:
     write(tmp_path / "own", f"4:memory:/m\n{own}\n")

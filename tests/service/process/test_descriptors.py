@@ -51,7 +51,7 @@ def is_whole(answer: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("files", "connections"), [(90, 60), (256, 400)])
-def test_every_connection_is_answered_and_documents_keep_their_files(
+def test_connections_are_answered_and_the_store_keeps_its_files(
     files: int, connections: int, tiny_model: Path, tmp_path: Path
 ) -> None:
     with running(tiny_model, tmp_path / "data", prefix=limited(files)) as service:  # `running` holds a connection, too

@@ -53,7 +53,7 @@ def let_in(limited: MemoryBudget, count: int, *, waiting: int = 0, longest_chars
         pass
 
 
-def test_what_can_be_computed_again_goes_before_anything_is_refused() -> None:
+def test_cache_is_emptied_before_anything_is_refused() -> None:
     process = Process(taken=500)
     roomy, tight = budget(1100, process, working=50), budget(1000, process)
     process.cached = 400
@@ -72,14 +72,14 @@ def test_what_is_not_mapped_for_a_while_counts_as_taken() -> None:
         limited.check_body(301)
 
 
-def test_texts_that_do_not_fit_are_refused_with_both_numbers_and_the_setting() -> None:
+def test_texts_beyond_memory_are_refused_with_both_numbers() -> None:
     limited = budget(1300, Process(taken=700), working=100)
     with pytest.raises(Overloaded, match=r"take 1328 bytes .* is 1300 \(CROSSLET_MEMORY_BUDGET\)") as caught:
         let_in(limited, 1, waiting=1, longest_chars=1)
     assert caught.value.retry_after_s == 7
 
 
-def test_texts_that_would_not_fit_even_alone_are_refused_for_good() -> None:
+def test_texts_that_never_fit_are_refused_for_good() -> None:
     """Without Retry-After: they would not fit in an idle service either."""
     process = Process(taken=700)
     limited = budget(1200, process, working=100)
@@ -98,7 +98,7 @@ def test_a_body_that_does_not_fit_is_refused_for_now_or_for_good() -> None:
         limited.check_body(201)
 
 
-def test_what_was_let_in_counts_before_the_process_is_seen_to_take_it() -> None:
+def test_admitted_bodies_count_before_they_are_resident() -> None:
     limited = budget(1000, Process(taken=700))
     with pytest.raises(TooLarge):
         limited.check_body(301)  # memory was given back for it, and is not again so soon
@@ -107,7 +107,7 @@ def test_what_was_let_in_counts_before_the_process_is_seen_to_take_it() -> None:
         limited.check_body(200)
 
 
-def test_memory_to_tokenise_the_longest_text_is_kept_while_it_waits() -> None:
+def test_memory_for_the_longest_text_is_reserved_while_it_waits() -> None:
     limited = budget(1600, Process(taken=700))
     with limited.texts(0, waiting=0, longest_chars=2, retry_after_s=1):
         let_in(limited, 0, longest_chars=2)  # texts are tokenised one at a time
@@ -170,7 +170,7 @@ def test_a_peak_below_an_earlier_one_is_seen() -> None:
     assert memory.growth_during(passing) > 60_000_000
 
 
-def test_what_a_pass_took_is_kept_for_the_next_unless_it_was_large_or_is_asked_back() -> None:
+def test_memory_of_small_passes_is_kept_until_asked_back() -> None:
     # in a process of its own: what other tests left is given back and taken at any time
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         kept, after_large, given_back = process.submit(taken_by_passes).result()
@@ -249,7 +249,7 @@ def test_a_real_service_stays_under_its_ceiling_and_goes_on(ready_bytes: int, ro
 
 
 @pytest.mark.slow
-def test_large_requests_take_little_more_than_bodies_may_and_it_comes_back(ready_bytes: int, tmp_path: Path) -> None:
+def test_memory_of_large_requests_is_bounded_and_returned(ready_bytes: int, tmp_path: Path) -> None:
     with running(BUNDLED_MODEL, tmp_path / "data", drain_delay_s=0, token_ids=True) as service:
         statuses = flood(service, clients=18)
         assert set(statuses) == {200, 429}
@@ -273,7 +273,7 @@ def test_documents_that_do_not_fit_get_507_and_searches_go_on(ready_bytes: int, 
         assert service.client.post("/search", json={"query": "guitar 3"}).status_code == 200
 
 
-def test_a_ceiling_that_the_start_passes_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+def test_budget_below_the_start_is_a_sentence_and_exit_code_2(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "service"],
         cwd=ROOT,

@@ -19,7 +19,7 @@ def environment(home: Path, **variables: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("package", ["service", "training", "export", "benchmarks"])
-def test_a_package_switches_telemetry_off_before_it_loads_a_library(tmp_path: Path, package: str) -> None:
+def test_packages_switch_telemetry_off_before_any_library(tmp_path: Path, package: str) -> None:
     code = f"""
 import os, sys
 import {package}
@@ -41,7 +41,7 @@ def test_onnx_runtime_leaves_no_file_in_the_home_of_a_user(tmp_path: Path) -> No
     ("image", "libraries"),
     [("service", {"ORT_DISABLE_TELEMETRY"}), ("training", TELEMETRY_OFF.keys() - {"RAY_USAGE_STATS_ENABLED"})],
 )
-def test_an_image_has_the_switches_of_its_libraries_for_other_programs_too(image: str, libraries: set[str]) -> None:
+def test_images_set_the_telemetry_switches(image: str, libraries: set[str]) -> None:
     text = (ROOT / "docker" / f"{image}.Dockerfile").read_text(encoding="utf-8")
     found = dict(re.findall(r"(?m)^ +([A-Z_]+)=(\S+)", text))
     assert {name: found.get(name) for name in libraries} == {name: TELEMETRY_OFF[name] for name in libraries}
