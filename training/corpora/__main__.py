@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def table(data: Path | None) -> str:
-    """One line a source: name, licence, languages to fetch, languages that the data folder has, title."""
+    """Return a line for each source: name, licence, languages to fetch, languages that the data folder has, title."""
     rows = [("NAME", "LICENCE", "TO FETCH", "THERE", "WHAT IT IS")]
     for name, source in load_catalog().items():
         offered = _short(source.languages) if source.files is not None else "-"

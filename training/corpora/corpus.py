@@ -86,17 +86,17 @@ class Corpus:
         return len(self.english)
 
     def count(self, sources: list[str] | None = None) -> int:
-        """The number of pairs; with `sources`, of these alone."""
+        """Return the number of pairs; with `sources`, of these alone."""
         return int(self.is_of(sources).sum())
 
     def is_of(self, sources: list[str] | None) -> NDArray[np.bool_]:
-        """Which pairs are of these sources: (pairs,) bool; None: all."""
+        """Return which pairs are of these sources: (pairs,) bool; None: all."""
         if sources is None:
             return np.ones(len(self), dtype=np.bool_)
         return np.isin(self.source_code, [code for code, name in enumerate(self.sources) if name in sources])
 
     def texts_in(self, language: str) -> NDArray[np.int32]:
-        """Distinct texts in a language, `en` included, in ascending order."""
+        """Return the distinct texts in a language, `en` included, in ascending order."""
         if language == "en":
             return np.unique(self.english)
         return np.unique(self.other[self.language_code == self.languages.index(language)])

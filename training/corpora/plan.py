@@ -17,7 +17,7 @@ MIXING, ORDERING = 0, 1  # part of a generator's seed, so that no two share a st
 
 
 def language_shares(counts: Mapping[str, int], exponent: float) -> dict[str, float]:
-    """Probability of each language: n ** exponent, normalised (temperature sampling; 1: by size, 0: uniform)."""
+    """Return each language's probability: n ** exponent, normalised (temperature sampling; 1: by size, 0: uniform)."""
     weights = {language: count**exponent for language, count in counts.items()}
     total = sum(weights.values())
     return {language: weight / total for language, weight in weights.items()}
@@ -32,7 +32,7 @@ class _Group:
     quota: int
 
     def draw(self, start: int, stop: int, *, seed: int) -> NDArray[np.int32]:
-        """Draws `start` to `stop` of this group, from one seeded permutation after another."""
+        """Return draws `start` to `stop` of this group, from one seeded permutation after another."""
         size = len(self.members)
         drawn = [self.members[:0]]
         for visit in range(start // size, -(-stop // size)):
@@ -81,11 +81,11 @@ class SamplingPlan:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds; leaves room for rounding each group's part up, so that none exceeds the limit."""
+        """Return the number of rounds; there is room to round each group's part up without exceeding the limit."""
         return max(1, -(-self._pairs // max(1, ROUND_PAIRS - len(self._groups))))
 
     def round(self, index: int) -> NDArray[np.int64]:
-        """The pairs of one round, in order.
+        """Return the pairs of one round, in order.
 
         Raises: IndexError: there is no such round.
         """
@@ -105,7 +105,7 @@ class SamplingPlan:
 
 
 def _members(corpus: Corpus, sources: list[str]) -> dict[int, NDArray[np.int32]]:
-    """The pairs of each language and source that has any, keyed by language code x number of sources + source code."""
+    """Group the pairs by language and source; the key is language code x number of sources + source code."""
     codes = corpus.language_code.astype(np.int32) * len(corpus.sources) + corpus.source_code
     order = np.argsort(codes, kind="stable").astype(np.int32)
     counts = np.bincount(codes, minlength=len(corpus.languages) * len(corpus.sources))
@@ -120,7 +120,7 @@ def _members(corpus: Corpus, sources: list[str]) -> dict[int, NDArray[np.int32]]
 def _shares(
     corpus: Corpus, config: CorpusConfig, members: dict[int, NDArray[np.int32]], exponent: float
 ) -> NDArray[np.float64]:
-    """Each group's share of the plan, (groups,)."""
+    """Return each group's share of the plan, (groups,)."""
     language = {code: corpus.languages[code // len(corpus.sources)] for code in members}
     weight = {
         code: len(group) * config.sources[corpus.sources[code % len(corpus.sources)]].weight
@@ -136,7 +136,7 @@ def _shares(
 
 
 def _round_to_sum(shares: NDArray[np.float64], total: int) -> list[int]:
-    """`total` split by `shares` into whole numbers; the largest remainders are rounded up."""
+    """Split `total` by `shares` into whole numbers; the largest remainders are rounded up."""
     exact = shares * (total / shares.sum())
     quotas = np.floor(exact).astype(np.int64)
     short = total - int(quotas.sum())

@@ -15,17 +15,17 @@ from training.errors import ConfigError
 
 
 def pick_device() -> torch.device:
-    """This process's GPU, else the CPU."""
+    """Return this process's GPU, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def autocast(device: torch.device, *, enabled: bool = True) -> AbstractContextManager[None]:
-    """bf16 where the hardware has it (GPUs since Ampere, CPUs with AVX512-BF16 or AMX), else float32."""
+    """Compute in bf16 where the hardware has it (GPUs since Ampere, CPUs with AVX512-BF16 or AMX), else float32."""
     return torch.autocast(device.type, dtype=torch.bfloat16) if enabled and has_bf16(device) else nullcontext()
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether the hardware computes in bf16."""
+    """Return whether the hardware computes in bf16."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
@@ -51,14 +51,14 @@ def check_compiler(stage: str) -> None:
 
 
 def describe_hardware() -> str:
-    """The processor, its cores, torch's threads and any GPUs."""
+    """Return the processor, its cores, torch's threads and any GPUs, in one line."""
     parts = [f"{cpu_model()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"]
     parts += [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return "; ".join(parts)
 
 
 def cpu_model() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

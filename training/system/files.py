@@ -16,7 +16,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1"
 
 
 def partial(path: Path) -> Path:
-    """The temporary file that is later renamed to `path`."""
+    """Return the temporary file that is later renamed to `path`."""
     return path.with_name(f".{path.name}.partial")
 
 
@@ -70,26 +70,26 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def complete(temporary: Path, path: Path) -> None:
-    """Rename a file that is written to `path`, once it is on the disk."""
+    """Flush a written file to the disk, then rename it to `path`."""
     with temporary.open("rb") as handle:
         os.fsync(handle.fileno())
     temporary.replace(path)
 
 
 def share(folder: Path) -> None:
-    """Let who may read a folder read its weights: safetensors writes them for their owner alone, whatever the umask."""
+    """Give weights their folder's read permissions: safetensors ignores the umask and writes for the owner alone."""
     for path in folder.rglob("*.safetensors"):
         path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def files_under(folder: Path) -> list[Path]:
-    """Every file below a folder, sorted; follows links, skips hidden files."""
+    """Return every file below a folder, sorted; follows links, skips hidden files."""
     walked = (Path(root, name) for root, _, names in os.walk(folder, followlinks=True) for name in names)
     return sorted(path for path in walked if not path.name.startswith("."))
 
 
 def fingerprint_files(paths: list[Path], *, relative_to: Path) -> str:
-    """A hash of the names and contents of these files, 16 hex digits."""
+    """Return a hash of the names and contents of these files, 16 hex digits."""
     digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

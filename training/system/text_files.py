@@ -23,7 +23,7 @@ _MARKED = "crosslet_marked"  # its error handler
 
 
 def numbered_lines(path: Path, *, error: type[Exception]) -> Iterator[Line]:
-    """The lines of a file. Only a line feed ends one: U+2028 and the like are text.
+    """Yield the lines of a file. Only a line feed ends one: U+2028 and the like are text.
 
     Raises: error: the file is UTF-16, missing, a damaged gzip or a pointer of Git LFS.
     """
@@ -63,7 +63,7 @@ def decoded_lines(raw_lines: Iterable[bytes], name: str, *, error: type[Exceptio
 
 
 def is_utf16(start: bytes) -> bool:
-    """Whether text begins with a byte-order mark of UTF-16 or little-endian UTF-32."""
+    """Return whether text begins with a byte-order mark of UTF-16 or little-endian UTF-32."""
     return start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 

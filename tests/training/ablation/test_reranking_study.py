@@ -219,7 +219,7 @@ def test_one_seed_gives_the_cells_and_the_report_of_a_run_with_that_seed(seed: i
 
 @pytest.mark.parametrize(
     ("seeds", "complaint"),
-    [([], "at least one"), ([1, 1], "must be different seeds"), ([-1], "seed is -1; it must be at least 0")],
+    [([], "at least one"), ([1, 1], "must be different seeds"), ([-1], "seeds.0 is -1; it must be at least 0")],
 )
 def test_seeds_that_repeat_or_are_missing_are_refused(seeds: list[int], complaint: str, tmp_path: Path) -> None:
     path = write_study(tmp_path, keys={"seeds": seeds})
@@ -232,7 +232,7 @@ def test_seeds_that_repeat_or_are_missing_are_refused(seeds: list[int], complain
     [
         ({"xpi": None}, "run has no xpi"),
         ({"xpr": {**STAGE, "epochs": None, "pairs": 64}}, "run.xpr must have epochs"),
-        ({"languages": ["en"]}, "languages (how many) is 1"),
+        ({"languages": ["en"]}, "languages is ['en']; it must have at least two"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(

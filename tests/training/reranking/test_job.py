@@ -70,12 +70,12 @@ def test_a_cascade_is_a_step_for_each_language(base: Path, data: Path, tmp_path:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"languages": ["en"]}, "languages \\(how many\\) is 1; it must be at least 2"),
-        ({"negatives": {"kind": "hard"}}, "negatives.encoder must name the bi-encoder"),
+        ({"languages": ["en"]}, "languages is .*; it must have at least two"),
+        ({"negatives": {"kind": "hard"}}, "negatives: kind is hard; encoder must name the bi-encoder"),
         ({"train": [{"path": "qa/none.jsonl"}]}, "there is no .*qa/none.jsonl"),
         ({"colour": 1}, "unknown key 'colour'"),
-        ({"body": {"layers": [], "vocab_size": 9}}, "body.layers \\(how many\\) is 0; it must be at least 1"),
-        ({"code_switch": {"sources": ["talk"], "share": 1.5}}, "code_switch.share is 1.5; it must be between 0 and 1"),
+        ({"body": {"layers": [], "vocab_size": 9}}, "body.layers has 0 entries; it must have at least 1"),
+        ({"code_switch": {"sources": ["talk"], "share": 1.5}}, "code_switch.share is 1.5; it must be at most 1"),
         ({"code_switch": {"sources": ["talk"]}, "strategy": "cascade"}, "a cascade trains in one language at a time"),
         ({"code_switch": {"sources": ["nothing"]}}, "parallel/nothing has no text in en, xx"),
         ({"teach": {"encoder": "x", "scale": 0.0}}, "teach.scale is 0.0; it must be above 0"),

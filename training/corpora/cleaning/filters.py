@@ -17,7 +17,7 @@ LENGTH_SLACK = 10  # characters, added to both sides: short texts have extreme r
 
 
 def length_ratio(english: str, other: str, language: str) -> float:
-    """The longer side over the shorter, in characters of English plus `LENGTH_SLACK`."""
+    """Return the longer side over the shorter, in characters of English plus `LENGTH_SLACK`."""
     left = len(english) + LENGTH_SLACK
     right = len(other) * CHARACTER_WEIGHT.get(language.split("_")[0], 1) + LENGTH_SLACK
     return max(left, right) / min(left, right)

@@ -17,7 +17,7 @@ EMPTY = -1
 
 
 def hash_keys(keys: Iterable[str]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each key, the same in every process."""
+    """Return a 64-bit hash of each key, the same in every process."""
     digests = b"".join(blake2b(key.encode(), digest_size=8).digest() for key in keys)
     return np.frombuffer(digests, dtype=np.uint64)
 
@@ -65,7 +65,7 @@ class HashIndex:
         return numbers, is_new
 
     def _find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """The number of each hash, or EMPTY: linear probing, vectorised over all hashes."""
+        """Find the number of each hash, or EMPTY: linear probing, vectorised over all hashes."""
         numbers = np.full(len(hashes), EMPTY, dtype=np.int32)
         waiting = np.arange(len(hashes))
         slots = self._home(hashes)

@@ -1,7 +1,7 @@
 """The key of a text: what stays when case, width, spaces, and punctuation around words vary.
 
-Leakage, repeats and equal sides are found by it. A letter, a vowel sign, a digit, a symbol (C++, C#) or a mark inside a
-number (1.5, 15) makes another key.
+Two texts of one key count as the same, for leakage, repeats and equal sides. A letter, a vowel sign, a digit, a symbol
+(C++, C#) or a mark inside a number (1.5, 15) makes another key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEPT = _Kept()
 
 
 def matching_words(text: str) -> list[str]:
-    """The words of a text, folded, without the punctuation around them; of punctuation alone the text itself."""
+    """Return the folded words of a text without the punctuation around them; of punctuation alone the text itself."""
     if not text.isascii():
         text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")  # letters that NFKC turns into marks
         text = _MARK_RUN.sub(r"\1", text)
@@ -58,10 +58,10 @@ def matching_words(text: str) -> list[str]:
 
 
 def key_of(words: list[str]) -> str:
-    """The key of a text's `matching_words`: spaces stay between numbers alone, for some scripts write none."""
+    """Return the key of a text's `matching_words`: spaces stay only between numbers, as some scripts write none."""
     return _BETWEEN_NUMBERS.sub("\n", " ".join(words)).replace(" ", "")
 
 
 def matching_key(text: str) -> str:
-    """The key of a text; empty where it is blank."""
+    """Return the key of a text; empty where it is blank."""
     return key_of(matching_words(text))

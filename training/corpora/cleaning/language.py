@@ -26,7 +26,7 @@ class LanguageCheck:
         self._own = [name for name in SAME.get(code, (code,)) if name in self._identifier.labels]
 
     def is_wrong(self, text: str) -> bool:
-        """Whether a text is clearly in another language."""
+        """Return whether a text is clearly in another language."""
         if not self._own or len(text) < MIN_CHARS:
             return False
         ranked = self._identifier.rank(text[:MAX_CHARS])

@@ -42,11 +42,11 @@ class EvaluationSentences:
         return self.has_exact(words) or self.has_near(words)
 
     def has_exact(self, words: list[str]) -> bool:
-        """Whether a text of these `matching_words` has the key of an evaluation sentence."""
+        """Return whether a text of these `matching_words` has the key of an evaluation sentence."""
         return key_of(words) in self._exact
 
     def has_near(self, words: list[str]) -> bool:
-        """Whether an evaluation sentence has the same words, at least `NEAR_WORDS` of them, in any order.
+        """Return whether an evaluation sentence has the same words, at least `NEAR_WORDS` of them, in any order.
 
         Scripts without spaces (Chinese, Japanese, Thai) rarely have that many words, so only exact matches are found.
         """
@@ -54,21 +54,21 @@ class EvaluationSentences:
 
     @classmethod
     def from_folder(cls, folder: Path) -> EvaluationSentences:
-        """All tab-separated fields or JSON strings of the text files under `folder`, plain or .gz, except Markdown.
+        """Read all tab-separated fields or JSON strings of text files under `folder`, plain or .gz, except Markdown.
 
-        Those of the sets that ship with this project are added.
+        The evaluation sets that ship with this project are added.
 
         Raises: LeakageError: there is no sentence, or a file is not UTF-8 or has an unknown layout.
         """
-        found = cls(_fields(_texts_of(folder)))
-        if not len(found):
+        evaluation = cls(_fields(_texts_of(folder)))
+        if not len(evaluation):
             raise LeakageError(f"{folder} holds no evaluation sentence, so leakage cannot be ruled out")
-        found._add(_shipped())
-        return found
+        evaluation._add(_shipped())
+        return evaluation
 
     @classmethod
     def shipped(cls) -> EvaluationSentences:
-        """The sentences of the evaluation sets that ship with this project."""
+        """Return the sentences of the evaluation sets that ship with this project."""
         return cls(_shipped())
 
 
@@ -116,7 +116,7 @@ def _in_json(line: str, where: str) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every string inside a JSON value."""
+    """Yield every string inside a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

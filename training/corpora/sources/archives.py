@@ -20,7 +20,7 @@ MAX_UNPACKED_BYTES = 64 << 30  # of all members; the largest bitext of OPUS is n
 
 @contextmanager
 def open_zip(path: Path, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Iterator[ZipFile]:
-    """A zip archive to read from; no member yields more bytes than it declares.
+    """Open a zip archive; no member yields more bytes than it declares.
 
     Raises: CorpusError: it is damaged, encrypted, not packed by deflate, or unpacks to more than `max_bytes`.
     """
@@ -38,7 +38,7 @@ def open_zip(path: Path, *, max_bytes: int = MAX_UNPACKED_BYTES) -> Iterator[Zip
 
 
 def member_lines(archive: ZipFile, name: str) -> Iterator[Line]:
-    """The lines of a member, numbered as by `numbered_lines`.
+    """Yield the lines of a member, numbered as by `numbered_lines`.
 
     Raises: CorpusError: it is UTF-16.
     """
@@ -48,7 +48,7 @@ def member_lines(archive: ZipFile, name: str) -> Iterator[Line]:
 
 
 def text_members(archive: ZipFile) -> list[ZipInfo]:
-    """The archive's files, without hidden ones and those that macOS adds."""
+    """Return the archive's files, without hidden ones and those that macOS adds."""
     members = (member for member in archive.infolist() if not member.is_dir())
     return [member for member in members if not any(_is_hidden(part) for part in PurePosixPath(member.filename).parts)]
 

@@ -29,11 +29,11 @@ class SourceFiles(ConfigModel):
     folder: str = ""
 
     def code(self, language: str) -> str:
-        """The publisher's code of a language."""
+        """Return the publisher's code of a language."""
         return self.codes.get(language, language)
 
     def addresses(self, language: str) -> list[str]:
-        """The URLs of a language's files."""
+        """Return the URLs of a language's files."""
         code = self.code(language)
         return [url.format(code=code, pair="-".join(sorted(("en", code)))) for url in self.urls]
 
@@ -52,6 +52,6 @@ class CatalogEntry(ConfigModel):
 
 @cache
 def load_catalog() -> dict[str, CatalogEntry]:
-    """Every known source by name."""
+    """Return every known source by name."""
     path = Path(__file__).parent / "catalog.yaml"
     return {name: build(CatalogEntry, entry, where=f"{path.name}: {name}") for name, entry in read_yaml(path).items()}

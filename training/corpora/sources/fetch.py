@@ -71,7 +71,7 @@ def ensure_sources(config: CorpusConfig, languages: list[str], data: Path) -> No
 def _lacking(
     config: CorpusConfig, catalog: Mapping[str, CatalogEntry], languages: list[str], data: Path
 ) -> dict[str, list[str]]:
-    """The languages that each source lacks here and that can be downloaded.
+    """Return the languages that each source lacks here and that can be downloaded.
 
     Raises: FetchError: a source is an evaluation set.
     """
@@ -111,7 +111,7 @@ def fetch_source(
 
 
 def languages_there(name: str, source: CatalogEntry, data: Path) -> list[str]:
-    """The languages of a source that a data folder has."""
+    """Return the languages of a source that a data folder has."""
     if source.kind == "parallel":
         folder = data / "parallel" / name
         names = {path.name.split(".")[0] for path in folder.iterdir()} if folder.is_dir() else set()

@@ -16,7 +16,7 @@ SIDES = (("source", "target"), ("src", "tgt"), ("english", "non_english"), ("anc
 
 
 def read_dataset_pairs(name: str | Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Pairs of the `train` split, or of the only split.
+    """Yield the pairs of the `train` split, or of the only split.
 
     Columns: `en` and `<language>`; or the first of `SIDES` that exists; or `translation`, holding {en: ...,
     <language>: ...}. Columns are never taken by position, which may hold ids. A missing side is empty.
@@ -44,7 +44,7 @@ def read_dataset_pairs(name: str | Path, language: str, bad: BadLines = STOP) ->
 
 
 def _load(name: str | Path, language: str) -> Any:
-    """The rows, streamed."""
+    """Stream the rows."""
     import datasets  # slow to import, and rarely needed
 
     if not isinstance(name, Path):
@@ -61,7 +61,7 @@ def _load(name: str | Path, language: str) -> Any:
 
 
 def _stream(builder: Any, name: str | Path) -> Any:
-    """The rows of a builder, read as text: invalid UTF-8 becomes MARK, CSV cells stay strings.
+    """Stream the rows of a builder, read as text: invalid UTF-8 becomes MARK, CSV cells stay strings.
 
     Raises: CorpusError: no split is named train, or a header is not UTF-8.
     """
@@ -96,7 +96,7 @@ class _NotAPair:
 
 
 def _rows(batch: Mapping[str, list[Any]], language: str, name: str | Path) -> Iterator[Pair | _NotAPair]:
-    """The English and other side of each row.
+    """Yield the English and other side of each row.
 
     Raises: CorpusError: there are no such columns, or the translations are in other languages.
     """

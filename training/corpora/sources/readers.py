@@ -19,7 +19,7 @@ EITHER_ORDER = (".txt.zip", ".tmx.gz", ".tmx", ".tmx.zip")  # sides are named, s
 
 
 def find_pair_file(folder: Path, source: str, language: str) -> Path | None:
-    """The file or folder `<folder>/<source>/en-<language>` with the first of `SUFFIXES` that exists.
+    """Return the file or folder `<folder>/<source>/en-<language>` with the first of `SUFFIXES` that exists.
 
     Formats that name their sides may be called `<language>-en`.
     """
@@ -32,14 +32,14 @@ def find_pair_file(folder: Path, source: str, language: str) -> Path | None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of what `find_pair_file` found: itself, or those in its folder."""
+    """Return the files of what `find_pair_file` found: itself, or those in its folder."""
     return files_under(path) if path.is_dir() else [path]
 
 
 def read_pairs(
     path: Path, language: str, *, on_bad_line: BadLine = "stop", dropped: Counter[str] | None = None
 ) -> Iterator[Pair]:
-    """Pairs of what `find_pair_file` found; sides may be empty, except in a TSV.
+    """Read the pairs of what `find_pair_file` found; sides may be empty, except in a TSV.
 
     Args:
         on_bad_line: whether a line (row, unit) that is not two texts in UTF-8 stops the run or is skipped.
@@ -63,7 +63,7 @@ def read_pairs(
 
 
 def mono_texts(data: Path, sources: list[str], languages: list[str]) -> Iterator[str]:
-    """The sentences of these sources in English and these languages.
+    """Read the sentences of these sources in English and these languages.
 
     Raises: CorpusError: a source has no file in any of them, or a line is not UTF-8.
     """

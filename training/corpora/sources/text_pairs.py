@@ -132,7 +132,7 @@ def read_moses_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterato
 
 
 def _sides(archive: ZipFile, language: str, path: Path) -> tuple[str, str]:
-    """The names of the English member and of the other one."""
+    """Return the names of the English member and of the other one."""
     names = {member.filename for member in text_members(archive)}
     for english in sorted(name for name in names if name.endswith(".en")):
         stem = english.removesuffix(".en")

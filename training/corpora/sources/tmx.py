@@ -29,7 +29,7 @@ TAGS = {"zh_Hant": ("zh-hant", "zh-tw", "zh-hk"), "nb": ("nb", "no")}  # our cod
 
 
 def read_tmx_pairs(path: Path, language: str, bad: BadLines = STOP) -> Iterator[Pair]:
-    """Pairs of a `.tmx`, `.tmx.gz` or `.tmx.zip`: each unit's first English and first other variant.
+    """Yield the pairs of a `.tmx`, `.tmx.gz` or `.tmx.zip`: each unit's first English and first other variant.
 
     Args:
         language: tags that start with it match, so `pt` reads `pt-BR`.
@@ -88,7 +88,7 @@ class _Units:
         self.parser.SkippedEntityHandler = self._refuse
 
     def take(self) -> list[Pair]:
-        """The pairs since the last call."""
+        """Return the pairs since the last call."""
         taken, self.pairs, self.bad_lines = self.pairs, [], []
         return taken
 
@@ -127,7 +127,7 @@ class _Units:
 
 
 def _with_marks(chunks: Iterator[bytes]) -> Iterator[bytes | str]:
-    """A UTF-8 file with MARK in place of invalid bytes, at which expat would stop.
+    """Put MARK in place of invalid UTF-8, at which expat would stop.
 
     Files in other encodings are passed to expat unchanged.
     """
