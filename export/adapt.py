@@ -25,16 +25,15 @@ from export.errors import ExportError
 from export.evaluation.models import load_model
 from export.pipeline import export_artifact
 from export.request import ExportRequest
-from export.restore.source import open_source
-from export.restore.student import restored_student
+from export.restore.source import open_source, restored_student
 from service.model.artifact import MANIFEST_FILE, MODEL_FILE, ArtifactError, Manifest, load_manifest
 from training.adaptation.job import Served, Task, Training, adapt, lost_of, served_scores
 from training.adaptation.lesson import kept_texts
 from training.adaptation.report import write_report
 from training.adaptation.start import RECORD_FILE, Start, open_checkpoint
 from training.adaptation.trainer import RATES, UNFROZEN, Settings
+from training.alignment.pairs import split_file
 from training.alignment.probe import MAX_LOSS
-from training.alignment.split import split_file
 from training.errors import AlignmentError
 from training.models.sentence_encoder import save_sentence_encoder
 from training.system.files import check_folder, write_json_atomically

@@ -25,8 +25,7 @@ from service.model.artifact import MANIFEST_FILE, ArtifactError, DataLicence
 from training.alignment.candidates import METHODS, Candidate
 from training.alignment.head import STRUCTURES
 from training.alignment.job import Outcome, Task, align
-from training.alignment.losses import DISTANCES
-from training.alignment.negatives import STRATEGIES
+from training.alignment.losses import DISTANCES, STRATEGIES
 from training.alignment.output import write_checkpoint
 from training.alignment.pairs import PairFile, read_pairs
 from training.alignment.probe import MAX_LOSS

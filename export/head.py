@@ -35,7 +35,7 @@ from service.model.artifact import (
     load_parity,
     verify_files,
 )
-from training.alignment.layers import Layer, apply
+from training.alignment.layers import Layer, apply, unit_center_unit
 
 OUTPUT = "sentence_embedding"
 DECIMALS = 7  # of a parity vector
@@ -52,7 +52,7 @@ class ServedHead:
 
     def __call__(self, embedding_ND: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Unit vectors of the model as they were -> as they will be: (N, D), norm 1."""
-        return _unit(_unit(apply(self.layers, embedding_ND)) - self.mean_D)
+        return unit_center_unit(apply(self.layers, embedding_ND), self.mean_D)
 
     @property
     def parameters(self) -> int:
@@ -162,9 +162,3 @@ def _check(expected_ND: npt.NDArray[np.float32], found_ND: npt.NDArray[np.float3
             f"head refused: the lowest cosine of the edited graph to numpy is {lowest:.6f} over {len(found_ND)} texts, "
             f"the limit is {MIN_COSINE}"
         )
-
-
-def _unit(embedding_ND: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    length_N1 = np.linalg.norm(embedding_ND, axis=1, keepdims=True)
-    unit_ND: npt.NDArray[np.float32] = embedding_ND / np.maximum(length_N1, np.finfo(np.float32).tiny)
-    return unit_ND

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 def evaluate(options: argparse.Namespace) -> None:
     """Score the model, then write and print what was asked for."""
     from export.evaluation.scoring import scores_of  # here: torch takes seconds to load
-    from training.evaluation.failures import failures_markdown
+    from training.evaluation.bitext import failures_markdown
     from training.evaluation.report import markdown
 
     logging.basicConfig(format="%(message)s", stream=sys.stderr)

@@ -13,8 +13,7 @@ from export.evaluation.mining import MiningRows, aligned_rows, evaluate_mining, 
 from export.evaluation.models import ServedReranker, TwoStageScorer, is_served_reranker, load_model, probabilities
 from export.evaluation.search import SearchSet, evaluate_search, read_search
 from training.errors import EvaluationError
-from training.evaluation.bitext import Bitext, evaluate_bitext, find_bitext
-from training.evaluation.failures import Failure, worst_failures
+from training.evaluation.bitext import Bitext, Failure, evaluate_bitext, find_bitext, worst_failures
 from training.evaluation.lines import folders_under
 from training.evaluation.paraphrase import evaluate_paraphrases, find_paraphrases
 from training.evaluation.report import Scores, with_average

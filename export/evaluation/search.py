@@ -22,8 +22,8 @@ from service.documents.keywords.fusion import hybrid_score
 from service.documents.store.store import Document, DocumentStore
 from service.errors import CrossletError
 from training.errors import EvaluationError
-from training.evaluation.keywords import bm25_scores
 from training.evaluation.lines import check_unique, find_file, read_json_lines
+from training.evaluation.retrieval import bm25_scores
 from training.evaluation.vectors import Encode, unit_rows
 
 RESAMPLES = 2_000  # of the bootstrap

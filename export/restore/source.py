@@ -1,4 +1,7 @@
-"""Opens an artifact that can be restored: its contract, its tokenizer and its weights."""
+"""Opens an artifact that can be restored, and turns it back into a module that training goes on with.
+
+Shapes: B width of the word table, H hidden, D dims of the sentence embedding.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
 import tokenizers  # type: ignore[import-untyped]
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import BertConfig, PreTrainedTokenizerFast
 
 from export.errors import BadRequest, Refused
@@ -23,6 +27,8 @@ from service.model.artifact import (
     load_parity,
     verify_files,
 )
+from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
+from training.models.sentence_encoder import SentenceEncoder
 
 SPECIAL_TOKENS = {  # as written by BERT, and by SentencePiece models
     "pad_token": ("[PAD]", "<pad>"),
@@ -33,6 +39,7 @@ SPECIAL_TOKENS = {  # as written by BERT, and by SentencePiece models
 }
 UNREADABLE = (KeyError, IndexError, StopIteration, ValueError, RuntimeError)  # a graph of another kind
 Embed = Callable[[Sequence[int]], Tensor]  # token ids of a text -> (1, D)
+WORDS = "embeddings.word_embeddings"
 
 
 @dataclass(frozen=True)
@@ -113,3 +120,40 @@ def _tokenizer(path: Path, *, max_length: int) -> PreTrainedTokenizerFast:
         raise BadRequest(f"{path.parent}: {path.name} has no padding token ({', '.join(SPECIAL_TOKENS['pad_token'])})")
     special = {role: name for role, name in found.items() if name is not None}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **special)
+
+
+def restored_student(source: Source) -> SentenceEncoder:
+    """The artifact's model in float32, with eager attention, which trains faster on a CPU.
+
+    Raises: BadRequest: its graph is of another kind.  Refused: its vectors differ from the artifact's.
+    """
+    try:
+        model = _student(source)
+    except UNREADABLE as exc:
+        raise unreadable(source.folder, exc) from exc
+    source.check(lambda ids: model(*_batch(ids)))
+    return model
+
+
+def _student(source: Source) -> SentenceEncoder:
+    weights, state = source.weights, dict(source.weights.state)
+    width = None
+    if weights.projection_BH is not None:
+        width = len(weights.projection_BH)
+        state[f"{WORDS}.table.weight"] = state.pop(f"{WORDS}.weight")
+        state[f"{WORDS}.projection.weight"] = weights.projection_BH.T
+    config = CrossletConfig(base=shape_of(source.config()), bottleneck_size=width)
+    config._attn_implementation = "eager"
+    encoder = CrossletEncoder(config)
+    encoder.body.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state.items()})
+    head: nn.Linear | None = None
+    if weights.head is not None:
+        weight_DH, bias_D = (torch.from_numpy(np.array(value)) for value in weights.head)
+        head = nn.Linear(weight_DH.shape[1], len(weight_DH))
+        head.load_state_dict({"weight": weight_DH, "bias": bias_D})
+    return SentenceEncoder(encoder, head, normalized=True).eval()
+
+
+def _batch(ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+    ids_1L = torch.tensor([list(ids)])
+    return ids_1L, torch.ones_like(ids_1L)

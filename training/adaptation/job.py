@@ -12,16 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from training.adaptation.fertility import Fertility, check_known, fertility
 from training.adaptation.lesson import kept_texts, make_lesson
 from training.adaptation.pieces import with_new_pieces
-from training.adaptation.start import Start
+from training.adaptation.start import Fertility, Start, check_known, fertility
 from training.adaptation.trainer import Settings, copy_state, keep_rows, mover, train_lesson
 from training.alignment.candidates import choose
 from training.alignment.job import Sides, sts_scores
-from training.alignment.pairs import Pair, PairFile
+from training.alignment.pairs import Pair, PairFile, Split
 from training.alignment.probe import Scores, embed_probe, losses_of, probe_scores
-from training.alignment.split import Split
 from training.alignment.vectors import Known
 from training.evaluation.bitext import score_bitext
 from training.evaluation.encoders import Model, TextEncoder

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from training.ablation.document import Block, Heading, Paragraph, Table, write_document
-from training.adaptation.fertility import Fertility
 from training.adaptation.job import Served, Task, Training, lost_of
+from training.adaptation.start import Fertility
 from training.alignment.probe import Scores
 from training.alignment.report import SCORES, STS_NOTE, changes_table, left_out, planes, probe_note, verdict
 

@@ -1,8 +1,9 @@
-"""The model that training goes on from, and a checkpoint of this project as one."""
+"""The model that training goes on from, a checkpoint of this project as one, and how its tokenizer cuts the pairs."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from training.errors import AlignmentError, LoadError
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder
 
 RECORD_FILE = "crosslet.json"
+MOST_UNKNOWN = 0.3  # share of the pieces
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,32 @@ def open_checkpoint(folder: Path) -> Start:
         raise AlignmentError(f"{folder} cannot be trained further: {exc}") from exc
     record = json.loads((folder / RECORD_FILE).read_text(encoding="utf-8"))
     return Start(model, AutoTokenizer.from_pretrained(str(folder)), record)
+
+
+@dataclass(frozen=True)
+class Fertility:
+    """Of a side.  A word is what stands between spaces.  unknown: share of the pieces."""
+
+    pieces: int
+    pieces_a_word: float
+    characters_a_piece: float
+    unknown: float
+
+
+def fertility(texts: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Fertility:
+    """Special tokens are not counted."""
+    rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    pieces = sum(map(len, rows))
+    unknown = sum(row.count(tokenizer.unk_token_id) for row in rows)
+    words, characters = (sum(map(len, parts)) for parts in ([text.split() for text in texts], texts))
+    return Fertility(pieces, pieces / max(words, 1), characters / max(pieces, 1), unknown / max(pieces, 1))
+
+
+def check_known(found: Fertility, *, column: int, language: str) -> None:
+    """Raises: AlignmentError: the tokenizer does not know the language's characters: nothing can be learnt."""
+    if found.unknown > MOST_UNKNOWN:
+        raise AlignmentError(
+            f"the model's vocabulary does not know {100 * found.unknown:.0f} % of the pieces of column {column} "
+            f"({language}); {100 * MOST_UNKNOWN:.0f} % are allowed. --new-pieces 1000 adds pieces of that language, "
+            "or distil a model whose vocabulary has it (docs/guide/adapt.md)"
+        )

@@ -9,13 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from training.alignment.candidates import Candidate, Method, choose, make_candidates
-from training.alignment.closed_form import procrustes, ridge
-from training.alignment.layers import Vectors
-from training.alignment.normalise import Means
-from training.alignment.pairs import Pair, PairFile
+from training.alignment.candidates import Candidate, Method, choose, make_candidates, procrustes, ridge
+from training.alignment.layers import Means, Vectors
+from training.alignment.pairs import Pair, PairFile, Split, split_file
 from training.alignment.probe import Scores, embed_probe, losses_of, probe_scores
-from training.alignment.split import Split, split_file
 from training.alignment.trainer import Epoch, Pairs, Settings
 from training.alignment.vectors import Known
 from training.errors import AlignmentError

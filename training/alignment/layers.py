@@ -1,4 +1,4 @@
-"""A head as it is served: matrices and what follows them. Knows numpy alone: a graph is edited without torch.
+"""What vectors go through: layers of a head, unit length, less a mean. Numpy alone: a graph is edited without torch.
 
 Shapes: N sentences, D dims.
 """
@@ -10,6 +10,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from training.evaluation.vectors import unit_rows
 
 Vectors = NDArray[np.float32]
 Activation = Literal["identity", "tanh", "relu"]
@@ -40,3 +42,40 @@ def apply(layers: Layers, vector_ND: Vectors) -> Vectors:
     for layer in layers:
         vector_ND = layer(vector_ND)
     return vector_ND
+
+
+@dataclass(frozen=True)
+class Means:
+    """What is subtracted: of each side its own mean, or of both the same.
+
+    The paper centres each language by its own mean. A served model does not know a text's language: it has one mean.
+    """
+
+    source_D: Vectors
+    target_D: Vectors
+
+    @classmethod
+    def by_language(cls, source_ND: Vectors, target_ND: Vectors) -> Means:
+        """The mean of each side's unit vectors."""
+        return cls(unit_rows(source_ND).mean(axis=0), unit_rows(target_ND).mean(axis=0))
+
+    @classmethod
+    def joint(cls, source_ND: Vectors, target_ND: Vectors) -> Means:
+        """The mean of both sides' unit vectors, each side with half of the weight."""
+        own = cls.by_language(source_ND, target_ND)
+        mean_D = (own.source_D + own.target_D) / np.float32(2)
+        return cls(mean_D, mean_D)
+
+    @classmethod
+    def none(cls, dim: int) -> Means:
+        """Nothing is subtracted."""
+        return cls(np.zeros(dim, np.float32), np.zeros(dim, np.float32))
+
+    def __call__(self, source_ND: Vectors, target_ND: Vectors) -> tuple[Vectors, Vectors]:
+        """Both sides by unit-center-unit."""
+        return unit_center_unit(source_ND, self.source_D), unit_center_unit(target_ND, self.target_D)
+
+
+def unit_center_unit(vector_ND: Vectors, mean_D: Vectors) -> Vectors:
+    """["unit", "center", "unit"], Huang et al. 2023, section 3.3: (N, D) -> (N, D), each row at unit length."""
+    return unit_rows(unit_rows(vector_ND) - mean_D)

@@ -29,6 +29,8 @@ MAX_IDENTICAL = 0.1  # share of the pairs
 CHECKED = 200  # texts of a side whose language is looked at
 MOSTLY = 0.5  # share of them
 NAME = re.compile(rf"(?P<left>{LANGUAGE})-(?P<right>{LANGUAGE})\..+")
+DEV_SHARE, MOST_DEV = 0.1, 500
+TEST_SHARE, MOST_TEST = 0.15, 500
 
 
 @dataclass(frozen=True)
@@ -173,3 +175,30 @@ def _check_languages(path: Path, languages: tuple[str, str], pairs: Sequence[Pai
                 f"{path} has {both}column {side + 1} of 2 is said to be {language} and looks like {found} in "
                 f"{len(wrong)} of {len(texts)} texts; --languages says which they are"
             )
+
+
+@dataclass(frozen=True)
+class Split:
+    """Pairs to train on, to choose with, and to measure with: no sentence is in two of them."""
+
+    train: list[Pair]
+    dev: list[Pair]
+    test: list[Pair]
+
+
+def split_file(pairs: PairFile, test: PairFile | None, *, seed: int) -> Split:
+    """Args: test: None: part of the pairs is held out.
+
+    Raises: AlignmentError: the test has sentences of the pairs, or too little is left to train on.
+    """
+    if test is not None:
+        check_disjoint(pairs, test)
+        rest, measured = pairs.pairs, test.pairs
+    else:
+        rest, measured = split_pairs(pairs.pairs, TEST_SHARE, most=MOST_TEST, seed=seed)
+    train, dev = split_pairs(rest, DEV_SHARE, most=MOST_DEV, seed=seed)
+    if not (train and dev and measured):
+        raise AlignmentError(
+            f"{pairs.path} cannot be split: nearly all of its pairs share sentences; give --test and other pairs"
+        )
+    return Split(train, dev, measured)

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.alignment.head import DROPOUT, SiameseHead, Start, Structure, copy_of, seeded_head
-from training.alignment.layers import Layers, Vectors, apply
-from training.alignment.losses import Distance, distances, pair_loss
-from training.alignment.negatives import Negatives, choose_negatives, same_pairs
-from training.alignment.normalise import Means
+from training.alignment.layers import Layers, Means, Vectors, apply
+from training.alignment.losses import Distance, Negatives, choose_negatives, distances, pair_loss, same_pairs
 from training.errors import DivergedError
 from training.evaluation.bitext import score_bitext
 from training.evaluation.vectors import unit_rows

@@ -1,28 +1,70 @@
-"""Passage retrieval: ranks passages for queries by cosine and scores the rankings.
+"""Passage retrieval: ranks passages for queries by cosine and scores the rankings; BM25 to compare with.
 
 Two layouts, each plain or .gz:
     BiPaR: queries.tsv and passages.tsv with id<TAB>text or id<TAB>language<TAB>text; qrels.tsv with
            query<TAB>passage or query<TAB>passage<TAB>grade
     BEIR:  queries.jsonl with _id, text; corpus.jsonl with _id, title, text; qrels/test.tsv with a header and
            query<TAB>passage<TAB>grade
+
+Metrics are those of trec_eval: pure functions of relevance grades. `grades` are the grades of the ranked documents,
+best rank first; above 0 is relevant. `judged` are the grades of all judged documents, in any order.
+
+Shapes: Q queries, N documents, T terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import CountVectorizer
 
 from training.errors import EvaluationError
 from training.evaluation.lines import check_unique, find_file, parse_lines, parse_score, read_json_lines, split_columns
-from training.evaluation.ranking import accuracy_at, average_precision_at, ndcg_at, reciprocal_rank_at
 from training.evaluation.vectors import Encode, nearest
 
 DEPTH = 100  # passages ranked for each query
 
 Qrels = dict[str, dict[str, float]]  # query id -> passage id -> relevance grade
+K1, B = 1.2, 0.75  # BM25's, as Lucene has them
+UNSPACED = r"\u3040-\u30ff\u4e00-\u9fff"  # kana and Han: words run together
+RUN = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
+
+
+def accuracy_at(k: int, grades: Sequence[float]) -> float:
+    """1 if one of the first k is relevant, else 0 (trec_eval's success)."""
+    return float(any(grade > 0 for grade in grades[:k]))
+
+
+def reciprocal_rank_at(k: int, grades: Sequence[float]) -> float:
+    """1 / rank of the first relevant document; 0 if none is among the first k. Its mean is MRR@k."""
+    return next((1 / rank for rank, grade in enumerate(grades[:k], start=1) if grade > 0), 0.0)
+
+
+def average_precision_at(k: int, grades: Sequence[float], judged: Sequence[float]) -> float:
+    """Mean precision at the rank of each relevant document, 0 beyond k. Its mean over queries is MAP@k."""
+    found, total = 0, 0.0
+    for rank, grade in enumerate(grades[:k], start=1):
+        if grade > 0:
+            found += 1
+            total += found / rank
+    return total / max(1, sum(grade > 0 for grade in judged))
+
+
+def ndcg_at(k: int, grades: Sequence[float], judged: Sequence[float]) -> float:
+    """Discounted gain of the first k over that of an ideal ranking (Järvelin & Kekäläinen 2002; gain = grade)."""
+    ideal = discounted_gain(sorted(judged, reverse=True)[:k])
+    return discounted_gain(grades[:k]) / ideal if ideal else 0.0
+
+
+def discounted_gain(grades: Sequence[float]) -> float:
+    """Sum of grade / log2(rank + 1)."""
+    return sum(max(0.0, grade) / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1))
 
 
 @dataclass(frozen=True)
@@ -138,3 +180,26 @@ def _judgement(line: str) -> tuple[str, str, float] | None:
         return query, passage, 1.0
     query, passage, grade = split_columns(line, "query<TAB>passage<TAB>grade")
     return query, passage, parse_score(grade)
+
+
+def bm25_scores(queries: list[str], documents: list[str]) -> NDArray[np.float32]:
+    """Okapi BM25 (Robertson & Zaragoza 2009) over lower-case words: (Q, N)."""
+    counter = CountVectorizer(analyzer=_words)
+    count_NT = counter.fit_transform(documents).astype(np.float64)
+    documents_T = np.bincount(count_NT.indices, minlength=count_NT.shape[1])
+    idf_T = np.log1p((len(documents) - documents_T + 0.5) / (documents_T + 0.5))
+    length_N = np.asarray(count_NT.sum(axis=1)).ravel()
+    norm_N = K1 * (1 - B + B * length_N / length_N.mean())
+    rows = np.repeat(np.arange(len(documents)), np.diff(count_NT.indptr))
+    count_NT.data = count_NT.data * (K1 + 1) / (count_NT.data + norm_N[rows]) * idf_T[count_NT.indices]
+    found: NDArray[np.float32] = (counter.transform(queries) @ count_NT.T).toarray().astype(np.float32)
+    return found
+
+
+def _words(text: str) -> list[str]:
+    """Split into words; scripts without spaces into character bigrams, like Lucene's CJK analyser."""
+    words: list[str] = []
+    for run in RUN.findall(text.lower()):
+        is_unspaced = re.match(f"[{UNSPACED}]", run) and len(run) > 1
+        words += [run[start : start + 2] for start in range(len(run) - 1)] if is_unspaced else [run]
+    return words

@@ -6,9 +6,8 @@ import logging
 from pathlib import Path
 
 from training.config.run import RunConfig, stage_key
-from training.evaluation.dev import DevScore
 from training.evaluation.report import check_sets
-from training.evaluation.sts import find_sts
+from training.evaluation.sts import DevScore, find_sts
 from training.system.device import check_compiler
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from training.corpora.corpus import Corpus
 from training.corpora.plan import SamplingPlan
 from training.corpora.sources.readers import files_of, find_pair_file
 from training.errors import ConfigError
-from training.evaluation.dev import DevScore
 from training.evaluation.encoders import TextEncoder
+from training.evaluation.sts import DevScore
 from training.models.embedding_store import EmbeddingStore
 from training.models.labels import LabelSpace
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder

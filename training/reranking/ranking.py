@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.errors import EvaluationError
-from training.evaluation.ranking import accuracy_at, average_precision_at, ndcg_at, reciprocal_rank_at
+from training.evaluation.retrieval import accuracy_at, average_precision_at, ndcg_at, reciprocal_rank_at
 from training.reranking.collection import Collection, Question, Texts, evenly_spaced
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
-from training.evaluation.keywords import bm25_scores
+from training.evaluation.retrieval import bm25_scores
 from training.evaluation.vectors import Encode, unit_rows
 from training.models.cross_encoder import CrossEncoder
 from training.reranking.pair_tokens import PairTokenizer

@@ -11,7 +11,7 @@ from export.evaluation.__main__ import BUNDLED
 from export.evaluation.scoring import Choice, evaluate_folder
 from export.evaluation.search import SearchSet, character_scores, evaluate_search, read_search, service_scores
 from training.errors import EvaluationError
-from training.evaluation.keywords import bm25_scores
+from training.evaluation.retrieval import bm25_scores
 
 DOCUMENTS = [
     {"id": "a", "language": "de", "text": "Rückgabe innerhalb von 30 Tagen"},

@@ -2,7 +2,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.export.checkpoints import MINILM
-from training.adaptation.fertility import check_known, fertility
+from training.adaptation.start import check_known, fertility
 from training.errors import AlignmentError
 
 

@@ -3,7 +3,7 @@ from scipy.linalg import orthogonal_procrustes
 from sklearn.linear_model import Ridge
 
 from tests.training.alignment.vectors import made_pairs
-from training.alignment.closed_form import midpoint_ridge, procrustes, ridge, whitening
+from training.alignment.candidates import midpoint_ridge, procrustes, ridge, whitening
 
 SOURCE, TARGET = made_pairs(200)
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from training.alignment.negatives import Negatives, choose_negatives, same_pairs
+from training.alignment.losses import Negatives, choose_negatives, same_pairs
 
 DISTANCE = torch.tensor([[0.0, 1.0, 2.0, 9.0], [1.0, 0.0, 3.0, 4.0], [2.0, 3.0, 0.0, 5.0], [9.0, 4.0, 5.0, 0.0]])
 OWN = torch.eye(4, dtype=torch.bool)

@@ -1,7 +1,7 @@
 import numpy as np
 
 from tests.training.alignment.vectors import made_pairs
-from training.alignment.normalise import Means, unit_center_unit
+from training.alignment.layers import Means, unit_center_unit
 
 
 def test_unit_center_unit_of_a_hand_computed_case() -> None:

@@ -10,9 +10,8 @@ from tests.artifacts import build_artifact
 from tests.export.checkpoints import MINILM
 from tests.skeleton.project import ROOT
 from tests.training.alignment.files import PAIRS, write_pairs
-from training.alignment.layer_vectors import layer_vectors
-from training.alignment.study import Measured, paragraphs, verdict
-from training.alignment.study_spec import TableName, read_spec
+from training.alignment.study import Measured, TableName, paragraphs, read_spec, verdict
+from training.alignment.vectors import layer_vectors
 from training.errors import ConfigError
 
 SPEC = """

@@ -9,8 +9,16 @@ from ir_measures import AP, RR, Success, nDCG
 
 from tests.training.evaluation.test_sts import encode_by_length, write_lines
 from training.errors import EvaluationError
-from training.evaluation.ranking import accuracy_at, average_precision_at, ndcg_at, reciprocal_rank_at
-from training.evaluation.retrieval import evaluate_retrieval, rank_passages, read_retrieval, score_rankings
+from training.evaluation.retrieval import (
+    accuracy_at,
+    average_precision_at,
+    evaluate_retrieval,
+    ndcg_at,
+    rank_passages,
+    read_retrieval,
+    reciprocal_rank_at,
+    score_rankings,
+)
 
 MEASURES = {
     "acc@1": Success @ 1,

@@ -7,8 +7,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics.pairwise import cosine_similarity
 
 from training.errors import EvaluationError
-from training.evaluation.dev import DevScore
-from training.evaluation.sts import evaluate_sts, find_sts, is_monolingual, read_sts, spearman_of_cosines
+from training.evaluation.sts import DevScore, evaluate_sts, find_sts, is_monolingual, read_sts, spearman_of_cosines
 
 ROWS = [(5.0, "abc", "def"), (0.0, "a", "long sentence"), (2.5, "abc", "abcdefg")]
 

@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.training.evaluation.test_sts import write_lines
-from training.evaluation.bitext import find_bitext
-from training.evaluation.failures import LONGEST_SHOWN, failures_markdown, worst_failures
+from training.evaluation.bitext import LONGEST_SHOWN, failures_markdown, find_bitext, worst_failures
 
 VECTORS = {
     "eins": [1, 0, 0], "one": [1, 0, 0],
