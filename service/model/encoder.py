@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import repeat
 from pathlib import Path
 
@@ -30,11 +30,12 @@ from service.model.prompts import Prompts
 from service.model.session import IDS_NAME, Session
 from service.model.spaces import Spaces
 from service.model.tokenizer import TokenisedText, Tokenizer, stripped
+from service.process.cpus import usable_cpus
 
 logger = logging.getLogger(__name__)
 
 PASS_PLACES = 192  # texts x longest length of a pass: larger passes are no faster per text, and others wait for them
-FOUR = 4  # if padding is skipped, vectors are the same bit for bit in rows padded to a multiple of four
+PAD_MULTIPLE = 4  # keeps vectors bit-identical in any batch if padding is skipped (ADR 9)
 
 TextInput = str | tuple[int, ...]  # a text, or token ids from this model's tokenizer
 
@@ -87,33 +88,33 @@ class Encoder:
         """Embed texts, in shared passes where possible. Vectors equal those of `encode` bit for bit."""
         tokenised = self.tokenise(texts)
         waiting = sorted(range(len(texts)), key=lambda position: len(tokenised[position].input_ids))
-        found: dict[int, Encoded] = {}
+        encoded: dict[int, Encoded] = {}
         while waiting:
             longest = len(tokenised[waiting[-1]].input_ids)
             chosen = waiting[-self.room(longest) :]
             if not self.mixes_lengths:
                 chosen = [position for position in chosen if len(tokenised[position].input_ids) == longest]
             del waiting[-len(chosen) :]
-            found |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
-        return [found[position] for position in range(len(texts))]
+            encoded |= zip(chosen, self.run([tokenised[position] for position in chosen]), strict=True)
+        return [encoded[position] for position in range(len(texts))]
 
     @property
     def strips_white_space(self) -> bool:
-        """Whether the model's own tokenizer does that."""
+        """Whether the model's own tokenizer strips white space at the ends of a text."""
         return self._tokenizer.strips
 
     @cached_property
     def splitter(self) -> Splitter:
-        """Splits documents into passages."""
+        """What splits documents into passages."""
         return Splitter(self._tokenizer, prompt=self.prompts.document)
 
     def windows(self, text: str, *, prompt: str) -> list[tuple[int, ...]]:
-        """Overlapping parts of a text that fit, as token ids behind the prompt; one where it fits whole."""
+        """Return overlapping parts of a text that fit, as token ids behind the prompt; one where it fits whole."""
         return self._tokenizer.windows(stripped(text), prompt=prompt)
 
     def room(self, length: int) -> int:
         """Return how many texts of up to `length` tokens fit in a pass."""
-        places = -(-length // FOUR) * FOUR if self.mixes_lengths else length
+        places = -(-length // PAD_MULTIPLE) * PAD_MULTIPLE if self.mixes_lengths else length
         return max(1, PASS_PLACES // max(1, places)) if self.shares_passes else 1
 
     def tokenise(self, texts: Sequence[TextInput], truncate: Iterable[bool] = repeat(True)) -> list[TokenisedText]:
@@ -124,8 +125,8 @@ class Encoder:
         strings = [self.prompts.stripped(text) for text in texts if isinstance(text, str)]
         of_strings = iter(self._tokenizer.tokenise_all(strings))
         tokenised = [next(of_strings) if isinstance(text, str) else self._given_ids(text) for text in texts]
-        whole = (one.full_length for one, may_cut in zip(tokenised, truncate, strict=False) if not may_cut)
-        longest, limit = max(whole, default=0), self.manifest.max_length
+        lengths = (text.full_length for text, may_cut in zip(tokenised, truncate, strict=False) if not may_cut)
+        longest, limit = max(lengths, default=0), self.manifest.max_length
         if longest > limit:
             raise TextTooLong(f"has {longest} tokens; the model reads {limit} (set truncate to true)")
         return tokenised
@@ -135,16 +136,15 @@ class Encoder:
 
         Raises: InferenceFailed: the model raised.
         """
-        vectors_BD = self._pass([one.input_ids for one in texts])
+        vectors_BD = self._pass([text.input_ids for text in texts])
         return [
-            Encoded(
-                vector_D.copy(), tokens=len(one.input_ids), full_length=one.full_length
-            )  # a copy: a view would keep all vectors in memory
-            for one, vector_D in zip(texts, vectors_BD, strict=True)
+            # A copy: a view would keep all vectors in memory.
+            Encoded(vector_D.copy(), tokens=len(text.input_ids), full_length=text.full_length)
+            for text, vector_D in zip(texts, vectors_BD, strict=True)
         ]
 
     def _pass(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        return self._session.run(rows, multiple=FOUR if self.mixes_lengths else 1)
+        return self._session.run(rows, multiple=PAD_MULTIPLE if self.mixes_lengths else 1)
 
     def _given_ids(self, ids: tuple[int, ...]) -> TokenisedText:
         size = self._tokenizer.highest_id + 1
@@ -158,18 +158,22 @@ class Encoder:
 
         Raises: ArtifactError: token ids differ.  ParityFailed: a vector's cosine is below the pack's minimum.
         """
-        for position, text in enumerate(parity.texts):
-            tokenised = self._tokenizer.tokenise(self.prompts.default + text)
-            if tokenised.input_ids != list(parity.input_ids[position]):
-                raise ArtifactError(f"{folder}: parity text {position} gives other token ids than in parity.json")
-            expected_D = np.asarray(parity.embeddings[position], dtype=np.float32)
-            (found_D,) = self._pass([tokenised.input_ids])
-            cosine = float(found_D @ expected_D / (np.linalg.norm(found_D) * np.linalg.norm(expected_D)))
-            if not cosine >= parity.min_cosine:  # also refuses NaN
-                raise ParityFailed(
-                    f"{folder}: parity text {position} gives a vector with cosine {cosine:.5f} to the recorded one; "
-                    f"the minimum is {parity.min_cosine}: use an artifact of another precision on this CPU"
-                )
+        with ThreadPoolExecutor(usable_cpus()) as threads:
+            for _ in threads.map(partial(self._check_parity_text, parity, folder), range(len(parity.texts))):
+                pass  # raises the first text's error
+
+    def _check_parity_text(self, parity: ParityPack, folder: Path, position: int) -> None:
+        tokenised = self._tokenizer.tokenise(self.prompts.default + parity.texts[position])
+        if tokenised.input_ids != list(parity.input_ids[position]):
+            raise ArtifactError(f"{folder}: parity text {position} gives other token ids than in parity.json")
+        expected_D = np.asarray(parity.embeddings[position], dtype=np.float32)
+        (vector_D,) = self._pass([tokenised.input_ids])
+        cosine = float(vector_D @ expected_D / (np.linalg.norm(vector_D) * np.linalg.norm(expected_D)))
+        if not cosine >= parity.min_cosine:  # also refuses NaN
+            raise ParityFailed(
+                f"{folder}: parity text {position} gives a vector with cosine {cosine:.5f} to the recorded one; "
+                f"the minimum is {parity.min_cosine}: use an artifact of another precision on this CPU"
+            )
 
     def try_sharing(self, parity: ParityPack) -> None:
         """Let texts share passes if the artifact allows it and vectors stay the same bit for bit on this machine.
@@ -181,7 +185,7 @@ class Encoder:
             return
         self.shares_passes = True  # `room` depends on it
         # Rows are padded to a multiple of four, which must not exceed max_length.
-        self.mixes_lengths = self.manifest.padding == "skipped" and self.manifest.max_length % FOUR == 0
+        self.mixes_lengths = self.manifest.padding == "skipped" and self.manifest.max_length % PAD_MULTIPLE == 0
         if self.mixes_lengths and all(map(self._is_same_in_company, self._unlike(rows[0], rows[-1]))):
             return
         self.mixes_lengths = False
@@ -285,14 +289,14 @@ def check_ids(folder: Path, tokenizer: Tokenizer, session: Session) -> None:
     Raises: ArtifactError.
     """
     highest, rows = tokenizer.highest_id, embedding_rows(folder / MODEL_FILE, IDS_NAME)
-    found = f"{folder}: {TOKENIZER_FILE} has token ids up to {highest}"
+    ids = f"{folder}: {TOKENIZER_FILE} has token ids up to {highest}"
     way_out = "export the model again with the tokenizer it was trained with"
     if rows is None:
         try:
             session.run([[highest]])
         except InferenceFailed as exc:
-            raise ArtifactError(f"{found}, but {MODEL_FILE} fails on that one: {way_out}") from exc
+            raise ArtifactError(f"{ids}, but {MODEL_FILE} fails on that one: {way_out}") from exc
     elif highest >= rows:
         raise ArtifactError(
-            f"{found}, but the embedding table of {MODEL_FILE} has {rows} rows, for 0 to {rows - 1}: {way_out}"
+            f"{ids}, but the embedding table of {MODEL_FILE} has {rows} rows, for 0 to {rows - 1}: {way_out}"
         )
