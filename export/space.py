@@ -97,7 +97,7 @@ def add_space(request: SpaceRequest) -> Manifest:
         raise BadRequest(str(exc)) from exc
     labels = dict(zip([english for english, _ in pairs], label_NE, strict=True))
     affine = fit(encoder, fitted, labels)
-    english_cosine, other_cosine = measure(encoder, SpaceMap.of(affine), held_out, labels)
+    english_cosine, other_cosine = measure(encoder, SpaceMap.from_array(affine), held_out, labels)
     say(f"mean cosine held out: English {english_cosine:.4f}, others {other_cosine:.4f}")
     file = f"space.{request.name}.npy"
     space = Space(request.name, identity, len(affine), file, len(fitted), english_cosine, other_cosine)

@@ -19,7 +19,8 @@ ORIGIN = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/\s,*?#@]+")
 HOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 HERE = Path(__file__).resolve().parent
-MODELS = here if (here := HERE / "models").is_dir() else HERE.parent / "models"  # in a wheel, in a checkout
+INSTALLED = HERE / "models"  # in a wheel
+MODELS = INSTALLED if INSTALLED.is_dir() else HERE.parent / "models"  # else in a checkout
 BUNDLED_MODEL, BUNDLED_RERANKER = MODELS / "default", MODELS / "reranker"
 
 
@@ -228,7 +229,7 @@ class Settings(BaseSettings):
     @field_validator("allowed_hosts")
     @classmethod
     def _are_host_names(cls, given: str) -> str:
-        odd = next((one for one in _split(given, ",") if not HOST_NAME.fullmatch(one)), None)
+        odd = next((name for name in _split(given, ",") if not HOST_NAME.fullmatch(name)), None)
         if odd is not None:
             raise ValueError(f"{odd} is not a host name; write it like search.example, without a scheme, port or path")
         return given
@@ -236,7 +237,7 @@ class Settings(BaseSettings):
     @field_validator("cors_origins")
     @classmethod
     def _are_origins(cls, given: str) -> str:
-        odd = next((one for one in _split(given, ",") if not ORIGIN.fullmatch(one)), None)
+        odd = next((origin for origin in _split(given, ",") if not ORIGIN.fullmatch(origin)), None)
         if odd is not None:
             raise ValueError(f"{odd} is not an origin; write it like https://app.example, without a path, or * for any")
         return given

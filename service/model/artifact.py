@@ -143,9 +143,9 @@ class ParityPack:
 
 @dataclass(frozen=True)
 class PairParityPack:
-    """Pairs in the model's languages with what the model made of them where it was exported.
+    """Pairs in the model's languages, with token ids and scores computed at export.
 
-    max_difference: of a score from the recorded one.
+    max_difference: largest difference of a score from the recorded one.
     pairs: query and passage.
     input_ids: one row of token ids a pair, specials included, cut to what the model reads.
     scores: in [0, 1].
@@ -292,7 +292,7 @@ def load_parity(folder: Path, manifest: Manifest) -> ParityPack:
 def load_pair_parity(folder: Path) -> PairParityPack:
     """Read a re-ranker's `parity.json`.
 
-    Raises: ArtifactError: missing, not JSON, empty, or of unlike counts.
+    Raises: ArtifactError: missing, not JSON, empty, or of different counts.
     """
     parity = read_part(folder, PARITY_FILE, PairParityPack)
     counts = (len(parity.pairs), len(parity.input_ids), len(parity.scores))
@@ -306,7 +306,7 @@ def _first_other_length(rows: Sequence[Sequence[float]], length: int) -> int | N
 
 
 def read_part(folder: Path, name: str, kind: type[T]) -> T:
-    """A JSON file of an artifact.
+    """Read a JSON file of an artifact.
 
     Raises: ArtifactError: it is missing, not JSON, or not of this kind or schema.
     """

@@ -17,7 +17,7 @@ from service.model.tokenizer import WHITE_SPACE, Tokenizer
 
 PASSAGE_TOKENS = 128  # a longer one says less of each of its sentences
 OVERLAP = 0.25  # of a passage, at most
-LONG_CHARS = 512  # of a longer part this much is tokenised first: it mostly shows that the part fits no passage
+LONG_CHARS = 512  # of a longer part this much is tokenised first: mostly enough to see that it does not fit
 
 Span = tuple[int, int]  # start and stop in a text, in characters
 
@@ -35,7 +35,7 @@ MOST_CHARS_BEFORE = 8  # that are looked at, before a full stop
 
 @dataclass(frozen=True)
 class Unit:
-    """What is not taken apart: a sentence, a word or a piece of one. tokens: how many it has."""
+    """A part that stays whole: a sentence, a word or a piece of a word. tokens: how many it has."""
 
     start: int
     stop: int
@@ -46,19 +46,19 @@ class Splitter:
     """Splits texts by the tokens of one model. Thread-safe."""
 
     def __init__(self, tokenizer: Tokenizer, *, prompt: str) -> None:
-        """prompt: what will be before each passage."""
+        """prompt: stands before each passage."""
         self._tokenizer = tokenizer
         self._room = max(1, min(tokenizer.max_length, PASSAGE_TOKENS) - len(tokenizer.whole(prompt)))
 
     def split(self, text: str) -> tuple[Span, ...]:
-        """The start and stop of each passage, in characters; none where the text fits whole.
+        """Return the start and stop of each passage, in characters; none where the text fits whole.
 
         Raises: whatever the tokenizer does.
         """
         return tuple(self.passages(text))
 
     def passages(self, text: str) -> Iterator[Span]:
-        """As `split`, passage by passage: the text is read no further than the passages that are taken."""
+        """Yield what `split` returns; the text is read only as far as passages are taken."""
         if len(text) <= self._room and text.isascii():  # a token has a character at least
             return
         if self._tokens(text, *_stripped(text, 0, len(text))) <= self._room:
@@ -71,7 +71,7 @@ class Splitter:
             yield from kept
 
     def _groups(self, source: Iterable[Unit]) -> Iterator[Span]:
-        """The units of each passage, taken from `source` as they are needed. The last passage is filled from behind."""
+        """Group units into passages, taking them from `source` as needed. The last passage is filled from the end."""
         units: list[Unit] = []
         first, tokens = 0, 0
         for last, unit in enumerate(source):
@@ -81,11 +81,11 @@ class Splitter:
                 yield units[first].start, units[last - 1].stop
                 with_overlap = int(self._room * OVERLAP) + unit.tokens
                 first = _first_of(units, min(self._room, with_overlap))
-                tokens = sum(one.tokens for one in units[first:])
+                tokens = sum(unit.tokens for unit in units[first:])
         yield units[_first_of(units, self._room)].start, units[-1].stop
 
     def _units(self, text: str) -> Iterator[Unit]:
-        """Sentences that fit, words of those that do not, pieces of words that do not."""
+        """Yield sentences that fit, words of those that do not, and pieces of words that do not."""
         for sentence in self._counted(text, sentences(text)):
             if sentence.tokens <= self._room:
                 yield sentence
@@ -105,7 +105,7 @@ class Splitter:
         return (Unit(start, stop, self._tokens(text, start, stop)) for start, stop in spans)
 
     def _tokens(self, text: str, start: int, stop: int) -> int:
-        """How many tokens a part has. Of one that is far too long for a passage only the beginning is counted."""
+        """Count the tokens of a part; of one far too long for a passage, only those of its beginning."""
         chars = LONG_CHARS
         while stop - start > chars:
             tokens = len(self._tokenizer.pieces(text[start : start + chars]))
@@ -116,7 +116,7 @@ class Splitter:
 
 
 def _first_of(units: list[Unit], room: int) -> int:
-    """The first unit that fits with all behind it; the last one always does."""
+    """Return the first unit that fits with all after it; the last unit always fits."""
     first = len(units) - 1
     tokens = units[first].tokens
     while first > 0 and tokens + units[first - 1].tokens <= room:
@@ -126,13 +126,13 @@ def _first_of(units: list[Unit], room: int) -> int:
 
 
 def _stripped(text: str, start: int, stop: int) -> Span:
-    """Without the white space at either end."""
+    """Leave out the white space at either end."""
     part = text[start:stop]
     return start + len(part) - len(part.lstrip(WHITE_SPACE)), start + len(part.rstrip(WHITE_SPACE))
 
 
 def sentences(text: str) -> Iterator[Span]:
-    """The sentences, one after the other; together they are the text."""
+    """Yield the sentences in order; together they are the text."""
     start = 0
     for mark in _END.finditer(text):
         if mark[0][0] == "." and not _is_end(text, mark):
@@ -144,12 +144,12 @@ def sentences(text: str) -> Iterator[Span]:
 
 
 def words(text: str, start: int, stop: int) -> Iterator[Span]:
-    """The parts between spaces, each with the spaces behind it."""
+    """Return the words, each with the spaces after it."""
     return (word.span() for word in _WORD.finditer(text, start, stop))
 
 
 def _is_end(text: str, mark: re.Match[str]) -> bool:
-    """Whether a full stop ends a sentence: not before a small letter, and not behind what is often abbreviated."""
+    """Tell whether a full stop ends a sentence: not before a small letter, nor after what is often abbreviated."""
     if text[mark.end() : mark.end() + 1].islower():
         return False
     return _GOES_ON.search(text[max(0, mark.start() - MOST_CHARS_BEFORE) : mark.start()]) is None

@@ -38,7 +38,7 @@ class Prompts:
         return "" if self.default_name is None else self.texts[self.default_name]
 
     def stripped(self, text: str) -> str:
-        """A text, behind one of the prompts or none, without white space at its ends; the prompt keeps its own."""
+        """Strip white space at the ends of a text that may follow one of the prompts, which keeps its own."""
         prompt = max((prompt for prompt in self.texts.values() if text.startswith(prompt)), key=len, default="")
         return prompt + stripped(text[len(prompt) :])
 
@@ -83,5 +83,5 @@ class Prompts:
         return self.texts[name]
 
     def _first_of(self, names: tuple[str, ...]) -> str:
-        found = [self.texts[name] for name in names if name in self.texts]
-        return next((text for text in found if text), "") if found else self.default
+        prompts = [self.texts[name] for name in names if name in self.texts]
+        return next((prompt for prompt in prompts if prompt), "") if prompts else self.default

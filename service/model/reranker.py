@@ -1,4 +1,4 @@
-"""Query and passage in, score out. Knows a re-ranker's artifact; knows nothing about queues or HTTP."""
+"""Scores pairs of query and passage with a re-ranker's artifact."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,11 @@ class PairTokens:
 
 
 class PairTokenizer:
-    """Safe to call from many threads at once; long texts take their turn, as in `Tokenizer`."""
+    """Turns `[CLS] query [SEP] passage [SEP]` into token ids, as `training.reranking.pair_tokens` does.
+
+    Only the passage is truncated, and a query that would take more than half. Thread-safe; long texts take turns, as in
+    `Tokenizer`.
+    """
 
     def __init__(self, tokenizer: Tokenizer, *, where: str) -> None:
         """where: the artifact's folder, for the message.
@@ -57,7 +61,7 @@ class PairTokenizer:
             raise ArtifactError(f"{where}: max_length is {tokenizer.max_length}, which leaves no room for a passage")
 
     def tokenize(self, query: str, passage: str) -> PairTokens:
-        """The ids of a pair; a longer one keeps the first tokens of its passage."""
+        """Return the ids of a pair; a longer one keeps the first tokens of its passage."""
         query_ids, passage_ids = self._pieces(query), self._pieces(passage)
         full_length = len(query_ids) + len(passage_ids) + self._specials
         kept = query_ids[: self._query_room]
@@ -65,9 +69,9 @@ class PairTokenizer:
         return PairTokens(ids, full_length, len(query_ids) - len(kept))
 
     def windows(self, query: str, passage: str) -> list[PairTokens]:
-        """The pair with each part of a passage that does not fit whole: parts overlap by half, the last is full.
+        """Return the pair with each part of a passage that does not fit whole; parts overlap by half, the last is full.
 
-        One where it fits. A query that is cut counts as truncated in all.
+        One where it fits. A truncated query counts as truncated in each.
         """
         query_ids, passage_ids = self._pieces(query), self._pieces(passage)
         kept = query_ids[: self._query_room]
@@ -81,7 +85,7 @@ class PairTokenizer:
         return self._tokenizer.pieces(stripped(text))
 
     def _room(self, query_ids: list[int]) -> int:
-        """Tokens that are left for the passage."""
+        """Return how many tokens are left for the passage."""
         return self._tokenizer.max_length - self._specials - len(query_ids)
 
     def _framed(self, query_ids: list[int], passage_ids: list[int]) -> list[int]:
@@ -90,9 +94,9 @@ class PairTokenizer:
 
 
 class Reranker:
-    """The tokenizer and the graph of one artifact; safe to call from many threads at once.
+    """The tokenizer and the graph of one artifact. Thread-safe.
 
-    A pair is scored by itself, on the thread that calls: its score is the same to the bit, whatever runs beside it.
+    A pair is scored by itself, so its score is bit-identical whatever runs beside it.
     """
 
     def __init__(self, manifest: Manifest, tokenizer: PairTokenizer, session: Session) -> None:
@@ -131,18 +135,18 @@ class Reranker:
         return self.manifest.max_length
 
     def tokenize(self, query: str, passage: str) -> PairTokens:
-        """The token ids of a pair. What does not fit is cut off the passage, and reported.
+        """Return the token ids of a pair. The passage is truncated to fit, and that is reported.
 
-        A query is cut at half of `max_length`.
+        A query is truncated to half of `max_length`.
         """
         return self._tokenizer.tokenize(query, passage)
 
     def windows(self, query: str, passage: str) -> list[PairTokens]:
-        """The same with each part of a passage that does not fit: the best score is the passage's. Parts overlap."""
+        """Return the pair with each overlapping part of a passage that does not fit; the best part's score counts."""
         return self._tokenizer.windows(query, passage)
 
     def score(self, tokens: PairTokens) -> float:
-        """How well the passage answers the query: in [0, 1].
+        """Return how well the passage answers the query, in [0, 1].
 
         Raises: InferenceFailed: the model raised, or the score is not a finite number.
         """
@@ -165,9 +169,9 @@ class Reranker:
                 )
 
     def score_longest(self) -> None:
-        """Score the longest pair that the model reads: what a worker can take of time and memory."""
+        """Score the longest pair that the model reads: a worker's maximum of time and memory."""
         self.score(self.tokenize("a", "a " * self.max_length))
 
     def give_back_unused(self) -> None:
-        """Let go of the memory that earlier pairs took."""
+        """Free the memory that earlier pairs took."""
         self._session.give_back_unused()

@@ -27,7 +27,7 @@ class SpaceMap:
     bias_E: Floats
 
     @classmethod
-    def of(cls, affine: npt.NDArray[np.floating]) -> Self:
+    def from_array(cls, affine: npt.NDArray[np.floating]) -> Self:
         """Make a map from the artifact's array, (E, D + 1), with the bias in the last column."""
         affine32 = affine.astype(np.float32)
         return cls(np.ascontiguousarray(affine32[:, :-1]), affine32[:, -1].copy())
@@ -82,12 +82,12 @@ def stored_as(manifest: Manifest, space: str) -> Manifest:
     """
     if not space:
         return manifest
-    found = next((one for one in manifest.spaces if one.name == space), None)
-    if found is None:
-        names = ", ".join(one.name for one in manifest.spaces) or "its own only"
+    chosen = next((other for other in manifest.spaces if other.name == space), None)
+    if chosen is None:
+        names = ", ".join(other.name for other in manifest.spaces) or "its own only"
         raise ArtifactError(f"model {manifest.name} has no space {space!r}; it has {names} (CROSSLET_SPACE)")
-    lines = f"{manifest.fingerprint}\n{manifest.files[found.file].sha256}\n"  # the map is part of the identity
-    return dataclasses.replace(manifest, dim=found.dim, fingerprint=hashlib.sha256(lines.encode()).hexdigest())
+    lines = f"{manifest.fingerprint}\n{manifest.files[chosen.file].sha256}\n"  # the map is part of the identity
+    return dataclasses.replace(manifest, dim=chosen.dim, fingerprint=hashlib.sha256(lines.encode()).hexdigest())
 
 
 def _load(path: Path, shape: tuple[int, int]) -> SpaceMap:
@@ -97,4 +97,4 @@ def _load(path: Path, shape: tuple[int, int]) -> SpaceMap:
         raise ArtifactError(f"{path} cannot be read as an array of numbers") from exc
     if affine.shape != shape or affine.dtype.kind != "f" or not np.isfinite(affine).all():
         raise ArtifactError(f"{path} is not an array of finite numbers of shape {shape}; export the space again")
-    return SpaceMap.of(affine)
+    return SpaceMap.from_array(affine)

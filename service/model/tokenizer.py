@@ -38,7 +38,7 @@ WHITE_SPACE = (
 
 
 def stripped(text: str) -> str:
-    """A text without white space at its ends, as every model reads it; white space alone stays."""
+    """Strip white space at the ends of a text, as for every model; white space alone stays."""
     return text.strip(WHITE_SPACE) or text
 
 
@@ -100,19 +100,19 @@ class Tokenizer:
 
     @cached_property
     def strips(self) -> bool:
-        """Whether the file itself leaves out white space at the ends of a text, so that `stripped` changes no id."""
+        """Whether the file itself strips white space at the ends of a text, so that `stripped` changes no id."""
         return self._tokenizer.encode(f"{WHITE_SPACE}a{WHITE_SPACE}") == self._tokenizer.encode("a")
 
     def tokenise(self, text: str) -> TokenisedText:
-        """Token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
+        """Return the token ids of one text; a longer one keeps its first tokens and its closing special tokens."""
         return self._in_turn(text, self._tokenised)
 
     def pieces(self, text: str) -> list[int]:
-        """Token ids of one text, whole and without special tokens: a side of a pair."""
+        """Return all token ids of one text without special tokens: a side of a pair."""
         return self._in_turn(text, self._tokenizer.pieces)
 
     def whole(self, text: str) -> list[int]:
-        """Token ids of one text, whole and with its special tokens."""
+        """Return all token ids of one text with its special tokens."""
         return self._in_turn(text, self._tokenizer.encode)
 
     @property
@@ -151,7 +151,7 @@ class Tokenizer:
         return TokenisedText((ids[:kept] + closing)[: self.max_length], full_length)
 
     def closing(self, ids: list[int]) -> list[int]:
-        """The special tokens that end a text, if its ids end with them."""
+        """Return the special tokens that end a text, if its ids end with them."""
         closing = self._tokenizer.after
         return closing if ids[len(ids) - len(closing) :] == closing else []
 

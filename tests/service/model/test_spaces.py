@@ -42,13 +42,13 @@ def in_small(folder: Path, text: str) -> npt.NDArray[np.float64]:
 
 
 def test_a_map_is_a_product_a_bias_and_unit_length() -> None:
-    space = SpaceMap.of(np.array([[1, 0, 2], [0, 3, 1]], np.float16))
+    space = SpaceMap.from_array(np.array([[1, 0, 2], [0, 3, 1]], np.float16))
     found = space(np.array([[1, 1], [0, 1]], np.float32))  # (3, 4) and (2, 4) before
     np.testing.assert_allclose(found, [[0.6, 0.8], [2 / 20**0.5, 4 / 20**0.5]], rtol=1e-6)
 
 
 def test_a_mapped_vector_does_not_depend_on_the_others() -> None:
-    space = SpaceMap.of(np.random.default_rng(0).standard_normal((384, 385)).astype(np.float16))
+    space = SpaceMap.from_array(np.random.default_rng(0).standard_normal((384, 385)).astype(np.float16))
     vectors = np.random.default_rng(1).standard_normal((33, 384)).astype(np.float32)
     assert np.array_equal(space(vectors), np.vstack([space(one[None]) for one in vectors]))
 
