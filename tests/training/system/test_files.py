@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from export.inputs import read_sts, read_texts
 from tests.training.files import write
 from tests.training.models.bases import save_family
 from tests.training.reranking.small import TEXTS, student_base
@@ -59,6 +60,13 @@ def test_text_about_git_lfs_is_no_pointer(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(POINTER)
     with pytest.raises(LfsPointer):
         refuse_pointers([tmp_path / "a.tsv", tmp_path / "b"])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_bytes(b"\xef\xbb\xbf1\ta\tb\n2\tc\td\n")
+    assert read_lines(path)[0] == read_texts(path)[0] == "1\ta\tb"
+    assert len(read_sts(path)) == 2
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
