@@ -128,9 +128,7 @@ def test_the_usage_is_what_the_model_read(connect: Connect, bundled: httpx.Clien
     assert (usage.prompt_tokens, usage.total_tokens) == (tokens, tokens)
 
 
-def test_token_ids_get_the_vectors_of_their_texts_where_they_are_allowed(
-    connect: Connect, guarded: httpx.Client, guarded_model: Path
-) -> None:
+def test_token_ids_get_the_vectors_of_their_texts(connect: Connect, guarded: httpx.Client, guarded_model: Path) -> None:
     parity = json.loads((guarded_model / "parity.json").read_text(encoding="utf-8"))
     texts, ids = parity["texts"][:3], parity["input_ids"][:3]
     create = connect(guarded, api_key=KEY).embeddings.create
@@ -147,9 +145,7 @@ def test_another_tokenizers_ids_are_refused_by_default(
     assert "CROSSLET_TOKEN_IDS=true" in str(caught.value)
 
 
-def test_the_client_asks_for_base64_by_itself_and_reads_the_same_as_in_decimals(
-    connect: Connect, bundled: httpx.Client
-) -> None:
+def test_base64_vectors_equal_those_in_decimals(connect: Connect, bundled: httpx.Client) -> None:
     client = connect(bundled)
     raw = client.embeddings.with_raw_response.create(model="any", input=TEXTS)
     assert json.loads(raw.http_request.content)["encoding_format"] == "base64"
@@ -290,7 +286,7 @@ def test_a_full_service_is_the_clients_rate_limit_error(connect: Connect, guarde
     assert int(caught.value.response.headers["retry-after"]) >= 1
 
 
-def test_the_client_comes_back_when_retry_after_says_and_succeeds(
+def test_the_client_retries_after_the_given_time(
     connect: Connect, guarded: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     statuses: list[int] = []

@@ -85,9 +85,7 @@ def test_the_artifact_gives_the_students_vectors_when_served(
     assert cosines.min() >= cosine
 
 
-def test_what_composes_export_makes_of_a_run_is_what_compose_serves(
-    run_folder: Path, student: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_compose_serves_what_its_export_made(run_folder: Path, student: SentenceTransformer, tmp_path: Path) -> None:
     """The documented commands without containers: their folders are links, their root is `tmp_path`."""
     from tests.contract.live import live_service
 
