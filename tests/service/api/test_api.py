@@ -76,7 +76,7 @@ def test_one_string_still_gives_a_nested_list(client: TestClient) -> None:
     assert np.shape(client.post("/embed", json={"inputs": "hallo"}).json()) == (1, DIM)
 
 
-def test_more_dimensions_than_the_model_has_are_refused_before_anything_is_computed(client: TestClient) -> None:
+def test_too_many_dimensions_are_refused_before_computing(client: TestClient) -> None:
     def texts_computed() -> str:
         lines = client.get("/metrics").text.splitlines()
         return next(line for line in lines if line.startswith("crosslet_inference_duration_seconds_count"))
@@ -103,7 +103,7 @@ def test_the_cost_is_in_the_headers(client: TestClient) -> None:
     assert float(response.headers["x-inference-ms"]) > 0
 
 
-def test_a_text_that_would_take_much_memory_to_tokenise_is_refused_with_both_numbers(serve: Serve) -> None:
+def test_a_text_too_long_to_tokenise_is_refused(serve: Serve) -> None:
     client = serve(max_text_chars=100, token_ids=True)
     assert client.post("/embed", json={"inputs": "é" * 100}).status_code == 200
     response = client.post("/embed", json={"inputs": ["a", "é" * 101]})
@@ -188,7 +188,7 @@ def test_a_body_in_another_encoding_than_utf8_is_told_so(client: TestClient, enc
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=st.text(st.characters(), min_size=1, max_size=50))
-def test_any_string_that_json_can_hold_gives_a_vector_or_a_typed_error(client: TestClient, text: str) -> None:
+def test_any_json_string_gives_a_vector_or_a_typed_error(client: TestClient, text: str) -> None:
     content = json.dumps({"inputs": text}).encode()  # lone surrogates as \ud800
     response = client.post("/embed", content=content, headers={"content-type": "application/json"})
     if response.status_code == 200:
@@ -236,7 +236,7 @@ def test_the_root_compares_where_the_inputs_are_an_object(client: TestClient) ->
         ([], "the body must be a JSON object"),
     ],
 )
-def test_errors_of_the_root_name_the_field_as_the_other_routes_do(
+def test_errors_of_the_root_name_the_field(
     client: TestClient, body: object, message: str
 ) -> None:
     response = client.post("/", json=body)
@@ -355,7 +355,7 @@ def test_a_document_can_be_put_found_read_replaced_and_removed(client: TestClien
     assert found(client.post("/search", json={"query": TEXTS[1]})) == ["b"]
 
 
-def test_documents_that_the_model_fails_on_are_named_and_the_others_kept(
+def test_documents_the_model_fails_on_are_named(
     serve: Serve, failing_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = serve(model=failing_model)
@@ -403,7 +403,7 @@ def test_documents_that_all_fail_are_an_error_and_change_nothing(serve: Serve, f
         ("/v1/embeddings", {"input": ["guitar", "kaputt"]}),
     ],
 )
-def test_one_text_that_the_model_fails_on_is_an_error_everywhere_else(
+def test_a_text_the_model_fails_on_fails_other_routes(
     serve: Serve, failing_model: Path, path: str, body: dict[str, Any]
 ) -> None:
     assert serve(model=failing_model).post(path, json=body).status_code == 500
@@ -433,7 +433,7 @@ def test_a_search_returns_only_what_was_asked_for(client: TestClient) -> None:
     assert result["score"] == pytest.approx(1, abs=1e-6)
 
 
-def test_a_mode_chooses_vectors_keywords_or_both_and_ranks_say_why(client: TestClient) -> None:
+def test_a_mode_chooses_vectors_keywords_or_both(client: TestClient) -> None:
     put(client, {"id": "code", "text": "Oven shows error WK-1702"}, {"id": "other", "text": TEXTS[8]})
     found = {
         mode: client.post("/search", json={"query": "wk1702", "include": ["ranks"], **({"mode": mode} if mode else {})})
@@ -453,7 +453,7 @@ def test_a_mode_chooses_vectors_keywords_or_both_and_ranks_say_why(client: TestC
 
 
 @pytest.mark.parametrize("mode", ["keywords", "hybrid"])
-def test_a_search_by_words_takes_filters_pages_and_what_any_text_may_hold(client: TestClient, mode: str) -> None:
+def test_a_search_by_words_takes_filters_and_pages(client: TestClient, mode: str) -> None:
     documents = [{"id": str(n), "text": f"kettle {'red ' * n}", "metadata": {"n": n}} for n in range(1, 5)]
     put(client, *documents)
     wanted = {"query": "red", "mode": mode, "filter": {"n": {"gte": 3}}}
@@ -483,7 +483,7 @@ def test_several_queries_give_a_list_each(client: TestClient) -> None:
     assert [[result["id"] for result in one] for one in results] == [["b"], ["a"]]
 
 
-def test_an_answer_of_many_long_documents_is_refused_before_it_is_written(
+def test_too_long_an_answer_is_refused_before_it_is_written(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A document is in the answer once for each query that finds it."""
@@ -505,7 +505,7 @@ def test_a_filter_is_applied_inside_the_search(client: TestClient) -> None:
     assert client.get("/info").json()["index"]["documents"] == 5
 
 
-def test_pages_of_a_search_follow_each_other_and_count_towards_the_limit(client: TestClient) -> None:
+def test_pages_of_a_search_follow_each_other(client: TestClient) -> None:
     put(client, *({"id": f"d{n}", "text": TEXTS[n % len(TEXTS)]} for n in range(25)))
     whole = found(client.post("/search", json={"query": TEXTS[1], "top_k": 25}))
     pages = [found(client.post("/search", json={"query": TEXTS[1], "top_k": 10, "offset": n})) for n in (0, 10, 20, 30)]
@@ -708,7 +708,7 @@ def test_a_removal_of_nothing_in_particular_is_refused(client: TestClient, body:
 LARGE = [str(2**63), str(-(2**63) - 1), str(2**64 - 1), str(2**64), "1" * 300]
 
 
-def test_a_whole_number_that_is_not_kept_exactly_is_refused_in_metadata_and_in_filters(client: TestClient) -> None:
+def test_integers_that_lose_digits_are_refused(client: TestClient) -> None:
     json_type = {"content-type": "application/json"}
     for number in LARGE:
         for metadata in ('{"x": %s}', '{"x": [0.5, %s]}', '{"x": {"y": [{"z": %s}]}}'):
@@ -723,7 +723,7 @@ def test_a_whole_number_that_is_not_kept_exactly_is_refused_in_metadata_and_in_f
                 assert_refused(response, 422, "Validation", "filter", "a whole number is beyond 64 bits")
 
 
-def test_every_other_number_comes_back_as_it_was_put_and_is_found(client: TestClient) -> None:
+def test_other_numbers_come_back_and_are_found(client: TestClient) -> None:
     numbers = [str(2**63 - 1), str(-(2**63)), str(2**53 + 1), str(2**53), "1e19", "-0.0", "0.1", "1.5e-300", "1e308"]
     documents = (f'{{"id": "{number}", "text": "a", "metadata": {{"x": {number}}}}}' for number in numbers)
     body = f'{{"documents": [{", ".join(documents)}]}}'
@@ -749,7 +749,7 @@ def test_a_long_number_changes_nothing_else_of_what_json_is(client: TestClient) 
     assert response.json() == client.post("/embed", json={"inputs": "1" * 30 + "é"}).json()
 
 
-def test_filters_find_nested_fields_the_key_with_the_dot_first_and_know_ne_and_exists(client: TestClient) -> None:
+def test_filters_find_nested_fields(client: TestClient) -> None:
     put(
         client,
         {"id": "a", "text": "hallo", "metadata": {"source": {"site": "x", "pages": [{"n": 1}, {"n": 2}]}, "no": None}},
@@ -811,7 +811,7 @@ def test_pages_of_a_filter_go_on_after_the_cursor(client: TestClient) -> None:
         (json.dumps(nested(17)), ["nested deeper than 16 levels"]),
     ],
 )
-def test_a_filter_of_a_listing_or_a_count_is_refused_as_a_searchs_is(
+def test_listing_and_count_refuse_the_same_filters_as_search(
     client: TestClient, filter_: str, words: list[str]
 ) -> None:
     put(client, {"id": "a", "text": "hallo"})
@@ -829,7 +829,7 @@ def test_a_filter_of_a_listing_or_a_count_is_refused_as_a_searchs_is(
     )
 
 
-def test_a_listing_and_a_count_give_a_slow_filter_up_as_a_search_does(serve: Serve) -> None:
+def test_listing_and_count_give_up_slow_filters(serve: Serve) -> None:
     client = serve(request_timeout_s=0.001, max_texts=2000)
     collection = client.app.state.runtime.collection  # past the queue of texts, which would give up, too
     vectors_ND = np.eye(1, DIM, dtype=np.float32).repeat(2000, axis=0)
@@ -886,7 +886,7 @@ def test_openai_errors_name_the_place(serve: Serve, input_: object, place: str) 
 
 
 @pytest.mark.parametrize("input_", [[5], [[5], [6, 7]], [2**70], [[]]])
-def test_token_ids_are_refused_by_default_with_the_clients_option_and_the_setting(
+def test_token_ids_are_refused_by_default(
     client: TestClient, input_: object
 ) -> None:
     response = client.post("/v1/embeddings", json={"input": input_})
@@ -936,7 +936,7 @@ def test_openais_route_is_there_without_its_version_too(client: TestClient, path
         ("GET", "/v1/nope/", 404),
     ],
 )
-def test_errors_under_v1_have_openais_shape_where_there_is_no_route_too(
+def test_errors_under_v1_have_openais_shape(
     client: TestClient, method: str, path: str, status: int
 ) -> None:
     response = client.request(method, path)
@@ -1022,7 +1022,7 @@ def test_a_large_answer_is_gzip_where_that_is_on_and_accepted(serve: Serve, acce
     assert int(packed.headers["content-length"]) < len(packed.content)
 
 
-def test_an_answer_is_not_gzip_where_that_is_off_or_small_or_not_asked_for(serve: Serve) -> None:
+def test_gzip_is_for_large_answers_that_ask_for_it(serve: Serve) -> None:
     body = {"inputs": list(TEXTS)}
     off = serve().post("/embed", json=body, headers={"accept-encoding": "gzip"})
     packing = serve(gzip_min_bytes=1000)
@@ -1157,7 +1157,7 @@ def test_every_schema_that_openapi_names_is_there(client: TestClient) -> None:
     assert named == set(response.json()["components"]["schemas"]) > {"ErrorResponse", "OpenAIErrorResponse"}
 
 
-def test_every_answer_is_described_with_its_headers_and_its_content(client: TestClient) -> None:
+def test_every_answer_is_described(client: TestClient) -> None:
     for name, one in operations(client):
         assert {"200", "500"} <= set(one["responses"]), name
         for status, answer in one["responses"].items():
@@ -1173,7 +1173,7 @@ def test_every_answer_is_described_with_its_headers_and_its_content(client: Test
                 assert "retry-after" in answer["headers"]
 
 
-def test_the_documentation_page_can_send_a_key_where_one_is_asked_for(client: TestClient) -> None:
+def test_the_docs_can_send_a_key(client: TestClient) -> None:
     (scheme,) = client.get("/openapi.json").json()["components"]["securitySchemes"].values()
     assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
     assert {name for name, one in operations(client) if "security" not in one} == {"get /health", "get /ready"}
@@ -1197,7 +1197,7 @@ def test_static_files_count_under_their_mount(client: TestClient) -> None:
         assert f'crosslet_requests_total{{route="{route}",status="{status}"}} 1.0' in lines
 
 
-def test_an_unknown_route_and_a_wrong_method_have_the_one_error_body(client: TestClient) -> None:
+def test_unknown_routes_and_methods_have_the_error_body(client: TestClient) -> None:
     assert_refused(client.get("/nope"), 404, "NotFound")
     assert_refused(client.get("/embed"), 405, "Validation")
 

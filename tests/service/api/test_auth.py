@@ -28,7 +28,7 @@ def test_without_a_known_key_everything_but_the_probes_is_401(locked: TestClient
     assert [locked.get(path, headers=headers).status_code for path in ("/health", "/ready", "/docs")] == [200] * 3
 
 
-def test_the_root_leads_to_the_docs_without_a_key_and_embeds_only_with_one(locked: TestClient) -> None:
+def test_the_root_embeds_only_with_a_key(locked: TestClient) -> None:
     assert locked.get("/", follow_redirects=False).status_code == 307
     assert locked.post("/", json={"inputs": "a"}).status_code == 401
     assert locked.post("/", json={"inputs": "a"}, headers=bearer("read")).status_code == 200

@@ -31,7 +31,7 @@ def test_a_declared_body_over_the_limit_is_413_with_both_numbers(serve: Serve) -
     assert "101 bytes; the limit is 100 (CROSSLET_MAX_BODY_BYTES)" in response.json()["error"]
 
 
-def test_openais_clients_are_told_to_come_back_by_its_kind_of_error() -> None:
+def test_openais_clients_are_told_to_come_back() -> None:
     answer = error_response("/v1/embeddings", Overloaded("full", retry_after_s=3))
     assert json.loads(bytes(answer.body))["error"]["type"] == "rate_limit_error"
 
@@ -52,7 +52,7 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.mark.parametrize("value", [b"[]", b"{}", b'"ab"', b'[""]', b'{"[":1}'])
-def test_a_body_of_very_many_values_is_refused_before_they_are_made(serve: Serve, value: bytes) -> None:
+def test_a_body_of_too_many_values_is_refused_unparsed(serve: Serve, value: bytes) -> None:
     client = serve()
     for path in ("/embed", "/v1/embeddings"):
         body = b'{"inputs": [' + b",".join([value] * 250_000) + b"]}"
@@ -115,7 +115,7 @@ def test_a_gzip_body_that_is_compressed_too_much_is_413(serve: Serve) -> None:
         ("br", b"", 415),
     ],
 )
-def test_a_body_in_another_encoding_than_it_says_is_a_typed_error(
+def test_a_body_in_the_wrong_encoding_is_a_typed_error(
     serve: Serve, encoding: str, content: bytes, status: int
 ) -> None:
     response = serve().post("/embed", content=content, headers=JSON | {"content-encoding": encoding})
@@ -163,7 +163,7 @@ def test_an_endless_body_is_not_read_to_its_end() -> None:
     assert exchange.received == 3
 
 
-def test_all_bodies_together_stay_under_the_budget_and_leave_it_with_their_answers() -> None:
+def test_all_bodies_together_stay_under_the_budget() -> None:
     async def scenario() -> None:
         release = asyncio.Event()
 
@@ -198,7 +198,7 @@ class Answering:
         await self.is_read.wait()
 
 
-def test_a_whole_body_counts_as_what_it_is_parsed_to_until_its_answer_begins() -> None:
+def test_a_whole_body_counts_by_its_parsed_size() -> None:
     async def scenario() -> None:
         application = Answering()
         limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=320, body_timeout_s=30)
@@ -217,7 +217,7 @@ def test_a_whole_body_counts_as_what_it_is_parsed_to_until_its_answer_begins() -
     asyncio.run(scenario())
 
 
-def test_the_largest_body_gets_in_and_what_has_none_is_never_refused() -> None:
+def test_the_largest_body_gets_in() -> None:
     async def scenario() -> None:
         application = Answering()
         limit = BodyLimit(application, max_body_bytes=60, max_inflight_bytes=60, body_timeout_s=30)
@@ -248,7 +248,7 @@ def test_a_client_that_leaves_mid_body_frees_what_it_sent(kept: int) -> None:
     assert whole.status == 200
 
 
-def test_a_body_that_stops_half_way_is_408_and_frees_what_it_sent() -> None:
+def test_a_body_that_stops_half_way_is_408_and_freed() -> None:
     class Stalled(Exchange):
         async def receive(self) -> Message:
             if not self.messages:

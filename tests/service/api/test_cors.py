@@ -72,7 +72,7 @@ def preflight(client: TestClient, path: str, method: str, headers: str, origin: 
         ("GET", "/info"),
     ],
 )
-def test_a_preflight_is_answered_without_a_key_and_allows_to_send_one(
+def test_a_preflight_is_answered_without_a_key(
     service: TestClient, method: str, path: str
 ) -> None:
     answer = preflight(service, path, method, "authorization,content-type,x-request-id,x-stainless-lang")

@@ -83,7 +83,7 @@ def test_half_a_pair_in_a_filter_of_a_url_is_named(client: TestClient) -> None:
     assert (response.status_code, response.json()["error"]) == (422, f"filter.a.ne{SENTENCE}")
 
 
-def test_half_a_pair_in_a_line_is_named_and_the_others_are_stored(client: TestClient) -> None:
+def test_half_a_pair_in_a_line_is_named(client: TestClient) -> None:
     lines = [DOCUMENT, {"id": "b", "text": f"x{HALF}"}, {"id": "c", "text": "c", "metadata": {"k": {HALF: 1}}}]
     content = "\n".join(map(json.dumps, lines)).encode() + b'\n{"id": "d", "text": "T\xfcr"}'
     response = client.put("/documents", content=content, headers={"content-type": "application/x-ndjson"})

@@ -31,7 +31,7 @@ def ports(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield service, metrics
 
 
-def test_metrics_are_on_their_own_port_without_a_key_and_on_no_other(ports: tuple[Service, httpx.Client]) -> None:
+def test_metrics_are_on_their_own_port_alone(ports: tuple[Service, httpx.Client]) -> None:
     service, metrics = ports
     assert service.client.post("/embed", json={"inputs": "a"}).status_code == 200
     answer = metrics.get("/metrics")

@@ -32,7 +32,7 @@ def words(language: str) -> dict[str, str | dict[str, str]]:
     return json.loads((WEB / f"{language}.json").read_text(encoding="utf-8"))
 
 
-def test_a_browser_gets_the_page_and_any_other_client_is_led_to_the_docs(client: TestClient) -> None:
+def test_only_a_browser_gets_the_page_at_the_root(client: TestClient) -> None:
     page = client.get("/", headers=BROWSER)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     for accept in ("*/*", "application/json", "text/*", ""):
@@ -46,7 +46,7 @@ def test_a_post_to_the_same_path_embeds_whatever_is_accepted(client: TestClient)
 
 
 @pytest.mark.parametrize("path", ["/", *(f"/page/{name}" for name in FILES)])
-def test_nothing_may_be_loaded_from_elsewhere_or_run_from_the_page_itself(client: TestClient, path: str) -> None:
+def test_the_page_loads_nothing_from_elsewhere(client: TestClient, path: str) -> None:
     answer = client.get(path, headers=BROWSER)
     policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
     assert policy["default-src"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
@@ -83,7 +83,7 @@ def test_nothing_but_the_files_of_the_page_is_there(client: TestClient, name: st
 
 
 @pytest.mark.parametrize("prefix", ["", "/api/crosslet"])
-def test_every_file_that_the_page_names_is_answered_under_the_prefix(serve: Serve, prefix: str) -> None:
+def test_the_pages_files_are_answered_under_the_prefix(serve: Serve, prefix: str) -> None:
     client = serve(root_path=prefix)
     for address in {f"{prefix}/", prefix or "/"}:  # with a prefix, a browser may ask without the slash
         page = client.get(address, headers=BROWSER).text
@@ -114,7 +114,7 @@ def test_the_page_can_be_switched_off(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("own", [None, "dense", "keywords"])
-def test_the_page_offers_the_modes_of_the_description_the_services_own_first(serve: Serve, own: str | None) -> None:
+def test_the_page_offers_the_services_mode_first(serve: Serve, own: str | None) -> None:
     client = serve(search_mode=own)
     request = client.get("/openapi.json").json()["components"]["schemas"]["SearchRequest"]
     modes = next(one["enum"] for one in request["properties"]["mode"]["anyOf"] if "enum" in one)

@@ -164,7 +164,7 @@ def test_what_needs_no_key_needs_none_for_options(locked: TestClient, path: str)
     assert locked.post(path).status_code == 401
 
 
-def test_the_table_finds_the_route_that_the_framework_calls() -> None:
+def test_the_table_finds_the_route_that_fastapi_calls() -> None:
     table = RouteTable(ROUTES)
     for route in ROUTES:
         path = (

@@ -52,7 +52,7 @@ async def by_path(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @pytest.mark.parametrize("way", ["read", "closed"])
-def test_a_large_answer_is_refused_while_others_are_unread_and_a_small_one_is_not(way: str) -> None:
+def test_large_answers_wait_until_others_are_read(way: str) -> None:
     async def scenario() -> None:
         limit = ResponseLimit(by_path, max_unread_bytes=MUCH_BYTES + LARGE_BYTES)
         async with serving(limit) as address, asking(address, "/much") as unread:
@@ -76,7 +76,7 @@ def test_a_large_answer_is_refused_while_others_are_unread_and_a_small_one_is_no
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_an_answer_alone_is_sent_however_large_and_the_connection_goes_on() -> None:
+def test_a_lone_answer_may_be_of_any_size() -> None:
     async def scenario() -> None:
         limit = ResponseLimit(by_path, max_unread_bytes=1)
         async with serving(limit) as address, asking(address, "/much") as client:
@@ -109,7 +109,7 @@ def test_a_file_that_is_given_as_it_is_read_keeps_no_answer_back() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_what_an_application_fails_to_send_is_not_counted_for_ever() -> None:
+def test_an_answer_that_fails_is_not_counted_for_ever() -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000000")]})
         await send({"type": "http.response.body", "body": bytes(1_000_000)})

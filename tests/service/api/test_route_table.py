@@ -142,7 +142,7 @@ def test_an_unknown_path_is_404_whatever_the_method(client: TestClient, method: 
     assert (response.status_code, response.json()["error_type"]) == (404, "NotFound")
 
 
-def test_what_is_answered_under_the_other_spelling_counts_for_its_route(client: TestClient) -> None:
+def test_both_spellings_count_for_the_route(client: TestClient) -> None:
     def count(route: str, status: int) -> float:
         start = f'crosslet_requests_total{{route="{route}",status="{status}"}} '
         lines = client.get("/metrics").text.splitlines()
@@ -172,7 +172,7 @@ def test_what_is_answered_under_the_other_spelling_counts_for_its_route(client: 
         ("POST", "/search?limt=3", "this route takes none"),
     ],
 )
-def test_an_unknown_query_parameter_of_our_own_routes_is_refused_by_name(
+def test_our_routes_refuse_unknown_query_parameters(
     client: TestClient, method: str, path: str, known: str
 ) -> None:
     body = {"PUT": DOCUMENT, "POST": POSTS.get(path.partition("?")[0])}.get(method)
@@ -182,7 +182,7 @@ def test_an_unknown_query_parameter_of_our_own_routes_is_refused_by_name(
     assert client.get("/documents/a/").status_code == 200  # nothing was done
 
 
-def test_the_sentence_lists_the_parameters_that_the_description_of_the_route_has(client: TestClient) -> None:
+def test_the_refusal_lists_the_parameters_of_openapi(client: TestClient) -> None:
     described = client.get("/openapi.json").json()["paths"]["/documents"]["get"]["parameters"]
     listed = client.get("/documents?x=1").json()["error"].partition("this route takes ")[2].split(", ")
     assert set(listed) == {one["name"] for one in described if one["in"] == "query"} >= {"cursor", "limit"}
@@ -194,7 +194,7 @@ def test_the_name_of_an_unknown_parameter_is_cut_in_the_sentence(client: TestCli
 
 
 @pytest.mark.parametrize("path", ["/", "/embed", "/similarity", "/v1/embeddings", "/embeddings"])
-def test_an_unknown_query_parameter_of_a_route_of_teis_or_openais_is_ignored(client: TestClient, path: str) -> None:
+def test_teis_and_openais_routes_ignore_unknown_parameters(client: TestClient, path: str) -> None:
     answers = [client.post(f"{path}{query}", json=POSTS[path]) for query in ("", "?api-version=2024-02-01")]
     assert [one.status_code for one in answers] == [200, 200]
     assert answers[0].content == answers[1].content

@@ -31,7 +31,7 @@ def truncated(client: TestClient, path: str = "/documents", **parameters: str) -
     return ids
 
 
-def test_what_a_put_says_was_cut_is_listed_until_it_is_put_whole_or_removed(client: TestClient) -> None:
+def test_cut_documents_are_listed_until_put_whole(client: TestClient) -> None:
     assert truncated(client) == []
     cut = put(client, a1=LONG, a2="kurz", b1=LONG, b2=LONG, b3="kurz", a3=LONG)
     assert cut == ["a1", "b1", "b2", "a3"]
@@ -49,7 +49,7 @@ def test_what_a_put_says_was_cut_is_listed_until_it_is_put_whole_or_removed(clie
     assert truncated(client) == ["b3", "a3"]
 
 
-def test_lines_are_listed_as_well_and_each_collection_has_its_own(serve: Serve) -> None:
+def test_cut_lines_are_listed_by_collection(serve: Serve) -> None:
     client = serve(chunk=False)
     assert put(client, a=LONG) == ["a"]
     lines = body_of({"id": "b", "text": "kurz"}, {"id": "c", "text": LONG})

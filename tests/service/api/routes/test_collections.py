@@ -10,7 +10,7 @@ def put(client: TestClient, path: str, **texts: str) -> dict[str, object]:
     return dict(answer.json())
 
 
-def test_every_route_of_documents_and_searches_has_its_like_below_a_collection(client: TestClient) -> None:
+def test_collections_have_every_route_of_documents(client: TestClient) -> None:
     put(client, "/documents", a="Hund")
     put(client, "/collections/shop/documents", a="Katze", **{"documents/b": "ein roter Kessel"})
     shop = "/collections/shop"
@@ -33,7 +33,7 @@ def test_every_route_of_documents_and_searches_has_its_like_below_a_collection(c
         assert client.get(f"/collections/{name}/documents/x").json()["text"] == name
 
 
-def test_collections_are_listed_told_with_their_memory_and_dropped(client: TestClient) -> None:
+def test_collections_are_listed_and_dropped(client: TestClient) -> None:
     put(client, "/collections/shop/documents", a="x", b="y")
     listed = client.get("/collections").json()["collections"]
     dim = client.get("/info").json()["dim"]
@@ -99,7 +99,7 @@ def test_paths_below_a_collection_may_end_in_a_slash(client: TestClient) -> None
     assert client.post("/collections/shop/documents/count/", json={}).json()["count"] == 1
 
 
-def test_a_read_key_reads_and_searches_collections_and_changes_none(serve: Serve) -> None:
+def test_a_read_key_changes_no_collection(serve: Serve) -> None:
     client = serve(api_keys="full", read_api_keys="read")
     full, read = ({"authorization": f"Bearer {key}"} for key in ("full", "read"))
     one = {"documents": [{"id": "a", "text": "x"}]}

@@ -78,7 +78,7 @@ def assert_refused(response: httpx.Response, status: int, error_type: str, *word
 # --- without a re-ranker
 
 
-def test_without_a_reranker_texts_are_ordered_by_cosine_mapped_to_0_and_1(client: TestClient, tiny_model: Path) -> None:
+def test_without_a_reranker_texts_are_ordered_by_cosine(client: TestClient, tiny_model: Path) -> None:
     expected = cosines(tiny_model, QUERY, list(TEXTS))
     results = ranked(client, QUERY, list(TEXTS))
     np.testing.assert_allclose(in_order(results), [(1 + cosine) / 2 for cosine in expected], atol=1e-6)
@@ -271,7 +271,7 @@ def test_a_forbidden_cut_names_the_text_and_both_lengths(client: TestClient) -> 
         assert_refused(response, 422, "Tokenizer", "query has ", f"the model reads {MAX_LENGTH}")
 
 
-def test_a_document_that_would_take_much_memory_is_refused_with_both_numbers(client: TestClient) -> None:
+def test_a_document_too_long_to_rank_is_refused(client: TestClient) -> None:
     response = client.post("/rerank", json={"query": QUERY, "texts": ["a", "a" * 100_001]})
     assert_refused(response, 422, "Tokenizer", "texts[1] has 100001 characters", "100000 (CROSSLET_MAX_TEXT_CHARS)")
 
@@ -301,7 +301,7 @@ def test_a_score_is_the_same_to_the_bit_alone_and_in_company(ranker: TestClient)
     query=st.text(st.characters(), max_size=50),
     texts=st.lists(st.text(st.characters(), max_size=90), max_size=4),
 )
-def test_any_strings_that_json_can_hold_give_scores_or_a_typed_error(
+def test_any_json_strings_give_scores_or_a_typed_error(
     ranker: TestClient, windows: bool, query: str, texts: list[str]
 ) -> None:
     content = json.dumps({"query": query, "texts": texts, "windows": windows}).encode()  # lone surrogates as \ud800
@@ -314,7 +314,7 @@ def test_any_strings_that_json_can_hold_give_scores_or_a_typed_error(
         assert set(response.json()) == {"error", "error_type"}
 
 
-def test_a_document_that_the_model_fails_on_fails_the_request_and_is_named(
+def test_a_document_the_model_fails_on_is_named(
     serve: Serve, failing_model: Path, tmp_path: Path
 ) -> None:
     build_reranker(tmp_path / "reranker", fails_on="kaputt")
@@ -358,14 +358,14 @@ def test_windows_of_pairs_leave_no_token_out(serve: Serve, tiny_reranker: Path) 
     assert in_order(cut.json())[1] == in_order(response.json())[1]
 
 
-def test_more_windows_than_texts_are_allowed_are_refused_with_both_numbers(either: Serve) -> None:
+def test_too_many_windows_are_refused_with_both_numbers(either: Serve) -> None:
     client = either(max_texts=8)
     body = {"query": "a", "documents": ["hallo", "guitar " * 1000], "windows": True}
     response = client.post("/v1/rerank", json=body)
     assert_refused(response, 422, "Validation", "documents has ", "up to position 1", "is 8 (CROSSLET_MAX_TEXTS)")
 
 
-def test_a_pair_that_may_not_be_cut_names_the_text_and_both_lengths(serve: Serve, tiny_reranker: Path) -> None:
+def test_a_pair_too_long_names_the_text_and_both_lengths(serve: Serve, tiny_reranker: Path) -> None:
     client = serve(reranker=tiny_reranker, rerank_weight="alone")
     for query, texts, position in (("a", ["hallo", LONG], 1), (LONG, ["a"], 0)):
         response = client.post("/rerank", json={"query": query, "texts": texts, "truncate": False})

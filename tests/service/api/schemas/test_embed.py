@@ -102,7 +102,7 @@ def test_the_end_may_be_asked_for_where_nothing_is_cut(client: TestClient) -> No
 
 
 @pytest.mark.parametrize(("path", "key"), [("/embed", "inputs"), ("/v1/embeddings", "input")])
-def test_vectors_that_need_no_norm_are_the_same_or_their_first_part(client: TestClient, path: str, key: str) -> None:
+def test_normalize_false_keeps_the_first_numbers(client: TestClient, path: str, key: str) -> None:
     def vectors(**options: object) -> np.ndarray:
         answer = client.post(path, json={key: list(TEXTS[:3])} | options).json()
         return np.asarray(answer if isinstance(answer, list) else [one["embedding"] for one in answer["data"]])
