@@ -236,9 +236,7 @@ def test_the_root_compares_where_the_inputs_are_an_object(client: TestClient) ->
         ([], "the body must be a JSON object"),
     ],
 )
-def test_errors_of_the_root_name_the_field(
-    client: TestClient, body: object, message: str
-) -> None:
+def test_errors_of_the_root_name_the_field(client: TestClient, body: object, message: str) -> None:
     response = client.post("/", json=body)
     assert_refused(response, 422, "Validation")
     assert response.json()["error"].startswith(message)
@@ -886,9 +884,7 @@ def test_openai_errors_name_the_place(serve: Serve, input_: object, place: str) 
 
 
 @pytest.mark.parametrize("input_", [[5], [[5], [6, 7]], [2**70], [[]]])
-def test_token_ids_are_refused_by_default(
-    client: TestClient, input_: object
-) -> None:
+def test_token_ids_are_refused_by_default(client: TestClient, input_: object) -> None:
     response = client.post("/v1/embeddings", json={"input": input_})
     assert response.status_code == 422
     error = response.json()["error"]
@@ -936,9 +932,7 @@ def test_openais_route_is_there_without_its_version_too(client: TestClient, path
         ("GET", "/v1/nope/", 404),
     ],
 )
-def test_errors_under_v1_have_openais_shape(
-    client: TestClient, method: str, path: str, status: int
-) -> None:
+def test_errors_under_v1_have_openais_shape(client: TestClient, method: str, path: str, status: int) -> None:
     response = client.request(method, path)
     error = response.json()["error"]
     assert (response.status_code, error["type"], error["param"]) == (status, "invalid_request_error", None)

@@ -237,9 +237,7 @@ def test_a_body_behind_an_answered_request_has_its_own_time(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_only_a_client_that_does_not_read_is_cut_off(
-    monkeypatch: pytest.MonkeyPatch, is_read: bool
-) -> None:
+def test_only_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch, is_read: bool) -> None:
     monkeypatch.setattr(connection, "READ_TIMEOUT_S", 1.5)
 
     async def received_bytes() -> int:

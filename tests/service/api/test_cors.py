@@ -3,8 +3,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,11 +12,10 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.access import Cors
-from service.api.app import create_app
 from service.api.request_log import RequestLog
 from service.api.routing import RouteTable
 from service.metrics import Metrics
-from service.runtime import EMBEDDED_READERS, Runtime, load_runtime
+from service.runtime import EMBEDDED_READERS, Runtime
 from service.settings import Settings
 from tests.service.conftest import Serve
 
@@ -28,21 +25,14 @@ COST = {"x-request-id", "x-tokens", "x-truncated", "x-queue-ms", "x-inference-ms
 
 
 @pytest.fixture(scope="module")
-def service(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    settings = Settings(
-        model=tiny_model,
-        data=tmp_path_factory.mktemp("data"),
-        workers=1,
+def service(serve_module: Serve) -> TestClient:
+    return serve_module(
         cors_origins=f"http://localhost:3000, {PAGE.upper()}",
         api_keys="full",
         max_body_bytes=1000,
         max_queue_reads=1,
         gzip_min_bytes=100,
     )
-    with TestClient(
-        create_app(load_runtime(settings)), base_url="http://localhost", raise_server_exceptions=False
-    ) as client:
-        yield client
 
 
 def listed(response: httpx.Response, name: str) -> set[str]:
@@ -72,9 +62,7 @@ def preflight(client: TestClient, path: str, method: str, headers: str, origin: 
         ("GET", "/info"),
     ],
 )
-def test_a_preflight_is_answered_without_a_key(
-    service: TestClient, method: str, path: str
-) -> None:
+def test_a_preflight_is_answered_without_a_key(service: TestClient, method: str, path: str) -> None:
     answer = preflight(service, path, method, "authorization,content-type,x-request-id,x-stainless-lang")
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == PAGE

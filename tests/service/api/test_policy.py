@@ -1,6 +1,5 @@
 """What each route needs, and that no spelling of a path needs less."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,16 +9,13 @@ from fastapi import APIRouter
 from fastapi.testclient import TestClient
 from starlette.routing import Match, Route
 
-from service.api.app import ROUTERS, create_app
+from service.api.app import ROUTERS
 from service.api.policy import Access, policy_of
 from service.api.routing import RouteTable
 from service.documents.store.store import Document, DocumentStore
 from service.model.artifact import load_manifest
-from service.runtime import load_runtime
-from service.settings import Settings
 from tests.artifacts import TEXTS
-from tests.service.api.test_auth import bearer
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, bearer
 
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
 WRITES = {
@@ -38,19 +34,11 @@ DOCUMENT = {"documents": [{"id": id_, "text": TEXTS[1]} for id_ in ("de/1", "de/
 
 
 @pytest.fixture(scope="module")
-def locked(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    settings = Settings(
-        model=tiny_model,
-        data=tmp_path_factory.mktemp("data"),
-        workers=1,
-        root_path="/api",
-        api_keys="full",
-        read_api_keys="read",
-    )
-    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost") as client:
-        for path in ("/documents", "/collections/shop/documents"):
-            assert client.put(path, json=DOCUMENT, headers=bearer("full")).status_code == 200
-        yield client
+def locked(serve_module: Serve) -> TestClient:
+    client = serve_module(root_path="/api", api_keys="full", read_api_keys="read")
+    for path in ("/documents", "/collections/shop/documents"):
+        assert client.put(path, json=DOCUMENT, headers=bearer("full")).status_code == 200
+    return client
 
 
 def body_of(path: str) -> object:

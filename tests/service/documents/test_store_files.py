@@ -19,8 +19,7 @@ from service.documents.store.store import Document, DocumentStore
 from service.errors import Damaged, NotReady, StoreError, StoreInUse
 from service.offline.backup import restore, write_backup
 from service.offline.store_file import open_store_file
-from tests.service.api.test_auth import bearer
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, bearer
 from tests.service.documents.test_maintenance import DIM, EXACT, INVERTED, open_collection, put, vectors, wait_for
 
 STORE = "documents.sqlite3"

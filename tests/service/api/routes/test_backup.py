@@ -29,8 +29,7 @@ from service.runtime import Runtime, load_runtime
 from service.settings import Settings
 from tests.artifacts import DIM, TEXTS
 from tests.service.api.connections import serving
-from tests.service.api.test_auth import bearer
-from tests.service.conftest import Serve
+from tests.service.conftest import Serve, bearer
 
 MANY = 300  # documents of 100,000 characters: more than the system takes from the service
 

@@ -314,9 +314,7 @@ def test_any_json_strings_give_scores_or_a_typed_error(
         assert set(response.json()) == {"error", "error_type"}
 
 
-def test_a_document_the_model_fails_on_is_named(
-    serve: Serve, failing_model: Path, tmp_path: Path
-) -> None:
+def test_a_document_the_model_fails_on_is_named(serve: Serve, failing_model: Path, tmp_path: Path) -> None:
     build_reranker(tmp_path / "reranker", fails_on="kaputt")
     for client in (serve(model=failing_model), serve(reranker=tmp_path / "reranker")):
         response = client.post("/rerank", json={"query": QUERY, "texts": ["hallo", "kaputt"]})

@@ -2,16 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.app import create_app
-from service.runtime import load_runtime
-from service.settings import Settings
 from tests.service.conftest import Serve
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -22,10 +18,8 @@ REFERENCE = re.compile(r"""(?:src|href)="(page/[^"]+)"|(?:from |import\()"(\./[^
 
 
 @pytest.fixture(scope="module")
-def client(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    settings = Settings(model=tiny_model, data=tmp_path_factory.mktemp("data"), workers=1)
-    with TestClient(create_app(load_runtime(settings)), base_url="http://localhost") as client:
-        yield client
+def client(serve_module: Serve) -> TestClient:
+    return serve_module()
 
 
 def words(language: str) -> dict[str, str | dict[str, str]]:
