@@ -35,7 +35,7 @@ def loads(content: bytes) -> Any:
 
 
 def not_unicode(content: bytes, *, root: str = "") -> str | None:
-    """Return the sentence that says which string of refused JSON is no Unicode; None: something else is wrong with it.
+    """Return a sentence that names the string of refused JSON that is no Unicode; None: the fault is another.
 
     root: prefix of the string's place, such as the name of the parameter that holds the JSON.
     """
@@ -61,23 +61,23 @@ def _place_of_surrogate(value: object, root: str) -> str | None:
     """Return where the first lone surrogate is. Deep values must not exhaust Python's stack."""
     left = [_suspects({"": value}, root)]
     while left:
-        place, one = next(left[-1], (root, None))
-        if one is None:
+        place, child = next(left[-1], (root, None))
+        if child is None:
             left.pop()
-        elif isinstance(one, str):
+        elif isinstance(child, str):
             return place or "the string"
-        elif isinstance(one, dict) and any(map(_SURROGATE.search, one)):
+        elif isinstance(child, dict) and any(map(_SURROGATE.search, child)):
             return f"a key of {place}" if place else "a key"
         else:
-            left.append(_suspects(one, place))
+            left.append(_suspects(child, place))
     return None
 
 
 def _suspects(container: dict[str, Any] | list[Any], place: str) -> Iterator[tuple[str, Any]]:
     """Yield each list, object and string with a surrogate in a list or object, with its place."""
-    for key, one in enumerate(container) if isinstance(container, list) else container.items():
-        if isinstance(one, dict | list) or (isinstance(one, str) and _SURROGATE.search(one)):
-            yield f"{place}{_step(key, is_first=not place)}"[:_LONGEST_PLACE], one
+    for key, child in enumerate(container) if isinstance(container, list) else container.items():
+        if isinstance(child, dict | list) or (isinstance(child, str) and _SURROGATE.search(child)):
+            yield f"{place}{_step(key, is_first=not place)}"[:_LONGEST_PLACE], child
 
 
 def _step(key: str | int, *, is_first: bool) -> str:

@@ -97,13 +97,13 @@ class Metrics:
 
 
 class _PerCollection(Collector):
-    """What each collection takes: one label a collection, of which there are at most CROSSLET_MAX_COLLECTIONS."""
+    """Documents and memory by collection: a label each, at most CROSSLET_MAX_COLLECTIONS."""
 
     def __init__(self, collections: Collections) -> None:
         self._collections = collections
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the values of the collections that there are now."""
+        """Yield the values of the present collections."""
         names = ["collection"]
         documents = GaugeMetricFamily("crosslet_collection_documents", "Documents of a collection.", labels=names)
         size = GaugeMetricFamily("crosslet_collection_index_bytes", "Memory of a collection's index.", labels=names)

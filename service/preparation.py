@@ -1,6 +1,6 @@
-"""Prepares requests on one thread: long bodies are parsed there, documents split. Knows neither JSON nor passages.
+"""Prepares requests on one thread: parses long bodies, splits documents.
 
-Work of many steps takes turns, so that a long request holds up no other. Searches have threads of their own.
+Work of many steps takes turns, so that a long request delays no other. Searches have their own threads.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Preparation:
     async def run(self, steps: Steps[T], *, limit_s: float = math.inf) -> T:
         """Run steps turn by turn and return their result. Cancelled, they end with the turn.
 
-        Raises: TimeoutError: they took more than `limit_s`, the turns of others not counted.
+        Raises: TimeoutError: they took more than `limit_s`, without the turns of others.
         """
         results: list[T] = []
 

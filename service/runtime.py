@@ -75,11 +75,11 @@ class Runtime:
 
     @property
     def collection(self) -> DocumentIndex:
-        """The collection of the request. Raises: NotFound: there is none of the name."""
+        """The request's collection. Raises: NotFound: none has the name."""
         return self.collections.of(self.collection_name)
 
-    def of(self, name: str) -> "Runtime":
-        """The same runtime for a request about a named collection."""
+    def for_collection(self, name: str) -> "Runtime":
+        """Return this runtime for a request about a named collection."""
         return replace(self, collection_name=name)
 
     @property
@@ -123,19 +123,19 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Models:
-    """What workers run."""
+    """The models that workers run."""
 
     encoder: Encoder
     reranker: Reranker | None
 
     def run_longest(self) -> None:
-        """The most that a worker does of each."""
+        """Run the longest input through each model."""
         self.encoder.embed_longest()
         if self.reranker is not None:
             self.reranker.score_longest()
 
     def give_back_unused(self) -> None:
-        """Let go of the memory that earlier passes took."""
+        """Free the memory that earlier passes took."""
         self.encoder.give_back_unused()
         if self.reranker is not None:
             self.reranker.give_back_unused()
@@ -148,20 +148,20 @@ def _release(cache: VectorCache, models: Models) -> None:
 
 
 def _pass_bytes(models: Models) -> int:
-    """What a worker's passes take at their peak: the median of some, for one may seem to take half of another."""
-    unmap_code()  # what only the start ran is not to be counted; what a pass runs is back after one
+    """Return the peak memory of a worker's passes: the median of a few, since single measurements vary twofold."""
+    unmap_code()  # leaves out code that only the start ran; a pass maps its own again
     models.run_longest()
     return sorted(_growth_by_passes(models) for _ in range(PASSES_MEASURED))[PASSES_MEASURED // 2]
 
 
 def _growth_by_passes(models: Models) -> int:
-    models.give_back_unused()  # what they take must not come out of what was free already
+    models.give_back_unused()  # else the passes would take memory that is free already, and nothing would grow
     give_back_unused()
     return growth_during(models.run_longest)
 
 
 def load_reranker(settings: Settings) -> Reranker | None:
-    """The re-ranker that the settings name, if they name one.
+    """Load the re-ranker that the settings name, if any.
 
     Raises: ArtifactError: it is refused.
     """
@@ -205,7 +205,7 @@ def load_runtime(settings: Settings, choice: Choice | None = None) -> Runtime:
         cache=cache,
         on_loop_s=LIMIT_S,
     )
-    models.give_back_unused()  # what only the start needed is not to be counted
+    models.give_back_unused()  # leave out what only the start needed
     give_back_unused()
     memory.reserve(pool.workers * pass_bytes)
     metrics = Metrics(manifest)

@@ -8,8 +8,8 @@ from typing import Any
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most alike, in any case of letters; None if none is near."""
-    by_lower = {one.lower(): one for one in names}
+    """Return the most similar name, ignoring case; None if none is near."""
+    by_lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1)
     return by_lower[near[0]] if near else None
 
@@ -23,7 +23,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that names the option or command nearest to an unknown one."""
 
-    others: Sequence[str] = ()  # commands that it does not parse
+    others: Sequence[str] = ()  # commands parsed elsewhere
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As the base class; an unknown option of a command is named before anything that is missing."""

@@ -121,8 +121,8 @@ def _digest(key: bytes) -> bytes:
 
 
 def _is_among(digest: bytes, known: list[bytes]) -> bool:
-    """Compare with every known key, so that the time taken does not tell which one matches."""
-    return bool(sum(hmac.compare_digest(digest, other) for other in known))
+    """Compare with every known key, so that the time does not tell which one matches."""
+    return bool(sum(hmac.compare_digest(digest, key) for key in known))
 
 
 def is_known_host(host: str, names: Collection[str]) -> bool:
@@ -142,11 +142,11 @@ def is_known_host(host: str, names: Collection[str]) -> bool:
 
 
 def is_of_another_origin(scope: Scope, allowed: Collection[str]) -> bool:
-    """Whether a page asks that is neither the service's own nor of an allowed origin. Other clients send no Origin.
+    """Whether the request comes from a page whose origin is neither the service's own nor allowed.
 
-    Sec-Fetch-Site, which no script can set, also tells where a proxy has changed Host. Old browsers, and pages without
-    TLS, do not send it. Then Origin and Host are compared without their schemes: a proxy may have ended TLS.
-    X-Forwarded-Host is not read: clients can send one.
+    Only browsers send these headers. Scripts cannot set Sec-Fetch-Site, and it holds although a proxy changed Host. Old
+    browsers, and pages without TLS, do not send it: then Origin and Host are compared, without their schemes, since a
+    proxy may have ended TLS. X-Forwarded-Host is not read: clients can send one.
     """
     origin, site = header(scope, b"origin").lower(), header(scope, b"sec-fetch-site")
     if ANY in allowed or origin in allowed or site == "same-origin":
@@ -183,9 +183,9 @@ class Cors(CORSMiddleware):
         answer = super().preflight_response(request_headers)
         if answer.status_code < 400:
             return answer
-        what = bytes(answer.body).decode().removeprefix("Disallowed CORS ")
-        sentence = f"this cross-origin request is not allowed because of its {what} (CROSSLET_CORS_ORIGINS)"
+        reason = bytes(answer.body).decode().removeprefix("Disallowed CORS ")
+        sentence = f"this cross-origin request is not allowed because of its {reason} (CROSSLET_CORS_ORIGINS)"
         refusal = json_response({"error": sentence, "error_type": "Validation"}, status=answer.status_code)
-        kept = ("vary", "access-control-allow-origin")
-        refusal.headers.update({name: value for name, value in answer.headers.items() if name in kept})
+        copied = ("vary", "access-control-allow-origin")
+        refusal.headers.update({name: value for name, value in answer.headers.items() if name in copied})
         return refusal

@@ -54,7 +54,7 @@ def create_app(runtime: Runtime) -> FastAPI:
 
     app = _framework(
         runtime,
-        servers=_servers(runtime.settings.root_path),
+        servers=[{"url": runtime.settings.root_path}] if runtime.settings.root_path else [],  # the prefix of all paths
         title="crosslet",
         version=VERSION,
         description=DESCRIPTION,
@@ -135,11 +135,6 @@ def _add_layers(app: FastAPI, runtime: Runtime, routes: list[Route]) -> None:
     if settings.root_path:
         _check_prefix(settings.root_path, routes)
         app.add_middleware(PathPrefix, prefix=settings.root_path)
-
-
-def _servers(root_path: str) -> list[dict[str, str]]:
-    """Return OpenAPI's `servers`: the prefix of all paths."""
-    return [{"url": root_path}] if root_path else []
 
 
 def _check_prefix(prefix: str, routes: list[Route]) -> None:

@@ -37,7 +37,7 @@ SLICE_BYTES = 64 * 1024
 
 
 @dataclass
-class _Held:
+class _BufferedBody:
     """One request's body as it arrived, and the bytes it is charged for."""
 
     chunks: list[bytes] = field(default_factory=list)
@@ -77,21 +77,21 @@ class BodyLimit:
         if streams_lines(scope):
             await self._stream(scope, receive, send)
             return
-        held = _Held()
+        body = _BufferedBody()
 
         async def observed_send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._let_go(held, down_to=sum(map(len, held.chunks)))
+                self._release(body, down_to=sum(map(len, body.chunks)))
             await send(message)
 
         try:
-            await self._read(scope, receive, held)
-            more_bytes = sum(map(parsed_bytes, held.chunks)) - held.size_bytes
-            self._check_memory(more_bytes, held.size_bytes)
-            self._hold(min(more_bytes, max(0, self._max_inflight_bytes // 2 - held.size_bytes)), held)
-            held.chunks[:] = [b"".join(held.chunks)]  # drops the chunks: the body is in memory only once
-            await _check_values(held.chunks[0])
-            await self._app(scope, _Replay(held.chunks[0], receive), observed_send)
+            await self._read(scope, receive, body)
+            more_bytes = sum(map(parsed_bytes, body.chunks)) - body.size_bytes
+            self._check_memory(more_bytes, body.size_bytes)
+            self._charge(min(more_bytes, max(0, self._max_inflight_bytes // 2 - body.size_bytes)), body)
+            body.chunks[:] = [b"".join(body.chunks)]  # drops the chunks: the body is in memory only once
+            await _check_values(body.chunks[0])
+            await self._app(scope, _Replay(body.chunks[0], receive), observed_send)
         except (BodyTimeout, MalformedBody, TooLarge, Overloaded, UnknownEncoding) as exc:
             # Keep the connection open: a client that is still sending would miss the answer if it were closed. The
             # server discards the rest of the body as it arrives.
@@ -99,12 +99,12 @@ class BodyLimit:
         except ClientGone:
             return
         finally:
-            self._let_go(held, down_to=0)
-            held.chunks.clear()
+            self._release(body, down_to=0)
+            body.chunks.clear()
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a body of any length on while it arrives; charge it two largest bodies: a line, and what is stored."""
-        held, share_bytes = _Held(), min(2 * self._max_body_bytes, self._max_inflight_bytes // 2)
+        body, share_bytes = _BufferedBody(), min(2 * self._max_body_bytes, self._max_inflight_bytes // 2)
         try:
             if self._streamed_bytes + share_bytes > max(share_bytes, self._max_inflight_bytes // 2):
                 raise Overloaded(
@@ -113,7 +113,7 @@ class BodyLimit:
                     retry_after_s=RETRY_AFTER_S,
                 )
             self._check_memory(share_bytes, 0)
-            self._hold(share_bytes, held)
+            self._charge(share_bytes, body)
             self._streamed_bytes += share_bytes
             decoder = decoder_of(header(scope, b"content-encoding"))
             stream = BodyStream(receive, decoder, max_piece_bytes=self._max_body_bytes, timeout_s=self._body_timeout_s)
@@ -121,23 +121,23 @@ class BodyLimit:
         except (TooLarge, Overloaded, UnknownEncoding) as exc:  # what the stream raises, the application answers
             await error_response(scope["path"], exc)(scope, receive, send)
         finally:
-            self._streamed_bytes -= held.size_bytes
-            self._let_go(held, down_to=0)
+            self._streamed_bytes -= body.size_bytes
+            self._release(body, down_to=0)
 
-    async def _read(self, scope: Scope, receive: Receive, held: _Held) -> None:
+    async def _read(self, scope: Scope, receive: Receive, body: _BufferedBody) -> None:
         decoder = decoder_of(header(scope, b"content-encoding"))
         declared = header(scope, b"content-length")
         if declared.isdigit() and int(declared) > self._max_body_bytes:
             raise self._too_large(f"{declared} bytes")
         try:
             async with asyncio.timeout(self._body_timeout_s):
-                await self._read_chunks(receive, decoder, held)
+                await self._read_chunks(receive, decoder, body)
         except TimeoutError as exc:
             raise BodyTimeout(
                 f"the body did not arrive completely within {self._body_timeout_s:g} s (CROSSLET_BODY_TIMEOUT_S)"
             ) from exc
 
-    async def _read_chunks(self, receive: Receive, decoder: Decoder, held: _Held) -> None:
+    async def _read_chunks(self, receive: Receive, decoder: Decoder, body: _BufferedBody) -> None:
         size_bytes, more = 0, True
         while more:
             message = await receive()
@@ -149,12 +149,12 @@ class BodyLimit:
             size_bytes += len(chunk)
             if size_bytes > self._max_body_bytes:
                 raise self._too_large(f"more than {self._max_body_bytes} bytes")
-            self._check_memory(len(chunk), held.size_bytes)
-            self._hold(len(chunk), held)
-            held.chunks.append(chunk)
+            self._check_memory(len(chunk), body.size_bytes)
+            self._charge(len(chunk), body)
+            body.chunks.append(chunk)
         decoder.end()
 
-    def _hold(self, more_bytes: int, held: _Held) -> None:
+    def _charge(self, more_bytes: int, body: _BufferedBody) -> None:
         if not more_bytes:  # a request without a body is always admitted
             return
         wanted = self._inflight_bytes + more_bytes
@@ -165,12 +165,12 @@ class BodyLimit:
                 retry_after_s=RETRY_AFTER_S,
             )
         self._inflight_bytes = wanted
-        held.size_bytes += more_bytes
+        body.size_bytes += more_bytes
 
-    def _let_go(self, held: _Held, *, down_to: int) -> None:
-        freed_bytes = held.size_bytes - down_to
+    def _release(self, body: _BufferedBody, *, down_to: int) -> None:
+        freed_bytes = body.size_bytes - down_to
         self._inflight_bytes -= freed_bytes
-        held.size_bytes = down_to
+        body.size_bytes = down_to
         if freed_bytes > LARGE_BYTES:
             asyncio.get_running_loop().call_soon(return_free_memory)  # otherwise the C heap keeps it
 

@@ -42,8 +42,8 @@ class Connection(HttpToolsProtocol):
         self._is_in_head = True
         self._head_bytes = 0
         self._body: list[bytes] = []  # of the data received last
-        self._patience: asyncio.TimerHandle | None = None  # timeout of what the client sends
-        self._reader_patience: asyncio.TimerHandle | None = None  # timeout of what the client reads
+        self._client_timeout: asyncio.TimerHandle | None = None  # timeout of what the client sends
+        self._reader_timeout: asyncio.TimerHandle | None = None  # timeout of what the client reads
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timeout of the first request, or refuse an excess connection."""
@@ -53,7 +53,7 @@ class Connection(HttpToolsProtocol):
             self._wait(HEAD_TIMEOUT_S)
         elif excess <= AWAITED:  # beyond these, refuse at once
             self._is_too_many = True
-            self._patience = self.loop.call_later(REFUSED_TIMEOUT_S, self._refuse_too_many)
+            self._client_timeout = self.loop.call_later(REFUSED_TIMEOUT_S, self._refuse_too_many)
         else:
             self._refuse_too_many()
 
@@ -78,7 +78,7 @@ class Connection(HttpToolsProtocol):
                 self._refuse_head()
             else:  # trailers or chunk extensions; the request may have been answered already
                 self.transport.close()
-        elif self._is_in_head and self._patience is None and self._head_bytes:
+        elif self._is_in_head and self._client_timeout is None and self._head_bytes:
             self._wait(HEAD_TIMEOUT_S)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -178,16 +178,16 @@ class Connection(HttpToolsProtocol):
         return self.parser, b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, headers)
 
     def _wait(self, timeout_s: float) -> None:
-        self._patience = self.loop.call_later(timeout_s, self.transport.close)
+        self._client_timeout = self.loop.call_later(timeout_s, self.transport.close)
 
     def _stop_waiting(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._client_timeout is not None:
+            self._client_timeout.cancel()
+            self._client_timeout = None
 
     def _wait_for_reader(self) -> None:
         unread_bytes = self.transport.get_write_buffer_size()
-        self._reader_patience = self.loop.call_later(READ_TIMEOUT_S, self._end_unless_read, unread_bytes)
+        self._reader_timeout = self.loop.call_later(READ_TIMEOUT_S, self._end_unless_read, unread_bytes)
 
     def _end_unless_read(self, unread_bytes: int) -> None:
         if self.transport.get_write_buffer_size() < unread_bytes:
@@ -196,9 +196,9 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()  # `close` would wait for the client to read
 
     def _stop_waiting_for_reader(self) -> None:
-        if self._reader_patience is not None:
-            self._reader_patience.cancel()
-            self._reader_patience = None
+        if self._reader_timeout is not None:
+            self._reader_timeout.cancel()
+            self._reader_timeout = None
 
 
 class _Parser(httptools.HttpRequestParser):

@@ -49,7 +49,7 @@ async def split_documents(
             return list(documents)
         return (yield from _in_passages(documents, runtime.splitter, limit=settings.max_passages))
 
-    with embedder.room_for(texts):
+    with embedder.memory_for(texts):
         in_passages = await embedder.prepare(
             split(), what="splitting documents", way_out="send fewer documents, or shorter ones, or chunk: false"
         )

@@ -33,9 +33,9 @@ Limit = Literal["max_texts", "max_openai_texts"]
 Place = Callable[[int], str]  # the position of a text -> its name in an error message, like inputs[3]
 
 
-def one_or_listed(name: str, given: object) -> Place:
+def one_or_listed(name: str, value: object) -> Place:
     """Name the places of a field that holds one text or a list: `name` or `name[position]`."""
-    return lambda position: name if isinstance(given, str) else f"{name}[{position}]"
+    return lambda position: name if isinstance(value, str) else f"{name}[{position}]"
 
 
 class Embedder:
@@ -111,19 +111,19 @@ class Embedder:
         batch = await self.compute(texts, place=place, truncate=truncate, skip_failed=skip_failed)
         if space is None:
             return batch
-        # Behind the cache, which knows own vectors alone; in a thread: 512 vectors take tens of milliseconds.
+        # After the cache, which holds the model's own vectors. In a thread: 512 vectors take tens of milliseconds.
         mapped_BE = await asyncio.to_thread(space, batch.embeddings)
         return dataclasses.replace(batch, embeddings=mapped_BE)
 
     async def compute(
         self, texts: Sequence[Input], *, place: Place, truncate: bool = True, skip_failed: bool = False
     ) -> EncodedBatch:
-        """Embed texts that were checked, as they are; of a pair its score.
+        """Embed checked texts without a prompt; a pair gives its score.
 
-        Raises: as `embed` does, but for what `check` refuses.
+        Raises: as `embed`, except for what `check` refuses.
         """
         try:
-            with self.room_for(texts):
+            with self.memory_for(texts):
                 self._facts.texts += len(texts)
                 encoding = self._runtime.pool.encode(texts, truncate=truncate, skip_failed=skip_failed)
                 batch = await while_connected(self._request, encoding)
@@ -136,8 +136,8 @@ class Embedder:
         asyncio.get_running_loop().call_soon(self._account, batch)  # when the answer has left
         return batch
 
-    def room_for(self, texts: Sequence[Input]) -> AbstractContextManager[None]:
-        """Memory to tokenise texts, until it is left. Raises: TooLarge, Overloaded."""
+    def memory_for(self, texts: Sequence[Input]) -> AbstractContextManager[None]:
+        """Reserve the memory to tokenise texts while the context lasts. Raises: TooLarge, Overloaded."""
         if not self._runtime.settings.memory_budget:  # skip measuring the texts
             return nullcontext()
         pool = self._runtime.pool
@@ -149,9 +149,9 @@ class Embedder:
         )
 
     async def prepare(self, steps: Steps[T], *, what: str, way_out: str) -> T:
-        """Run steps of preparation, until the client leaves.
+        """Run steps of preparation until the client leaves.
 
-        Raises: InvalidInput: they take longer than `request_timeout_s`.  ClientGone.  What the steps do.
+        Raises: InvalidInput: they take longer than `request_timeout_s`.  ClientGone.  And what the steps raise.
         """
         limit_s = self._runtime.settings.request_timeout_s
         try:
@@ -162,7 +162,7 @@ class Embedder:
             ) from exc
 
     def check(self, texts: Sequence[TextInput], *, name: str, place: Place, limit: Limit = "max_texts") -> None:
-        """Refuse what `embed` would, without embedding it.
+        """Refuse what `embed` would refuse, without embedding.
 
         Raises: InvalidInput, TextTooLong: as `embed`.
         """

@@ -126,7 +126,7 @@ def endpoint_call(endpoint: Callable[..., Awaitable[Response]]) -> EndpointCall:
     Raises: TypeError: more than one parameter is neither the request nor a dependency.
     """
     parameters = inspect.signature(endpoint).parameters
-    make = {name: made for name, one in parameters.items() if (made := _maker(one.annotation)) is not None}
+    make = {name: made for name, parameter in parameters.items() if (made := _maker(parameter.annotation)) is not None}
     bodies = [name for name in parameters if name not in make]
     if len(bodies) > 1:
         raise TypeError(f"{endpoint.__name__} takes {', '.join(bodies)}; without FastAPI it can take one body")
@@ -140,7 +140,7 @@ def _maker(annotation: object) -> MakeArgument | None:
         return _itself
     if get_origin(annotation) is not Annotated:
         return None
-    return next((one.dependency for one in get_args(annotation) if isinstance(one, Depends)), None)
+    return next((mark.dependency for mark in get_args(annotation) if isinstance(mark, Depends)), None)
 
 
 async def _itself(request: Request) -> Request:

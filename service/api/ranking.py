@@ -1,4 +1,4 @@
-"""Scores the passages of one request against its query. Knows requests and the engine; shapes no answer.
+"""Scores the passages of one request against its query.
 
 N passages
 """
@@ -25,11 +25,12 @@ RANKED_BY = "x-reranker"
 
 @dataclass(frozen=True)
 class Ranking:
-    """What the passages of a request came to, in its order.
+    """The scores of a request's passages, in the request's order.
 
-    scores_N: in [0, 1].  raw_N: what they were mapped from.
-    batch: what it cost; `truncated` are positions of passages.  is_query_cut: whether a model read less than the query.
-    ranked_by: the model's name.
+    scores_N: in [0, 1].  raw_N: before they were mapped to [0, 1].
+    batch: the cost; `truncated` holds positions of passages.
+    is_query_cut: whether a model read only part of the query.
+    ranked_by: the name of what scored.
     """
 
     scores_N: Scores
@@ -46,7 +47,7 @@ class Ranking:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those of an embedding's answer, and what has scored."""
+        """The headers of an inference answer, and the name of what scored."""
         headers = cost_headers(self.batch)
         if self.is_query_cut:
             headers["x-truncated"] += "; query"
@@ -54,20 +55,20 @@ class Ranking:
 
 
 def ranked_by_header(name: str) -> dict[str, str]:
-    """What has scored, for answers without such a field. Headers have no other alphabets: others are quoted."""
+    """Return the header that names what scored. Headers are ASCII: other letters are percent-encoded."""
     return {RANKED_BY: quote(name, safe=" ()/@:.,+")}
 
 
 @dataclass(frozen=True)
 class ScorerInputs:
-    """What a scorer reads of a request.  owners: of each input the position of its passage; None: it is the query."""
+    """The inputs of one scorer.  owners: the position of each input's passage; None: the input is the query."""
 
     scorer: Scorer
     inputs: list[Input]
     owners: list[int | None]
 
     def best(self, batch: EncodedBatch, count: int) -> Scores:
-        """The highest score of each passage's inputs."""
+        """Return the highest score among each passage's inputs."""
         owners = [owner for owner in self.owners if owner is not None]
         best_N = np.full(count, -np.inf)
         np.maximum.at(best_N, owners, self.scorer.raw(self.scorer.vectors(batch)))
@@ -75,14 +76,14 @@ class ScorerInputs:
 
 
 class Ranker:
-    """Scores passages with the models that are there, by the queue, the limits and the accounts of texts."""
+    """Scores passages with the loaded models, through the queue of texts and within its limits."""
 
     def __init__(self, request: Request) -> None:
         self._runtime = runtime_of(request)
         self._embedder = Embedder(request)
 
     def check_cut(self, tokens: int, *, windows: bool) -> None:
-        """Refuse a request to cut passages after so many tokens, unless no model reads more of one.
+        """Refuse a request to cut passages after `tokens`, unless every model reads at most as many.
 
         Raises: InvalidInput: passages are cut where a model stops reading, or not at all.
         """
@@ -116,7 +117,7 @@ class Ranker:
 
         # One job: both models share its turns in the queue, its time limit and its cost.
         batch = await self._embedder.compute(
-            [one for part in read for one in part.inputs], place=place_of, truncate=truncate
+            [text for part in read for text in part.inputs], place=place_of, truncate=truncate
         )
         cut = {owners[position] for position in batch.truncated}
         scoring = self._runtime.scoring
@@ -130,19 +131,19 @@ class Ranker:
         )
 
     async def _inputs(self, query: str, passages: Sequence[str], *, name: str, windows: bool) -> list[ScorerInputs]:
-        """One for each scorer. Windows need the whole passage's tokens."""
+        """Return the inputs of each scorer. To cut windows, whole passages are tokenised."""
         scorers, limit = self._runtime.scoring.scorers, self._runtime.settings.max_texts
         if not windows:
-            return [_whole(scorer, query, passages) for scorer in scorers]
+            return [_whole_passages(scorer, query, passages) for scorer in scorers]
 
         cutting = _windows(scorers, query, passages, name=name, limit=limit)
-        with self._embedder.room_for([query, *passages]):
+        with self._embedder.memory_for([query, *passages]):
             return await self._embedder.prepare(
                 cutting, what="cutting windows", way_out="send fewer texts, or shorter ones, or leave windows out"
             )
 
 
-def _whole(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
+def _whole_passages(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
     before = scorer.before(query)
     inputs = [*before, *(scorer.whole(query, passage) for passage in passages)]
     return ScorerInputs(scorer, inputs, [*(None for _ in before), *range(len(passages))])
@@ -151,7 +152,7 @@ def _whole(scorer: Scorer, query: str, passages: Sequence[str]) -> ScorerInputs:
 def _windows(
     scorers: Sequence[Scorer], query: str, passages: Sequence[str], *, name: str, limit: int
 ) -> Steps[list[ScorerInputs]]:
-    found: list[ScorerInputs] = []
+    scorer_inputs: list[ScorerInputs] = []
     for scorer in scorers:
         inputs = scorer.before(query)
         owners: list[int | None] = [None for _ in inputs]
@@ -167,8 +168,8 @@ def _windows(
                     "(CROSSLET_MAX_TEXTS): send fewer texts, or shorter ones, or leave windows out"
                 )
             yield
-        found.append(ScorerInputs(scorer, inputs, owners))
-    return found
+        scorer_inputs.append(ScorerInputs(scorer, inputs, owners))
+    return scorer_inputs
 
 
 async def _ranker(request: Request) -> Ranker:

@@ -38,7 +38,7 @@ def runtime_of(request: Request) -> Runtime:
 # A coroutine although it awaits nothing: FastAPI would run a plain function in a thread on every request.
 async def _runtime(request: Request) -> Runtime:
     name = request.path_params.get("collection")
-    return runtime_of(request) if name is None else runtime_of(request).of(name)
+    return runtime_of(request) if name is None else runtime_of(request).for_collection(name)
 
 
 RuntimeDependency = Annotated[Runtime, Depends(_runtime)]

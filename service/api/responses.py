@@ -56,7 +56,7 @@ def error_response(path: str, error: ServiceError) -> Response:
 
 
 def is_openais(path: str) -> bool:
-    """Whether who asks for a path expects OpenAI's shapes; there need be no such route. /v1/rerank is Cohere's."""
+    """Whether clients of a path expect OpenAI's shapes, also where no route has it. /v1/rerank is Cohere's."""
     if path.removesuffix("/") == "/v1/rerank":
         return False
     return path.startswith("/v1/") or path.removesuffix("/") in {"/v1", "/embeddings"}
@@ -83,13 +83,13 @@ async def on_service_error(request: Request, exc: Exception) -> Response:
 async def on_validation_error(request: Request, exc: Exception) -> Response:
     """Answer an invalid body or parameter with the field and the rule, never the value."""
     assert isinstance(exc, RequestValidationError)  # noqa: S101 - registered for this class
-    found = max(exc.errors(), key=lambda error: len(error["loc"]))  # the deepest: the most specific in a union
-    if found["type"] == "json_invalid":
-        return error_response(request.url.path, MalformedBody(found["ctx"]["error"]))
-    place, message = _place(found["loc"]), str(found["msg"]).removeprefix("Value error, ")
+    error = max(exc.errors(), key=lambda one: len(one["loc"]))  # the deepest: the most specific in a union
+    if error["type"] == "json_invalid":
+        return error_response(request.url.path, MalformedBody(error["ctx"]["error"]))
+    place, message = _place(error["loc"]), str(error["msg"]).removeprefix("Value error, ")
     if place:
         message = f"{place}: {message}"
-    elif found["type"] != "value_error":  # rules over several fields name them in their message
+    elif error["type"] != "value_error":  # rules over several fields name them in their message
         message = "the body must be a JSON object, sent with content-type: application/json"
     return error_response(request.url.path, InvalidInput(message))
 

@@ -43,7 +43,7 @@ class Resource:
         if isinstance(route, APIRoute):
             if self.policy.strict:
                 flat = get_flat_params(route.dependant)
-                self.query_names = [one.alias for one in flat if isinstance(one.field_info, Query)]
+                self.query_names = [parameter.alias for parameter in flat if isinstance(parameter.field_info, Query)]
             self.fast = endpoint_call(route.endpoint) if self.policy.fast else None
             self.lines = endpoint_call(self.policy.lines) if self.policy.lines is not None else None
 

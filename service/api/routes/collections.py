@@ -25,7 +25,7 @@ CollectionInPath = Annotated[
 
 
 async def _documented(collection: CollectionInPath) -> None:
-    """For OpenAPI alone: `RuntimeDependency` reads it."""
+    """Describe the parameter in OpenAPI; `RuntimeDependency` reads it."""
 
 
 router = APIRouter(prefix="/collections", tags=["collections"], route_class=JsonRoute)
@@ -67,7 +67,7 @@ async def drop_collection(runtime: RuntimeDependency) -> Response:
 
 
 def described(runtime: Runtime) -> list[dict[str, object]]:
-    """Every collection, as /collections and /info show it. Blocks."""
+    """Describe every collection, for /collections and /info. Blocks."""
     return [_described(name, index) for name, index in runtime.collections.named().items()]
 
 
@@ -82,7 +82,7 @@ def _described(name: str, index: DocumentIndex) -> dict[str, object]:
 
 
 def _add_named(route: APIRoute) -> None:
-    """Have a route of the default collection for each named one, too."""
+    """Add a route of the default collection for named ones."""
     router.add_api_route(
         f"/{{collection}}{route.path}",
         route.endpoint,

@@ -112,7 +112,7 @@ async def info(runtime: RuntimeDependency) -> Response:
 
 
 def _report(runtime: Runtime) -> dict[str, object] | None:
-    """What `crosslet index report` left beside the store."""
+    """Return the summary of the last `crosslet index report`, if there is one."""
     if runtime.settings.index != EMBEDDED:
         return None
     stored = stored_as(runtime.manifest, runtime.settings.space)

@@ -59,7 +59,7 @@ async def create_embeddings(
 ) -> Response:
     """Drop-in for OpenAI clients: change the base URL. Long texts are truncated; `x-truncated` counts them."""
     inputs, place = _inputs(body.input), _place(body.input)
-    if not runtime.settings.token_ids and any(isinstance(one, tuple) for one in inputs):
+    if not runtime.settings.token_ids and any(isinstance(text, tuple) for text in inputs):
         raise InvalidInput(IDS_REFUSED)
     prompt = embedder.prompts.chosen(body.prompt_name, body.input_type)
     space = embedder.spaces.chosen(body.space)
@@ -98,7 +98,7 @@ async def _data(vectors_BD: npt.NDArray[np.float32], *, is_base64: bool) -> list
             await asyncio.sleep(0)
         part = vectors_BD[start : start + WRITTEN_AT_ONCE]
         encoded = enumerate(_base64(part) if is_base64 else np.ascontiguousarray(part), start=start)
-        entries = [{"object": "embedding", "index": index, "embedding": one} for index, one in encoded]
+        entries = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in encoded]
         parts.append(memoryview(dump_json(entries))[1:-1])
     return parts
 

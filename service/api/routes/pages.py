@@ -106,18 +106,18 @@ async def page_file(name: str, request: Request) -> Response:
 
 
 def _filled_in(page: bytes, runtime: Runtime) -> bytes:
-    """The page with what depends on the service: where its paths begin, and the modes of a search."""
+    """Fill in what depends on the service: where its paths begin, and the modes of a search."""
     root_path = runtime.settings.root_path
-    # Without a prefix, paths are relative: one that nobody has set may be there, too.
+    # Without a prefix, paths are relative: a proxy may add one that is not set.
     base = f"{root_path}/" if root_path else "./"
     return page.replace(b"{base}", base.encode()).replace(b"{modes}", " ".join(search_modes(runtime)).encode())
 
 
 def search_modes(runtime: Runtime) -> list[Mode]:
-    """The modes that a search may name, the service's own first."""
+    """Return the modes that a search may name, the default first."""
     own = runtime.settings.default_mode
-    others: list[Mode] = [mode for mode in get_args(Mode) if mode != own and runtime.settings.index == EMBEDDED]
-    return [own, *others]
+    more: list[Mode] = [mode for mode in get_args(Mode) if mode != own and runtime.settings.index == EMBEDDED]
+    return [own, *more]
 
 
 def _file(request: Request, content: bytes, media_type: str) -> Response:

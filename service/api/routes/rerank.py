@@ -1,4 +1,4 @@
-"""POST /rerank, /v1/rerank, /v2/rerank: passages by how well they answer a query. Knows the shapes, does no work."""
+"""POST /rerank, /v1/rerank, /v2/rerank: orders passages by how well they answer a query."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -67,7 +67,7 @@ def _results(body: RerankDocuments, ranking: Ranking) -> list[dict[str, object]]
 
 
 def _warnings(ranking: Ranking) -> dict[str, list[str]]:
-    """What was cut, for clients that see no headers."""
+    """List what was cut, for clients that see no headers."""
     cut = ["query was cut"] * ranking.is_query_cut
     cut += [f"documents[{position}] was cut" for position in ranking.batch.truncated]
     return {"warnings": cut} if cut else {}
