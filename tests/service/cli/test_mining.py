@@ -26,6 +26,12 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
+@pytest.fixture
+def repeats(tmp_path: Path) -> Path:
+    """A file of two equal lines."""
+    return write(tmp_path / "a.txt", ["ok", "ok"])
+
+
 def real_pairs() -> tuple[list[str], list[str]]:
     """English and German: 40 sentences of every day, and 108 of a grammar, which differ by a word or two."""
     everyday = [line.split("\t")[:2] for line in TRANSLATIONS.read_text(encoding="utf-8").splitlines()]
@@ -210,32 +216,41 @@ def test_what_fails_to_be_read_is_not_said_of_the_output(tmp_path: Path) -> None
         file.write(b"x")
 
 
-def test_where_the_output_cannot_go_is_said_before_any_work(crosslet: Crosslet, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", ["ok", "ok"])
-    path.write_bytes(b"\xff\n")  # would be the complaint of the work
-    assert "Is a directory" in crosslet("dedup", path, "--out", tmp_path, status=2)[1]
+@pytest.mark.parametrize(
+    ("out", "complaint"),
+    [
+        (".", "Is a directory"),
+        ("no/x", "cannot be written (there is no folder no; make it first)"),
+        ("/dev/fd/987654", "crosslet: /dev/fd/987654 cannot be written (Bad file descriptor)"),
+    ],
+)
+def test_refused_output_is_said_before_any_work(
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"\xff\n")  # would be the complaint of the work
+    assert complaint in crosslet("dedup", "a.txt", "--out", out, status=2).err
 
 
-def test_a_link_is_followed_and_a_pipe_is_not_replaced(crosslet: Crosslet, tmp_path: Path) -> None:
-    path, target, link = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "target", tmp_path / "link"
+def test_a_link_is_followed_and_a_pipe_is_not_replaced(crosslet: Crosslet, tmp_path: Path, repeats: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
     link.symlink_to(target)
-    crosslet("dedup", path, "--out", link)
+    crosslet("dedup", repeats, "--out", link)
     assert link.is_symlink()
     assert json.loads(target.read_text())["lines"] == [1, 2]
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    crosslet("dedup", path, "--out", pipe)
+    crosslet("dedup", repeats, "--out", pipe)
     assert json.loads(os.read(reader, 1000))["lines"] == [1, 2]
     os.close(reader)
     assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("out", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_an_output_that_is_open_keeps_what_others_wrote(tmp_path: Path, out: str) -> None:
+def test_an_output_that_is_open_keeps_what_others_wrote(tmp_path: Path, out: str, repeats: Path) -> None:
     """Into a pipe, and into a file, in which a shell goes on to write."""
-    path = write(tmp_path / "a.txt", ["ok", "ok"])
-    command = [*COMMAND, "dedup", str(path), "--out", out]
+    command = [*COMMAND, "dedup", str(repeats), "--out", out]
     piped = subprocess.run(command, capture_output=True, check=False)
     assert (piped.returncode, json.loads(piped.stdout)["lines"]) == (0, [1, 2]), piped.stderr
     with (tmp_path / "log").open("wb", buffering=0) as log:
@@ -246,49 +261,36 @@ def test_an_output_that_is_open_keeps_what_others_wrote(tmp_path: Path, out: str
     assert (first, json.loads(middle)["lines"], last) == ("first", [1, 2], "last")
 
 
-def test_a_descriptor_that_is_not_open_is_one_sentence(crosslet: Crosslet, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", ["ok", "ok"])
-    error = crosslet("dedup", path, "--out", "/dev/fd/987654", status=2)[1]
-    assert error.splitlines()[-1] == "crosslet: /dev/fd/987654 cannot be written (Bad file descriptor)"
-
-
-def test_a_missing_folder_of_the_output_is_named(crosslet: Crosslet, tmp_path: Path) -> None:
-    path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "no" / "x"
-    error = crosslet("dedup", path, "--out", out, status=2)[1]
-    assert error.endswith(f"{out} cannot be written (there is no folder {out.parent}; make it first)\n")
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-def test_a_mount_point_is_written_in_place(crosslet: Crosslet, tmp_path: Path) -> None:
+def test_a_mount_point_is_written_in_place(crosslet: Crosslet, tmp_path: Path, repeats: Path) -> None:
     """As a file that a container has from its host."""
-    path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "out put"
+    out = tmp_path / "out put"
     out.write_text("longer than what is written to it\n" * 9)
     if subprocess.run(["mount", "--bind", out, out], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
     try:
-        crosslet("dedup", path, "--out", out)
+        crosslet("dedup", repeats, "--out", out)
     finally:
         subprocess.run(["umount", out], check=True)
     assert json.loads(out.read_text())["lines"] == [1, 2]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write any folder")
-def test_a_file_in_a_read_only_folder_is_written_in_place(crosslet: Crosslet, tmp_path: Path) -> None:
-    path, out = write(tmp_path / "a.txt", ["ok", "ok"]), tmp_path / "folder" / "out"
+def test_a_file_in_a_read_only_folder_is_written_in_place(crosslet: Crosslet, tmp_path: Path, repeats: Path) -> None:
+    out = tmp_path / "folder" / "out"
     out.parent.mkdir()
     out.touch()
     out.parent.chmod(0o500)
-    crosslet("dedup", path, "--out", out)
+    crosslet("dedup", repeats, "--out", out)
     assert json.loads(out.read_text())["lines"] == [1, 2]
 
 
 @pytest.mark.parametrize("command", ["mine", "dedup"])
 def test_no_temporary_folder_is_needed(
-    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, repeats: Path
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "no"))
-    path = write(tmp_path / "a.txt", ["ok", "ok"])
-    crosslet(command, *[path] * (2 if command == "mine" else 1), "--out", tmp_path / "out")
+    crosslet(command, *[repeats] * (2 if command == "mine" else 1), "--out", tmp_path / "out")
 
 
 def test_a_byte_order_mark_is_no_part_of_a_text(crosslet: Crosslet, tmp_path: Path) -> None:
@@ -323,16 +325,14 @@ def test_equal_lines_are_found_at_a_threshold_of_one(
 
 @pytest.mark.parametrize("command", ["mine", "dedup"])
 def test_an_interruption_is_one_sentence(
-    crosslet: Crosslet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    crosslet: Crosslet, monkeypatch: pytest.MonkeyPatch, command: str, repeats: Path
 ) -> None:
-    path = write(tmp_path / "a.txt", ["ok", "ok"])
     monkeypatch.setattr("service.documents.readers.jsonl.Lines.text", Mock(side_effect=KeyboardInterrupt))
-    assert crosslet(command, *[path] * (2 if command == "mine" else 1), status=2)[1].endswith("crosslet: stopped\n")
+    assert crosslet(command, *[repeats] * (2 if command == "mine" else 1), status=2)[1].endswith("crosslet: stopped\n")
 
 
-def test_a_standard_output_without_room_is_one_sentence(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", ["ok", "ok"])
-    for arguments in (["dedup", str(path)], ["embed", "ok"], ["info"]):
+def test_a_standard_output_without_room_is_one_sentence(repeats: Path) -> None:
+    for arguments in (["dedup", str(repeats)], ["embed", "ok"], ["info"]):
         with Path("/dev/full").open("wb") as full:
             ended = subprocess.run(
                 [*COMMAND, *arguments],
