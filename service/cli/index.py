@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from service.documents.ingest import Report
 
 
-def export(options: argparse.Namespace, settings: Settings) -> None:
+def export_store(options: argparse.Namespace, settings: Settings) -> None:
     """Write every document, or every truncated one, as a line of JSON. A service may use the store meanwhile.
 
     Raises: StartError: there is no store, or it cannot be read.  StorageFull: the output does not fit on the disk.
@@ -42,30 +42,30 @@ def export(options: argparse.Namespace, settings: Settings) -> None:
             bar.update()
 
 
-def stats(options: argparse.Namespace, settings: Settings) -> None:
+def print_stats(options: argparse.Namespace, settings: Settings) -> None:
     """Print what the store holds.
 
     Raises: StartError: there is no store, or it cannot be read.
     """
-    from service.offline.repair import stats as count
+    from service.offline.repair import stats
 
-    print_json(dataclasses.asdict(count(local_store(settings), options.collection)), option=orjson.OPT_INDENT_2)
+    print_json(dataclasses.asdict(stats(local_store(settings), options.collection)), option=orjson.OPT_INDENT_2)
 
 
-def verify(_: argparse.Namespace, settings: Settings) -> None:
+def verify_store(_: argparse.Namespace, settings: Settings) -> None:
     """Check every document.
 
     Raises: StoreError: the store is damaged; standard error has one line for each kind of fault.
     """
     from service.offline.output import progress
-    from service.offline.repair import verify as check
+    from service.offline.repair import verify
     from service.offline.store_file import open_store_file
 
     path = local_store(settings)
     with open_store_file(path) as file:
         count = file.total()
         with progress("verify", total=count, unit="documents") as bar:
-            faults = check(file, advance=bar.update)
+            faults = verify(file, advance=bar.update)
     for sentence in faults:
         sys.stderr.write(f"{sentence}\n")
     if faults:
@@ -73,17 +73,17 @@ def verify(_: argparse.Namespace, settings: Settings) -> None:
     sys.stderr.write(f"{path}: {count} documents are intact\n")
 
 
-def compact(_: argparse.Namespace, settings: Settings) -> None:
+def compact_store(_: argparse.Namespace, settings: Settings) -> None:
     """Free the disk space of deleted documents, and print the bytes before and after.
 
     Raises: StartError: there is no store, or a service is using it.
     """
-    from service.offline.repair import compact as give_back
+    from service.offline.repair import compact
 
-    print_json(dataclasses.asdict(give_back(local_store(settings))), option=orjson.OPT_INDENT_2)
+    print_json(dataclasses.asdict(compact(local_store(settings))), option=orjson.OPT_INDENT_2)
 
 
-def repair(options: argparse.Namespace, settings: Settings) -> None:
+def repair_store(options: argparse.Namespace, settings: Settings) -> None:
     """Recompute damaged vectors from their texts; name documents whose text is damaged or cannot be embedded.
 
     Raises: StartError: the model or the store is refused, or a service is using it.
@@ -95,7 +95,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     from service.offline.embedding import stored_engine
     from service.offline.loading import named
     from service.offline.output import progress
-    from service.offline.repair import repair as make_anew
+    from service.offline.repair import repair
     from service.offline.store_file import open_store_file
 
     path = local_store(settings)
@@ -104,7 +104,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
     with open_store_file(path) as file:
         count = file.total()
     with progress("repair", total=count, unit="documents") as bar:
-        done = make_anew(
+        done = repair(
             path,
             stored_engine(options.engine, encoder, settings, prompt=encoder.prompts.document),
             fingerprint=stored.fingerprint,
@@ -124,7 +124,7 @@ def repair(options: argparse.Namespace, settings: Settings) -> None:
         raise StoreError(f"document store {path} has {damaged} damaged documents: put them again, or delete them")
 
 
-def re_embed(options: argparse.Namespace, settings: Settings) -> None:
+def reembed_store(options: argparse.Namespace, settings: Settings) -> None:
     """Re-embed the store with the current model. A running service keeps the old store until it restarts.
 
     Raises: StartError: the model or the store is refused, or the user interrupts.
@@ -167,7 +167,7 @@ def re_embed(options: argparse.Namespace, settings: Settings) -> None:
     sys.stderr.write(f"{path} now has the vectors of {encoder.manifest.name}\n")
 
 
-def backup(options: argparse.Namespace, settings: Settings) -> None:
+def back_up_store(options: argparse.Namespace, settings: Settings) -> None:
     """Copy the store to one file. A service may be writing the store meanwhile.
 
     Raises: StartError: there is no store, or the file cannot be written.  StorageFull: the file does not fit.
@@ -186,17 +186,17 @@ def backup(options: argparse.Namespace, settings: Settings) -> None:
     sys.stderr.write(f"{options.file}: {done.documents} documents, revision {done.revision}, {done.size_bytes} bytes\n")
 
 
-def restore(options: argparse.Namespace, settings: Settings) -> None:
+def restore_store(options: argparse.Namespace, settings: Settings) -> None:
     """Verify a backup and put it in the store's place. No service may have the store open.
 
     Raises: StartError: the backup is damaged or missing, a store is in its way, or a process has it open.
     """
-    from service.offline.backup import restore as put_back
+    from service.offline.backup import restore
     from service.offline.output import progress
 
     store = local_store(settings)
     with progress("verify", total=None, unit="documents") as bar:
-        done = put_back(options.file, store, force=options.force, advance=bar.update)
+        done = restore(options.file, store, force=options.force, advance=bar.update)
     sys.stderr.write(
         f"{store} has {done.documents} documents of model {done.fingerprint[:12]} at revision {done.revision}\n"
     )
@@ -229,16 +229,16 @@ INDEX_SUBCOMMANDS = {
         Use.DOCUMENTS,
     ),
     "index re-embed": Subcommand(
-        re_embed, "re-embed the documents with another model (--model)", engine_argument, Use.DOCUMENTS
+        reembed_store, "re-embed the documents with another model (--model)", engine_argument, Use.DOCUMENTS
     ),
-    "index export": Subcommand(export, "write every document as a line of JSON", _export_arguments),
-    "index stats": Subcommand(stats, "print what the document store holds", collection_argument),
+    "index export": Subcommand(export_store, "write every document as a line of JSON", _export_arguments),
+    "index stats": Subcommand(print_stats, "print what the document store holds", collection_argument),
     "index report": Subcommand(
         report, "measure how well these documents are found, and write a page", report_arguments, Use.DOCUMENTS
     ),
-    "index verify": Subcommand(verify, "check the document store"),
-    "index repair": Subcommand(repair, "recompute damaged vectors", engine_argument, Use.DOCUMENTS),
-    "index backup": Subcommand(backup, "back up the documents to one file", _backup_arguments),
-    "index restore": Subcommand(restore, "replace the documents by a backup", _restore_arguments),
-    "index compact": Subcommand(compact, "free the disk space of deleted documents"),
+    "index verify": Subcommand(verify_store, "check the document store"),
+    "index repair": Subcommand(repair_store, "recompute damaged vectors", engine_argument, Use.DOCUMENTS),
+    "index backup": Subcommand(back_up_store, "back up the documents to one file", _backup_arguments),
+    "index restore": Subcommand(restore_store, "replace the documents by a backup", _restore_arguments),
+    "index compact": Subcommand(compact_store, "free the disk space of deleted documents"),
 }
