@@ -15,7 +15,7 @@ from service.process.descriptors import raise_limit
 from service.process.logs import configure_logging
 from service.settings import Settings, unknown_settings
 
-MALLOC_ARENAS = 2  # each heap keeps its own peak memory: `python -m benchmarks.allocator`
+MALLOC_ARENAS = 2  # each heap keeps its own peak memory
 # Longest wait of a worker for the GIL after a forward pass. Python's default of 5 ms is as long as one or two passes.
 SWITCH_INTERVAL_S = 0.0002
 
