@@ -16,10 +16,9 @@ from training.config.run import StudentConfig
 from training.corpora.corpus import Corpus
 from training.corpora.sources.readers import find_pair_file, read_pairs
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
-from training.models.start import assistant_from_base
+from training.models.start import assistant_from_base, student_from_assistant
 from training.models.teacher import load_teacher
 from training.stages.pairs import PairEncoder, TeacherLabels
-from training.stages.shrink import student_from_assistant
 from training.vocabulary.tokens import TokenStore
 
 TEACHER = "sentence-transformers/all-MiniLM-L6-v2"

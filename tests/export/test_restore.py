@@ -15,8 +15,7 @@ from service.model.artifact import load_manifest, load_parity
 from tests.export.checkpoints import MINILM, PARITY_TEXTS, save_student, write_record
 from training.config.run import StudentConfig
 from training.models.sentence_encoder import SentenceEncoder
-from training.models.start import assistant_from_base
-from training.stages.shrink import student_from_assistant
+from training.models.start import assistant_from_base, student_from_assistant
 
 DEFAULT = Path(__file__).parents[2] / "models" / "default"
 TEXTS = [text for texts in PARITY_TEXTS.values() for text in texts]

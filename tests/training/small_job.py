@@ -15,7 +15,7 @@ from training.config.run import CorpusConfig, RunConfig, SourceConfig, StageConf
 from training.optimisation.batches import BatchStream
 from training.optimisation.loop import train
 from training.pipeline.runner import Step, run_steps
-from training.stages.assistant import assistant_objective
+from training.stages.objectives import assistant_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
 
 ROUNDS = 60

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from training.ablation.document import write_document
 from training.ablation.findings import compare, judge
-from training.ablation.grid import read_cells
 from training.ablation.report import Report
-from training.ablation.reranking.report import StudyReport
-from training.ablation.reranking.study import (
+from training.ablation.reranking_report import StudyReport
+from training.ablation.reranking_study import (
     StudySpec,
     describe_cells,
     is_study,
@@ -23,7 +22,7 @@ from training.ablation.reranking.study import (
 )
 from training.ablation.results import Results
 from training.ablation.runner import Trial, describe_plan, plan_trials, train_in_processes, train_trials
-from training.ablation.spec import load_spec
+from training.ablation.spec import load_spec, read_cells
 from training.config.parsing import read_yaml
 from training.corpora.sources.fetch import ensure_sources
 from training.errors import ConfigError, TrainingError
@@ -94,7 +93,7 @@ def ablate(options: argparse.Namespace, load_model: LoadModel) -> int:
     with run_alone(options.out):
         failures = {} if options.report_only else _train(trials, options)
         results = Results.of(trials)
-        report = Report(spec, results, options.data, command, failures)
+        report = Report(spec, results, command, failures)
         write_document(spec.title, list(report.blocks()), folder)
     for claim, finding in spec.findings.items():
         print(f"{claim}: {judge(compare(finding, results, floor=spec.margin))}")

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from numpy.typing import NDArray
 
 from training.ablation.results import Result, Results
-from training.ablation.sentences import SentenceMap
 from training.ablation.spec import Metric
 
 INK = "#1f2328"  # text and axes
@@ -173,6 +174,16 @@ def draw_losses(names: list[str], results: Results) -> list[Panel]:
     return panels
 
 
+@dataclass(frozen=True)
+class SentenceMap:
+    """The position of each sentence in each language: `points` is (S, T, 2), in the order of `languages`."""
+
+    languages: list[str]
+    points: NDArray[np.float32]
+    translations: float  # mean cosine between translations
+    others: float  # mean cosine between different sentences in different languages
+
+
 def draw_map(name: str, sentence_map: SentenceMap, *, title: str) -> Panel:
     """A scatter plot of sentences by language; lines join them to their English originals."""
     panels: list[Panel] = []
@@ -188,6 +199,16 @@ def draw_map(name: str, sentence_map: SentenceMap, *, title: str) -> Panel:
         axes.spines[:].set_visible(False)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), handletextpad=0.1)
     return panels[0]
+
+
+def mean_cosines(unit_TSD: NDArray[np.float32]) -> tuple[float, float]:
+    """Mean cosine between languages of (translations, different sentences), from unit vectors."""
+    cosine_TSTS = np.einsum("asd,bud->asbu", unit_TSD, unit_TSD)
+    languages, sentences = unit_TSD.shape[:2]
+    crosses_T1T1 = ~np.eye(languages, dtype=bool)[:, None, :, None]
+    same_1S1S = np.eye(sentences, dtype=bool)[None, :, None, :]
+    same, different = crosses_T1T1 & same_1S1S, crosses_T1T1 & ~same_1S1S
+    return float(cosine_TSTS[same].mean()), float(cosine_TSTS[different].mean())
 
 
 def distinct(results: list[Result], stage: str) -> list[Result]:

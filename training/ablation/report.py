@@ -1,4 +1,4 @@
-"""Composes the report; every table and figure says how it was made. All numbers come from the results."""
+"""Composes the report: tables laid out like the paper's, and figures; each says how it was made."""
 
 from __future__ import annotations
 
@@ -8,20 +8,171 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table
-from training.ablation.paper import CITATION
-from training.ablation.plots import draw_depth, draw_layers, draw_losses, draw_map, draw_objectives
-from training.ablation.results import Result, Results, is_on_sts2017
-from training.ablation.sentences import map_sentences, read_translations
-from training.ablation.spec import AblationSpec
-from training.ablation.tables import (
-    NOTHING,
-    cells_table,
-    differences_table,
-    models_table,
-    pairs_table,
-    variants_table,
-    verdicts_table,
+from training.ablation.findings import Verdict, compare, judge, measure_noise
+from training.ablation.paper import CITATION, MODELS, PAIRS, published_row
+from training.ablation.plots import draw_depth, draw_layers, draw_losses, draw_objectives
+from training.ablation.results import Result, Results, Scores, is_on_sts2017, scores_of_metric
+from training.ablation.spec import AblationSpec, Metric
+from training.models.encoder import ParameterCounts
+
+METRICS: tuple[Metric, ...] = ("mono", "cross", "tatoeba")
+NOTHING = "–"
+VERDICTS_NOTE = (
+    "Confirmed: every difference is as claimed and exceeds its margin. Not confirmed: one contradicts the claim by "
+    "more than its margin. Within noise: neither."
 )
+
+
+def verdicts_table(spec: AblationSpec, results: Results) -> Table:
+    """Each claim with its verdict."""
+    rows: list[list[str]] = []
+    for claim, finding in spec.findings.items():
+        comparisons = compare(finding, results, floor=spec.margin)
+        confirmed = sum(each.verdict is Verdict.CONFIRMED for each in comparisons)
+        rows.append([claim, f"{confirmed} of {len(comparisons)}", judge(comparisons)])
+    return Table(["claim of the paper", "differences as claimed", "verdict"], rows, VERDICTS_NOTE)
+
+
+def differences_table(spec: AblationSpec, results: Results) -> Table:
+    """The differences behind each verdict."""
+    rows: list[list[str]] = []
+    parts = {}
+    for claim, finding in spec.findings.items():
+        parts[len(rows)] = claim
+        for each in compare(finding, results, floor=spec.margin):
+            name, margin = f"{each.better} above {each.worse}", f"± {each.margin:.1f}"
+            rows.append([name, each.metric, signed(each.difference), margin, each.verdict])
+    return Table(["", "metric", "difference", "margin", ""], rows, margin_note(spec, results), parts)
+
+
+def margin_note(spec: AblationSpec, results: Results) -> str:
+    """Explains how margins are measured, and what they do not cover."""
+    noises = {metric: measure_noise(results, metric, floor=spec.margin) for metric in METRICS}
+    measured = [f"{metric} {noise.deviation:.2f}" for metric, noise in noises.items() if noise.freedom]
+    if measured:
+        freedom = max(noise.freedom for noise in noises.values())
+        margin = (
+            f"Standard deviation between seeds, in points: {', '.join(measured)} ({freedom} degrees of freedom). "
+            f"A margin is half the width of Student’s 95% interval of the difference, and at least {spec.margin:g}."
+        )
+    else:
+        margin = f"No cell was trained with several seeds: the margin of {spec.margin:g} was chosen, not measured."
+    return f"{margin} It covers the seed of the training that was repeated, not the choice of test sentences."
+
+
+def variants_table(names: list[str], results: Results) -> Table:
+    """Averages of some cells and their differences to the first, beside the paper's."""
+    header = ["", "mono", "cross", "Δ cross", "Tatoeba"]
+    published = sum(published_row(name) is not None for name in names) > 1  # a single row has no difference
+    rows = []
+    for name in names:
+        gap = difference(results.score(name, "cross"), results.score(names[0], "cross"))
+        row = [name, _score(name, "mono", results), _score(name, "cross", results), signed(gap)]
+        row.append(_score(name, "tatoeba", results))
+        rows.append(row + (_published(name, names[0]) if published else []))
+    return Table(header + (["paper: mono", "cross", "Δ cross"] if published else []), rows)
+
+
+def _score(name: str, metric: Metric, results: Results) -> str:
+    """A cell's score, and the number of trainings if it averages several."""
+    values = results.values(name, metric)
+    return number(results.score(name, metric)) + (f" ({len(values)}×)" if len(values) > 1 else "")
+
+
+def _published(name: str, reference: str) -> list[str]:
+    theirs, base = published_row(name), published_row(reference)
+    if theirs is None:
+        return [NOTHING] * 3
+    return [number(theirs.mono), number(theirs.cross), signed(difference(theirs.cross, base.cross if base else None))]
+
+
+def pairs_table(names: list[str], results: Results) -> Table:
+    """Cross-lingual scores of some cells by language pair, each followed by the paper's if known."""
+    ours = {name: scores_of_metric(results.cells[name].scores, "cross") for name in names}
+    own = {pair for scores in ours.values() for pair in scores} - {"average"}
+    theirs = {name: row.pairs for name in names if (row := published_row(name)) is not None and row.pairs}
+    pairs = [pair for pair in PAIRS if pair in own or theirs] + sorted(own - set(PAIRS))
+    rows = []
+    for name, scores in ours.items():
+        rows.append([name, *(number(scores.get(pair)) for pair in pairs)])
+        if name in theirs:
+            published = dict(zip(PAIRS, theirs[name], strict=True))
+            rows.append(["the paper’s", *(number(published.get(pair)) for pair in pairs)])
+    return Table(["across languages", *(pair.upper() for pair in pairs)], rows, "One training each.")
+
+
+def models_table(results: Results) -> Table:
+    """Every model by language pair and size: ours, then the paper's main table."""
+    models = list(_scored_models(results))
+    ours = {pair for _, scores, _ in models for pair in scores_of_metric(scores, "cross")} - {"average"}
+    pairs = [*PAIRS, *sorted(ours - set(PAIRS))]
+    rows = []
+    for name, scores, size in models:
+        mono, cross = scores_of_metric(scores, "mono"), scores_of_metric(scores, "cross")
+        by_pair = [number(cross.get(pair)) for pair in pairs]
+        sizes = f"{size.embedding / 1e6:.2f}M + {size.layers / 1e6:.2f}M" if size else NOTHING
+        rows.append([name, number(mono.get("average")), number(cross.get("average")), *by_pair, sizes])
+    parts = {0: "ours", len(rows): "the paper’s, on STS2017; mono: AR, ES, EN"}
+    for name, model in MODELS.items():
+        published = dict(zip(PAIRS, model.pairs, strict=True))
+        by_pair = [number(published.get(pair)) for pair in pairs]
+        sizes = f"{model.embedding_millions:.2f}M + {model.encoder_millions:.2f}M"
+        rows.append([name, number(model.mono), number(model.cross), *by_pair, sizes])
+    header = ["", "mono", "cross", *(pair.upper() for pair in pairs), "embedding + encoder"]
+    return Table(header, rows, "One training each.", parts)
+
+
+def _scored_models(results: Results) -> Iterator[tuple[str, Scores, ParameterCounts | None]]:
+    """Name, scores and size of every start and assistant, each once, then of every cell."""
+    for step, name in (("start", "before any stage"), ("assistant", "assistant, after stage 1")):
+        found: dict[Path, Result] = {}
+        for result in results.cells.values():
+            if result.scores_of(step) is not None:
+                found.setdefault(result.trial.folders[step], result)
+        for result in found.values():
+            config, scores = result.cell.config, result.scores_of(step) or {}
+            base, teacher = (
+                (each or "").rpartition("/")[2] for each in (config.base or config.teacher, config.teacher)
+            )
+            taught = f" ← {teacher}" if step == "assistant" else ""
+            yield name if len(found) == 1 else f"{base}{taught}, {name}", scores, result.parameters_of(step)
+    for name, result in results.cells.items():
+        if result.scores is not None:
+            yield name, result.scores, result.parameters
+
+
+def cells_table(results: Results) -> Table:
+    """The configuration of each cell, and its cost without steps shared with cells above."""
+    header = ["", "stages", "objective", "B", "M × K", "pairs: assistant", "student", "own seconds"]
+    rows = []
+    counted: set[Path] = set()
+    for name, result in results.cells.items():
+        config, student = result.cell.config, result.cell.config.student
+        own = {folder: record for folder, record in result.records().items() if folder not in counted}
+        counted |= own.keys()
+        row = [name, ", ".join(config.stages) or NOTHING]
+        row.append(config.contrastive.objective if "contrastive" in config.stages else NOTHING)
+        row.append("full table" if student.bottleneck_size is None else str(student.bottleneck_size))
+        row.append(f"{student.unit_layers} × {student.recurrences}")
+        row += [f"{result.pairs_seen.get('assistant', 0):,}", f"{result.student_pairs:,}"]
+        row.append(f"{sum(record['last_run_s'] for record in own.values()):,.0f}")
+        rows.append(row)
+    return Table(header, rows)
+
+
+def difference(value: float | None, reference: float | None) -> float | None:
+    """How far a score is above another; None if one is missing."""
+    return None if value is None or reference is None else value - reference
+
+
+def number(value: float | None) -> str:
+    """One decimal, as in the paper."""
+    return NOTHING if value is None else f"{value:.1f}"
+
+
+def signed(value: float | None) -> str:
+    """One decimal, with its sign."""
+    return NOTHING if value is None else f"{value:+.1f}".replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -30,7 +181,6 @@ class Report:
 
     spec: AblationSpec
     results: Results
-    data: Path
     command: str
     failures: dict[str, str]
 
@@ -92,28 +242,6 @@ class Report:
         if panels := draw_losses(figures.losses, self.results):
             yield Heading("Losses")
             yield FigureBlock(panels, self._made_by(figures.losses))
-        for name in figures.map:
-            yield from self._map(name, self.results.cells[name])
-
-    def _map(self, name: str, result: Result) -> Iterator[Block]:
-        texts = read_translations(self.data, result.cell.config.languages)
-        before, after = result.checkpoint("start"), result.checkpoint(result.trial.result)
-        if not texts or before is None or after is None:
-            return
-        first, last = map_sentences(before, texts), map_sentences(after, texts)
-        stem = f"map-{result.cell.folder}"
-        panels = [
-            draw_map(f"{stem}-before", first, title="Before the first stage"),
-            draw_map(f"{stem}-after", last, title="After the last stage"),
-        ]
-        caption = (
-            f"{len(texts['en'])} sentences of STSb test in {len(texts)} languages, laid out by t-SNE on cosine "
-            "distance; lines join translations to the English sentence. Mean cosine between translations "
-            f"{first.translations:.2f}, then {last.translations:.2f}; between different sentences in two languages "
-            f"{first.others:.2f}, then {last.others:.2f}."
-        )
-        yield Heading(f"Parallel sentences by language: {name}")
-        yield FigureBlock(panels, f"{caption} {self._made_by([name])}")
 
     def _signed(self, table: Table, names: list[str]) -> Table:
         """Add to a table a note of how its cells were made."""

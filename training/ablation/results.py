@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
-from training.ablation.grid import Cell
 from training.ablation.runner import Trial
-from training.ablation.spec import Metric
+from training.ablation.spec import Cell, Metric
 from training.models.encoder import CrossletConfig, CrossletEncoder, ParameterCounts, parameter_counts
 from training.pipeline.run import CHECKPOINT
 from training.pipeline.runner import DONE

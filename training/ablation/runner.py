@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.ablation.grid import Cell
+from training.ablation.spec import Cell
 from training.errors import ConfigError, TrainingError
 from training.pipeline.run import Run
 from training.pipeline.runner import DONE, Step, fingerprints, run_steps, share_steps

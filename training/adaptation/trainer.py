@@ -16,12 +16,11 @@ from torch import Tensor
 from training.adaptation.lesson import Lesson, Passes
 from training.config.run import ContrastiveConfig
 from training.errors import AlignmentError, DivergedError
-from training.models.encoder import word_table
-from training.models.rounding import train_with_rounded_words
+from training.models.encoder import train_with_rounded_words, word_table
 from training.models.sentence_encoder import SentenceEncoder
 from training.optimisation.batches import BatchStream
 from training.optimisation.loop import train
-from training.stages.contrastive import contrastive_objective
+from training.stages.objectives import contrastive_objective
 from training.stages.pairs import PairEncoder
 
 Unfrozen = Literal["words", "all"]

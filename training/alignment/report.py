@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from training.ablation.document import Block, FigureBlock, Heading, Paragraph, Table, write_document
-from training.ablation.plots import Panel, draw_map
-from training.ablation.sentences import SentenceMap, mean_cosines
+from training.ablation.plots import Panel, SentenceMap, draw_map, mean_cosines
 from training.alignment.job import Outcome, Sides, Task, changes
 from training.alignment.pairs import PairFile
 from training.alignment.probe import MAX_LOSS, Scores, read_probe

@@ -1,6 +1,6 @@
 """The encoder: a BERT-family body with an embedding bottleneck and a recurrent unit.
 
-Shapes: B batch, L tokens, H hidden, V vocabulary.
+Shapes: B batch, L tokens, H hidden, V vocabulary, S weights of a block, G blocks of a row.
 
 One class serves the assistant (no bottleneck, no recurrence) and the student (both): Ding et al. 2022, section 3.
 """
@@ -11,11 +11,12 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
-
+from torch import Tensor
+from training.errors import ConfigError
+from training.config.run import BLOCK_SIZE
 
 class CrossletConfig(PretrainedConfig):
     """Shape of an encoder: the body's transformers configuration, the bottleneck and the recurrence.
@@ -231,3 +232,35 @@ def parameter_counts(encoder: CrossletEncoder) -> ParameterCounts:
 
 AutoConfig.register(CrossletConfig.model_type, CrossletConfig)
 AutoModel.register(CrossletConfig, CrossletEncoder)
+
+
+LEVELS = 15  # steps between a block's minimum and maximum
+
+
+def train_with_rounded_words(encoder: CrossletEncoder) -> None:
+    """Make the word table return rows rounded as `--word-bits 4` stores them; its weights stay float32.
+
+    Gradients pass the rounding unchanged: the straight-through estimator (Bengio et al. 2013,
+    "Estimating or Propagating Gradients Through Stochastic Neurons").
+
+    Raises: ConfigError: the table's width is not a multiple of the block.
+    """
+    table = word_table(encoder)
+    if table.embedding_dim % BLOCK_SIZE:
+        raise ConfigError(
+            f"round_words needs a word table whose width is a multiple of {BLOCK_SIZE}, not {table.embedding_dim}"
+        )
+    table.register_forward_hook(lambda _module, _ids, rows: rows + (rounded(rows) - rows).detach())
+
+
+@torch.no_grad()
+def rounded(rows: Tensor) -> Tensor:
+    """Round each block to 16 levels over its range, 0 included, with a float16 scale: (..., B) float32 -> (..., B)."""
+    block_GS = rows.reshape(*rows.shape[:-1], -1, BLOCK_SIZE)
+    low_G1 = block_GS.amin(-1, keepdim=True).clamp(max=0)
+    high_G1 = block_GS.amax(-1, keepdim=True).clamp(min=0)
+    scale_G1 = ((high_G1 - low_G1) / LEVELS).half().float()
+    step_G1 = torch.where(scale_G1 > 0, scale_G1, 1)  # a block of zeros stays zeros
+    zero_G1 = (-low_G1 / step_G1).round().clamp(0, LEVELS)
+    code_GS = ((block_GS / step_G1).round() + zero_G1).clamp(0, LEVELS)
+    return ((code_GS - zero_G1) * scale_G1).reshape(rows.shape)

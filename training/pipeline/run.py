@@ -22,10 +22,9 @@ from training.corpora.sources.readers import files_of, find_pair_file
 from training.errors import ConfigError
 from training.evaluation.encoders import TextEncoder
 from training.evaluation.sts import DevScore
-from training.models.embedding_store import EmbeddingStore
 from training.models.labels import LabelSpace
 from training.models.sentence_encoder import SentenceEncoder, load_sentence_encoder, save_sentence_encoder
-from training.models.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
+from training.models.teacher import EmbeddingStore, embed_missing, is_normalized, load_teacher, teacher_identity
 from training.optimisation.batches import Plan
 from training.optimisation.processes import is_main_process, on_main_process
 from training.stages.pairs import PairEncoder, TeacherLabels

@@ -22,8 +22,7 @@ from training.models.encoder import (
     shape_of,
     word_table,
 )
-from training.models.start import FAMILIES, OFFSET_FAMILIES
-from training.models.svd import weighted_svd
+from training.models.start import FAMILIES, OFFSET_FAMILIES, weighted_svd
 from training.reranking.config import BodyConfig
 from training.vocabulary.pruning import count_pieces, prune_tokenizer
 

@@ -12,7 +12,7 @@ from tokenizers.models import Unigram
 
 from service.model.tokenizer import Tokenizer as ServedTokenizer
 from service.model.tokenizer_file import LibraryTokenizer, UnigramTokenizer, is_unigram
-from training.vocabulary.invisible import drop_invisible
+from training.vocabulary.tokenizer import drop_invisible
 
 PIECES = [
     *[("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -3.0), ("▁the", -4.0), ("▁t", -5.5)],

@@ -6,9 +6,8 @@ from pathlib import Path
 import yaml
 
 from tests.training.tiny import tiny_encoder
-from training.ablation.grid import read_cells
 from training.ablation.runner import Trial, plan_trials
-from training.ablation.spec import AblationSpec, load_spec
+from training.ablation.spec import AblationSpec, load_spec, read_cells
 from training.models.sentence_encoder import SentenceEncoder, save_sentence_encoder
 
 SMOKE = Path(__file__).parents[3] / "training/configs/smoke.yaml"

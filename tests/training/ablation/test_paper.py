@@ -27,8 +27,7 @@ from tests.parallel_text import write_data_folder
 from tests.training.models.bases import SIZES, save_base
 from tests.vocabularies import byte_level_bpe, unigram, wordpiece
 from training.__main__ import main
-from training.ablation.grid import read_cells
-from training.ablation.spec import load_spec
+from training.ablation.spec import load_spec, read_cells
 from training.config.run import RunConfig
 from training.corpora.sources.readers import read_tsv_pairs
 from training.models.encoder import parameter_counts

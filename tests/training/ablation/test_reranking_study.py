@@ -8,9 +8,16 @@ from tests.training.reranking.small import PLACES, THINGS, settings, student_bas
 from training.ablation.__main__ import main
 from training.ablation.document import to_markdown
 from training.ablation.findings import Verdict
-from training.ablation.reranking.paper import INSURANCE_QA, ZERO_SHOT
-from training.ablation.reranking.report import StudyReport, findings_table, strategies_table, verdict, zero_shot_table
-from training.ablation.reranking.study import mono_positives_pair, study_cells, study_spec
+from training.ablation.reranking_report import (
+    INSURANCE_QA,
+    ZERO_SHOT,
+    StudyReport,
+    findings_table,
+    strategies_table,
+    verdict,
+    zero_shot_table,
+)
+from training.ablation.reranking_study import mono_positives_pair, study_cells, study_spec
 from training.config.parsing import read_yaml
 from training.errors import ConfigError
 from training.reranking.job import RERANKER

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.ablation.specs import write_spec
-from training.ablation.grid import combinations, crossings, merge, nest, read_cells
-from training.ablation.spec import load_spec
+from training.ablation.spec import combinations, crossings, load_spec, merge, nest, read_cells
 from training.errors import ConfigError
 
 SHIPPED = Path(__file__).parents[3] / "training/configs/ablation.yaml"

@@ -15,7 +15,7 @@ from training.config.run import RunConfig, StudentConfig
 from training.config.parsing import build
 from training.errors import ConfigError
 from training.models.sentence_encoder import load_sentence_encoder, save_sentence_encoder
-from training.stages.shrink import student_from_assistant
+from training.models.start import student_from_assistant
 from training.models.start import assistant_from_base, check_left_out, check_shrinkable
 
 STAGES = {name: {"pairs": 10} for name in ("assistant", "bottleneck", "student_stage", "contrastive")}

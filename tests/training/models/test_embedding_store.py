@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.models.embedding_store import EmbeddingStore, windows
+from training.models.teacher import EmbeddingStore, windows
 
 
 def vectors(count: int, *, seed: int = 0) -> np.ndarray:

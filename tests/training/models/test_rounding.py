@@ -5,7 +5,7 @@ import torch
 from export.quantization.tables import quantise_table_blocks
 from tests.training.tiny import tiny_encoder
 from training.errors import ConfigError
-from training.models.rounding import rounded, train_with_rounded_words
+from training.models.encoder import rounded, train_with_rounded_words
 from training.config.run import BLOCK_SIZE
 
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.training.tiny import VOCAB_SIZE, tiny_corpus
 from training.models.lexical import bag_matrix, prior_embeddings, solve_ridge
-from training.models.svd import weighted_svd
+from training.models.start import weighted_svd
 
 
 def test_a_bag_averages_the_tokens_between_the_specials() -> None:

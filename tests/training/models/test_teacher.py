@@ -9,7 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from training.models import teacher as teacher_module
-from training.models.embedding_store import EmbeddingStore
+from training.models.teacher import EmbeddingStore
 from training.errors import ConfigError
 from training.models.packages import packaged_folder
 from training.models.teacher import embed_missing, is_normalized, load_teacher, teacher_identity

@@ -9,15 +9,16 @@ from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from training.config.run import BottleneckConfig, ContrastiveConfig, StageConfig, StudentConfig, StudentStageConfig
 from training.errors import ConfigError, DivergedError
 from training.models.sentence_encoder import SentenceEncoder
+from training.models.start import student_from_assistant
 from training.optimisation.batches import BatchStream, FixedPlan
-from training.optimisation.loop import Objective, train
-from training.optimisation.training_log import forget_lines_after
-from training.stages.assistant import assistant_objective
-from training.stages.bottleneck import bottleneck_objective
-from training.stages.contrastive import contrastive_objective
+from training.optimisation.loop import Objective, forget_lines_after, train
+from training.stages.objectives import (
+    assistant_objective,
+    bottleneck_objective,
+    contrastive_objective,
+    student_objective,
+)
 from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
-from training.stages.shrink import student_from_assistant
-from training.stages.student import student_objective
 
 CPU = torch.device("cpu")
 CORPUS, TOKENS = tiny_corpus(40)

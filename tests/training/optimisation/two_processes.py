@@ -10,16 +10,18 @@ import torch
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from training.config.run import ContrastiveConfig, StageConfig, StudentConfig, StudentStageConfig
 from training.models.sentence_encoder import SentenceEncoder
+from training.models.start import student_from_assistant
 from training.optimisation import training_log
 from training.optimisation.batches import BatchStream
 from training.optimisation.loop import Objective, train
 from training.optimisation.processes import is_main_process, join_processes, on_main_process
-from training.stages.assistant import assistant_objective
-from training.stages.bottleneck import bottleneck_objective
-from training.stages.contrastive import contrastive_objective
+from training.stages.objectives import (
+    assistant_objective,
+    bottleneck_objective,
+    contrastive_objective,
+    student_objective,
+)
 from training.stages.pairs import PairEncoder, TeacherLabels
-from training.stages.shrink import student_from_assistant
-from training.stages.student import student_objective
 
 PAIRS = 41
 SETTINGS = {

@@ -7,9 +7,8 @@ import pytest
 import yaml
 from transformers import BertConfig, DistilBertConfig, PretrainedConfig, XLMRobertaConfig
 
-from training.ablation.grid import read_cells
 from training.ablation.paper import MODELS
-from training.ablation.spec import load_spec
+from training.ablation.spec import load_spec, read_cells
 from training.config.parsing import build
 from training.config.run import RunConfig
 from training.pipeline.params import main, sizes

@@ -7,8 +7,7 @@ import torch
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from training.config.run import ContrastiveConfig, StageConfig
 from training.losses import cosine_matrix, embedding_mse
-from training.stages.assistant import assistant_objective
-from training.stages.contrastive import contrastive_objective
+from training.stages.objectives import assistant_objective, contrastive_objective
 from training.stages.pairs import PairEncoder, TeacherLabels, drawn_rows
 
 BATCH = np.arange(8)

@@ -8,10 +8,8 @@ from torch import Tensor
 from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from training.config.run import ContrastiveConfig, StageConfig, StudentStageConfig
 from training.models.sentence_encoder import SentenceEncoder
-from training.stages.assistant import assistant_objective
-from training.stages.contrastive import contrastive_objective
+from training.stages.objectives import assistant_objective, contrastive_objective, student_objective
 from training.stages.pairs import PairEncoder, TeacherLabels
-from training.stages.student import student_objective
 
 CORPUS, TOKENS = tiny_corpus(12)
 CORPUS.english[5] = CORPUS.english[3]  # two pairs of one English sentence, as in a corpus of many languages

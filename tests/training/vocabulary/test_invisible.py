@@ -10,9 +10,8 @@ from tests.training.vocabulary.test_pruning import CORPUS, LEARNT_FROM
 from tests.vocabularies import byte_level_bpe, unigram, wordpiece
 from training.config.run import TokenizerConfig
 from training.corpora.corpus import Corpus
-from training.vocabulary.invisible import drop_invisible, dropping_invisible
 from training.vocabulary.pruning import count_pieces, prune_tokenizer
-from training.vocabulary.tokenizer import train_tokenizer
+from training.vocabulary.tokenizer import drop_invisible, dropping_invisible, train_tokenizer
 
 CLEAN = normalizers.Sequence(dropping_invisible())
 # Soft hyphen, zero-width space, word joiner, U+FEFF, marks of direction, a variation selector, a joiner, a control.

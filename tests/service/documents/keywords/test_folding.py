@@ -14,7 +14,7 @@ from service.documents.keywords.folding import ENCLOSING, cut_marks, fold
 from service.documents.keywords.simplified import SIMPLIFIED, TRADITIONAL
 from service.documents.keywords.terms import document_terms
 from service.invisible import INVISIBLE
-from training.vocabulary.invisible import dropping_invisible
+from training.vocabulary.tokenizer import dropping_invisible
 
 ALL = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
 VOCABULARY = normalizers.Sequence(dropping_invisible())

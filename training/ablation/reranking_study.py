@@ -1,4 +1,4 @@
-"""Trains the cells of the study; equal steps (the small body, XPI) are trained once. Run again to resume."""
+"""Trains the cells of the re-ranking study; equal steps (the small body, XPI) are trained once. Run again to resume."""
 
 from __future__ import annotations
 
