@@ -17,13 +17,20 @@ from training.corpora.sources.fetch import ensure_sources
 from training.errors import ConfigError, PeerError, TrainingError
 from training.evaluation.encoders import LoadModel, load_model
 from training.optimisation.processes import is_main_process, join_processes, on_main_process
-from training.pipeline.ending import ending
-from training.pipeline.held_out import hold_out
-from training.pipeline.own_pairs import STARTER, read_own_pairs, with_own_pairs, write_data
-from training.pipeline.preflight import check_evaluation, check_machine, without_missing_dev
+from training.pipeline.inputs import (
+    STARTER,
+    check_evaluation,
+    check_machine,
+    hold_out,
+    read_own_pairs,
+    with_own_pairs,
+    without_missing_dev,
+    write_data,
+)
 from training.pipeline.run import Run
 from training.pipeline.runner import run_alone, run_steps
 from training.pipeline.steps import steps_of
+from training.pipeline.summary import ending
 from training.reranking.config import is_reranker
 from training.reranking.job import run_rerank_job
 from training.system.device import describe_hardware

@@ -65,7 +65,7 @@ def main() -> int:
     def run_job(options: argparse.Namespace, _: object) -> None:
         config = RunConfig(languages=["de"], corpus=CorpusConfig(sources={"news": SourceConfig()}), stages=[])
         work = partial(train_tiny, checkpoint_minutes=given.checkpoint_minutes)
-        step = Step("assistant", lambda _: {}, ("data",), work, together=True)
+        step = Step("assistant", work, {}, ("data",), together=True)
         run_steps([step], config, options.out, data_fingerprint="d")
 
     command.run_job = run_job

@@ -27,7 +27,7 @@ from training.config.parsing import read_yaml
 from training.corpora.sources.fetch import ensure_sources
 from training.errors import ConfigError, TrainingError
 from training.evaluation.encoders import LoadModel, load_model
-from training.pipeline.preflight import check_evaluation, check_machine
+from training.pipeline.inputs import check_evaluation, check_machine
 from training.pipeline.runner import run_alone
 
 REPORT = "report"

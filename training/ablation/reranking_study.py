@@ -137,7 +137,7 @@ def train_cells(cells: list[StudyCell], out: Path) -> None:
         logger.info("cell %d of %d: %s", number, len(cells), cell.label)
         run, steps = cell.run, cell.run.steps()
         identity = run.data.fingerprint()
-        share_steps(steps, run.config, run.out, out / "steps", data_fingerprint=identity)
+        share_steps(steps, run.out, out / "steps", data_fingerprint=identity)
         run_steps(steps, run.config, run.out, data_fingerprint=identity)
 
 
@@ -147,7 +147,7 @@ def describe_cells(cells: list[StudyCell]) -> list[str]:
     lines = []
     for cell in cells:
         run = cell.run
-        identities = fingerprints(run.steps(), run.config, data_fingerprint=run.data.fingerprint())
+        identities = fingerprints(run.steps(), data_fingerprint=run.data.fingerprint())
         steps = [name if identity not in known else f"{name} (shared)" for name, identity in identities.items()]
         known |= set(identities.values())
         lines.append(f"{cell.label}: {'done' if cell.is_done else ', '.join(steps)}")

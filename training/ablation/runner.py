@@ -56,7 +56,7 @@ def plan_trials(cells: list[Cell], data: Path, out: Path) -> list[Trial]:
         if text not in known:
             known[text] = run.data_fingerprint()
         steps = steps_of(run)
-        identities = fingerprints(steps, cell.config, data_fingerprint=known[text])
+        identities = fingerprints(steps, data_fingerprint=known[text])
         folders = {name: out / "steps" / f"{name}-{identity}" for name, identity in identities.items()}
         trials.append(Trial(cell, run, steps, known[text], folders))
         same = [one for one in trials[:-1] if cell.seed is not None and one.cell.name == cell.name]
@@ -133,7 +133,7 @@ def describe_plan(trials: list[Trial]) -> Iterator[str]:
 
 def _train(trial: Trial, out: Path) -> None:
     run = trial.run
-    share_steps(trial.steps, run.config, run.out, out / "steps", data_fingerprint=trial.data_fingerprint)
+    share_steps(trial.steps, run.out, out / "steps", data_fingerprint=trial.data_fingerprint)
     teacher = run.out / "teacher"  # embeddings are stored by teacher: all cells share one store
     if not teacher.is_symlink():
         (out / "teacher").mkdir(exist_ok=True)

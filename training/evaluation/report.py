@@ -13,7 +13,7 @@ from training.evaluation.vectors import Encode, each_text_once
 
 Scores = dict[str, dict[str, float]]  # metric -> language, pair or detail -> score
 AVERAGE = "average"
-HELD_OUT = "held_out"  # the folder under eval/ of pairs held out of a run's own text (`training.pipeline.held_out`)
+HELD_OUT = "held_out"  # the folder under eval/ of pairs held out of a run's own text (`training.pipeline.inputs`)
 HELD_OUT_METRIC = "held_out_p1"
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather, pad_across_processes, reduce
 from torch import Tensor
 from torch import distributed as dist
 
 from training.errors import PeerError, TrainingError
-from training.system.device import pick_device
 
 PATIENCE = timedelta(days=14)  # building a corpus or embedding texts takes long; a dead peer is noticed at once
 
@@ -64,9 +64,8 @@ def from_main_process(number: float) -> float:
     """Broadcast the main process's number to every process; also a barrier."""
     if process_count() == 1:
         return number
-    box = torch.tensor([number if is_main_process() else 0.0], dtype=torch.float64, device=_meeting_device())
-    dist.all_reduce(box)
-    return box.item()
+    numbers: list[float] = broadcast_object_list([number])
+    return numbers[0]
 
 
 def own_share(count: int) -> slice:
@@ -95,40 +94,30 @@ def sum_over_processes(value: Tensor) -> Tensor:
 
 
 def sum_gradients(parameters: Iterable[Tensor]) -> None:
-    """Sum gradients over all processes, in place: one exchange for all dense ones, one for each sparse one."""
+    """Sum gradients over all processes."""
     if process_count() == 1:
         return
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    dense = [gradient for gradient in gradients if not gradient.is_sparse]
-    if dense:
-        flat = torch.cat([gradient.reshape(-1) for gradient in dense])
-        dist.all_reduce(flat)
-        for gradient, total in zip(dense, torch.split(flat, [part.numel() for part in dense]), strict=True):
-            gradient.copy_(total.view_as(gradient))
     for parameter in parameters:
-        if parameter.grad is not None and parameter.grad.is_sparse:
-            parameter.grad = _sum_sparse(parameter.grad)
+        if parameter.grad is not None:
+            is_sparse = parameter.grad.is_sparse
+            parameter.grad = _sum_sparse(parameter.grad) if is_sparse else reduce(parameter.grad, "sum")
 
 
 def _sum_sparse(gradient: Tensor) -> Tensor:
     """Sum a sparse gradient over all processes; the result has the rows touched by any of them."""
     gradient = gradient.coalesce()
-    rows_R, values_RE = gradient.indices()[0], gradient.values()
-    counts = _gather(torch.tensor([len(rows_R)], device=rows_R.device))
-    longest = int(torch.cat(counts).max())
-    all_rows = _gather(_padded(rows_R, longest))
-    all_values = _gather(_padded(values_RE, longest))
-    rows = torch.cat([part[: int(n)] for part, n in zip(all_rows, counts, strict=True)])
-    values = torch.cat([part[: int(n)] for part, n in zip(all_values, counts, strict=True)])
-    return torch.sparse_coo_tensor(rows.unsqueeze(0), values, gradient.shape, check_invariants=False).coalesce()
+    rows = gather(pad_across_processes(gradient.indices()[0], pad_index=-1))
+    values = gather(pad_across_processes(gradient.values()))
+    is_row = rows >= 0
+    indices = rows[is_row].unsqueeze(0)
+    return torch.sparse_coo_tensor(indices, values[is_row], gradient.shape, check_invariants=False).coalesce()
 
 
 class _GatherShares(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own_UD: Tensor, count: int) -> Tensor:
-        longest = -(-count // process_count())
-        parts = _gather(_padded(own_UD, longest))
-        return torch.stack(parts, dim=1).flatten(0, 1)[:count]  # row r of process p is item r x P + p
+        rows_PUD: Tensor = gather(pad_across_processes(own_UD)).unflatten(0, (process_count(), -1))
+        return rows_PUD.transpose(0, 1).flatten(0, 1)[:count]  # row r of process p is item r x P + p
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # the loss is the same everywhere: own rows only
@@ -145,21 +134,3 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         return gradients[0]
-
-
-def _padded(rows: Tensor, length: int) -> Tensor:
-    """Pad with zero rows, so that every process sends the same number."""
-    padded = rows.new_zeros(length, *rows.shape[1:])
-    padded[: len(rows)] = rows
-    return padded
-
-
-def _gather(own: Tensor) -> list[Tensor]:
-    parts = [torch.empty_like(own) for _ in range(process_count())]
-    dist.all_gather(parts, own)
-    return parts
-
-
-def _meeting_device() -> torch.device:
-    """The device on which the backend exchanges tensors."""
-    return pick_device() if dist.get_backend() == "nccl" else torch.device("cpu")

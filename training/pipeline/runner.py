@@ -1,8 +1,4 @@
-"""The batch job: runs steps in order, each in its own folder; skips finished ones and resumes interrupted ones.
-
-corpus -> tokenizer -> tokens (-> links) -> start -> assistant -> shrunk -> bottleneck -> student -> contrastive
--> final
-"""
+"""The batch job: runs steps in order, each in its own folder; skips finished ones and resumes interrupted ones."""
 
 from __future__ import annotations
 
@@ -48,16 +44,16 @@ class Step:
     """One unit of work.
 
     Args:
-        settings: the part of the configuration that changes this step's result; fingerprinted together with `after`.
-        after: steps whose results it reads.
         work: fills the folder it is given; after a kill it is called again on the same folder.
+        settings: the part of the configuration that changes this step's result; fingerprinted together with `after`.
+        after: steps whose results it reads; `data` is the text of the run.
         together: all processes of a run take part; otherwise only the main one works, and the others wait.
     """
 
     name: str
-    settings: Callable[[Any], dict[str, Any]]
-    after: tuple[str, ...]
     work: Callable[[Path], None]
+    settings: dict[str, Any]
+    after: tuple[str, ...]
     together: bool = False
 
 
@@ -108,7 +104,7 @@ def run_steps(
     names = [step.name for step in steps]
     if until is not None and until not in names:
         raise StepMismatchError(f"there is no step {until!r}; steps: {', '.join(names)}")
-    marks = _marks(steps, config, data_fingerprint)
+    marks = _marks(steps, data_fingerprint)
     on_main_process(lambda: _prepare(steps, config, out, marks, restart_from))
     for step in steps if until is None else steps[: names.index(until) + 1]:
         with wait_for(out / step.name) if shared else nullcontext():
@@ -142,18 +138,18 @@ def _prepare(
     write_atomically(out / "config.yaml", lambda path: path.write_text(resolved, encoding="utf-8"))
 
 
-def fingerprints(steps: list[Step], config: ConfigModel, *, data_fingerprint: str) -> dict[str, str]:
+def fingerprints(steps: list[Step], *, data_fingerprint: str) -> dict[str, str]:
     """The fingerprint of each step's result, by name: equal fingerprints mean equal results."""
-    return {name: mark.fingerprint for name, mark in _marks(steps, config, data_fingerprint).items()}
+    return {name: mark.fingerprint for name, mark in _marks(steps, data_fingerprint).items()}
 
 
-def share_steps(steps: list[Step], config: ConfigModel, out: Path, store: Path, *, data_fingerprint: str) -> None:
+def share_steps(steps: list[Step], out: Path, store: Path, *, data_fingerprint: str) -> None:
     """Link each step's folder to `store`/<step>-<fingerprint>, so that runs share common steps.
 
     A step whose settings changed gets a new link; its earlier result stays in the store. `run_steps` does the work.
     """
     out.mkdir(parents=True, exist_ok=True)
-    for name, fingerprint in fingerprints(steps, config, data_fingerprint=data_fingerprint).items():
+    for name, fingerprint in fingerprints(steps, data_fingerprint=data_fingerprint).items():
         shared, link = store / f"{name}-{fingerprint}", out / name
         shared.mkdir(parents=True, exist_ok=True)
         if link.is_symlink():
@@ -185,14 +181,13 @@ def _run(step: Step, mark: Mark, folder: Path) -> None:
     logger.info("%s: done in %.0f s", step.name, time.monotonic() - started)
 
 
-def _marks(steps: list[Step], config: ConfigModel, data_fingerprint: str) -> dict[str, Mark]:
+def _marks(steps: list[Step], data_fingerprint: str) -> dict[str, Mark]:
     """The mark of each step, by name; its fingerprint covers its settings and the steps it reads."""
     marks = {"data": Mark(data_fingerprint, None)}
     for step in steps:
-        settings = step.settings(config)
         upstream = {name: marks[name].fingerprint for name in step.after}
-        fingerprint = _fingerprint({"step": step.name, "settings": settings, "after": upstream})
-        marks[step.name] = Mark(fingerprint, settings)
+        identity = json.dumps({"step": step.name, "settings": step.settings, "after": upstream}, sort_keys=True)
+        marks[step.name] = Mark(hashlib.sha256(identity.encode()).hexdigest()[:16], step.settings)
     del marks["data"]
     return marks
 
@@ -237,7 +232,3 @@ def _check_same_step(folder: Path, name: str, mark: Mark) -> None:
     raise StepMismatchError(
         f"{folder} was made with {what}; choose another --out, or discard it and its dependents: --restart-from {name}"
     )
-
-
-def _fingerprint(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

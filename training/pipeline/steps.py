@@ -1,4 +1,4 @@
-"""The steps of a run in order: what each one reads, and which settings its result depends on.
+"""The steps of a run in order, and the work of each: it reads earlier steps' results and fills its own folder.
 
 A step's settings are fingerprinted: a finished step is used again only if they are unchanged.
 """
@@ -10,71 +10,304 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from training.config.run import STAGES, RunConfig, Stage
-from training.models.teacher import teacher_identity
-from training.pipeline import jobs
-from training.pipeline.run import Run
-from training.pipeline.runner import Step
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer  # type: ignore[import-untyped]
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
 
-Settings = dict[str, Any]
-JOBS: dict[str, tuple[Callable[[Run, Path], None], Callable[[RunConfig], Settings]]] = {
-    "corpus": (jobs.make_corpus, lambda c: _corpus(c)),
-    "tokenizer": (
-        jobs.make_tokenizer,
-        lambda c: {**c.tokenizer.model_dump(), **({} if c.tokenizer.kind == "new" else _base(c))},
-    ),
-    "tokens": (jobs.tokenize, lambda c: {"max_length": c.student.max_length}),
-    "start": (jobs.start, lambda c: {**_lexical(c), **_base(c), **_labels(c), "teacher": teacher_identity(c.teacher)}),
-    "assistant": (jobs.teach_assistant, lambda c: stage_settings(c, "assistant")),
-    "shrunk": (jobs.shrink, lambda c: {**c.student.model_dump(), "head": c.head}),
-    "bottleneck": (jobs.align_bottleneck, lambda c: stage_settings(c, "bottleneck")),
-    "student": (jobs.teach_student, lambda c: stage_settings(c, "student")),
-    "contrastive": (jobs.contrast, lambda c: stage_settings(c, "contrastive")),
-}
+from training.config.run import STAGES, Stage
+from training.corpora.mix import build_corpus
+from training.corpora.sources.readers import mono_texts
+from training.evaluation.encoders import TextEncoder
+from training.evaluation.report import evaluate
+from training.evaluation.vectors import each_text_once
+from training.models.encoder import compile_layers, train_with_rounded_words
+from training.models.labels import LabelSpace, linear_fit
+from training.models.lexical import bag_matrix, base_bags, prior_embeddings, solve_ridge
+from training.models.sentence_encoder import SentenceEncoder
+from training.models.start import assistant_from_base, check_left_out, check_shrinkable, student_from_assistant
+from training.models.teacher import teacher_identity
+from training.optimisation.batches import BatchStream, FixedPlan, Plan, length_bucketed
+from training.optimisation.loop import Objective, train
+from training.optimisation.processes import is_main_process, on_main_process
+from training.pipeline.run import CHECKPOINT, LABEL_SPACE, Run
+from training.pipeline.runner import Step
+from training.pipeline.summary import write_summary
+from training.stages.objectives import (
+    assistant_objective,
+    bottleneck_objective,
+    contrastive_objective,
+    student_objective,
+)
+from training.system.files import write_json_atomically
+from training.vocabulary.pruning import count_pieces, prune_tokenizer
+from training.vocabulary.tokenizer import balanced_sentences, drop_invisible, train_tokenizer, wrap_tokenizer
+from training.vocabulary.tokens import build_token_store
+
+KEPT_IDS = "kept_ids.npy"  # beside a pruned tokenizer: each piece's token id in the base
+FITTED_PAIRS = 6_000
+HEAD_RIDGE = 0.01
+ALIGNMENT_PAIRS = 4_096  # sample on which the error of stage 2 is measured before and after training
 
 
 def steps_of(run: Run) -> list[Step]:
-    """Corpus to final; an untrained stage has no step, and a scored model has an extra one."""
-    names = ["corpus", "tokenizer", "tokens", *run.models]
-    last = run.models[-1]
-    chain: list[Step] = []
-    for name in names:
-        work, settings = JOBS[name]
-        chain.append(Step(name, settings, _after(run, name), partial(work, run), together=name in STAGES))
-        if name == last or name in run.config.evaluation.steps:
-            chain.append(Step(f"{name}-scores", _score_settings, (name,), partial(jobs.score, run, name)))
-    scored = (step.name for step in chain if step.name.endswith("-scores"))
-    return [*chain, Step("final", lambda c: {"name": c.name}, (last, *scored), partial(jobs.finish, run))]
-
-
-def stage_settings(config: RunConfig, name: Stage) -> Settings:
-    """The settings that a stage's result depends on."""
-    return config.stage(name).model_dump()
-
-
-def _corpus(config: RunConfig) -> Settings:
-    """Without `fetch`, which does not change the result."""
-    return {**config.corpus.model_dump(exclude={"fetch"}), "languages": config.languages, "seed": config.seed}
-
-
-def _labels(config: RunConfig) -> Settings:
+    """Corpus to final. A stage that is not trained has no step; a scored model has an extra one."""
+    config = run.config
+    base = teacher_identity(config.base or config.teacher)
+    corpus = {**config.corpus.model_dump(exclude={"fetch"}), "languages": config.languages, "seed": config.seed}
+    tokenizer = {**config.tokenizer.model_dump(), "base": None if config.tokenizer.kind == "new" else base}
     labels = {**config.labels.model_dump(), "beside": [teacher_identity(name) for name in config.labels.beside]}
-    return {"labels": labels, "head": config.head}
+    begun = {
+        "base": base,
+        "teacher": teacher_identity(config.teacher),
+        "labels": labels,
+        "head": config.head,
+        "lexical": config.lexical.model_dump() if config.tokenizer.kind == "new" else None,
+    }
+    student = {**config.student.model_dump(), "head": config.head}
+
+    steps = [
+        Step("corpus", partial(make_corpus, run), corpus, after=("data",)),
+        Step("tokenizer", partial(make_tokenizer, run), tokenizer, after=("corpus",)),
+        Step("tokens", partial(tokenize, run), {"max_length": config.student.max_length}, after=("tokenizer",)),
+    ]
+    scored: list[str] = []
+
+    def add_model(name: str, work: Callable[[Run, Path], None], settings: dict[str, Any], *, before: str) -> None:
+        steps.append(Step(name, partial(work, run), settings, after=(before,), together=name in STAGES))
+        if name == run.models[-1] or name in config.evaluation.steps:
+            settings = config.evaluation.model_dump(exclude={"steps", "dev"})
+            steps.append(Step(f"{name}-scores", partial(score, run, name), settings, after=(name,)))
+            scored.append(f"{name}-scores")
+
+    def add_stage(name: Stage, work: Callable[[Run, Path], None]) -> None:
+        if name in config.stages:
+            add_model(name, work, config.stage(name).model_dump(), before=run.before(name))
+
+    add_model("start", start, begun, before="tokens")
+    add_stage("assistant", teach_assistant)
+    add_model("shrunk", shrink, student, before=run.assistant)
+    add_stage("bottleneck", align_bottleneck)
+    add_stage("student", teach_student)
+    add_stage("contrastive", contrast)
+    steps.append(Step("final", partial(finish, run), {"name": config.name}, after=(run.models[-1], *scored)))
+    return steps
 
 
-def _after(run: Run, name: str) -> tuple[str, ...]:
-    """The steps that a step reads."""
-    first = {"corpus": ("data",), "tokenizer": ("corpus",), "tokens": ("tokenizer",), "start": ("tokens",)}
-    return first[name] if name in first else (run.before(name),)
+def make_corpus(run: Run, folder: Path) -> None:
+    """Clean, deduplicate and cap the corpus; remove evaluation sentences."""
+    config = run.config
+    build_corpus(config.corpus, config.languages, run.data, folder, seed=config.seed, scored=run.scored)
 
 
-def _base(config: RunConfig) -> Settings:
-    return {"base": teacher_identity(config.base or config.teacher)}
+def make_tokenizer(run: Run, folder: Path) -> None:
+    """Make the vocabulary: trained for these languages, taken from the base, or the base's pruned to the corpus."""
+    config = run.config.tokenizer
+    if config.kind == "new":
+        train_tokenizer(run.corpus, config, seed=run.config.seed).save(str(folder / "tokenizer.json"))
+        tokenizer = wrap_tokenizer(folder / "tokenizer.json", max_length=run.config.student.max_length)
+    else:
+        tokenizer = run.load_base().tokenizer
+    if config.kind == "pruned":
+        whole = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        sentences = balanced_sentences(run.corpus, config, seed=run.config.seed)
+        drop_invisible(whole)
+        mono = mono_texts(run.data, config.mono, run.config.languages)
+        counts_V = count_pieces(whole, [*sentences, *mono])
+        pruned, kept_ids = prune_tokenizer(whole, counts_V, config.vocab_size, fill=config.fill)
+        np.save(folder / KEPT_IDS, kept_ids)
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=pruned, **tokenizer.special_tokens_map)
+    tokenizer.save_pretrained(folder)
 
 
-def _lexical(config: RunConfig) -> Settings:
-    return config.lexical.model_dump() if config.tokenizer.kind == "new" else {}
+def tokenize(run: Run, folder: Path) -> None:
+    """Store the token ids of every text."""
+    tokenizer = Tokenizer.from_file(str(run.out / "tokenizer" / "tokenizer.json"))
+    pad_id = int(run.tokenizer.pad_token_id)
+    build_token_store(run.corpus.texts, tokenizer, folder, max_length=run.config.student.max_length, pad_id=pad_id)
 
 
-def _score_settings(config: RunConfig) -> Settings:
-    return config.evaluation.model_dump(exclude={"steps", "dev"})
+def start(run: Run, folder: Path) -> None:
+    """Build the assistant before training, from the base's body and head.
+
+    A new vocabulary gets its word embeddings by regression.
+    """
+    base, (dim, normalized) = run.load_base(), run.label_shape
+    check_shrinkable(base[0].auto_model.config, run.config)
+    check_left_out(base, dim, run.config.stages)
+    table_VH = base[0].auto_model.get_input_embeddings().weight.detach()
+    embeddings_VH: Tensor | None = None
+    if run.config.tokenizer.kind == "new":
+        embeddings_VH = lexical_embeddings(run, base.tokenizer, table_VH)
+    elif run.config.tokenizer.kind == "pruned":
+        embeddings_VH = table_VH[torch.from_numpy(np.load(run.out / "tokenizer" / KEPT_IDS))]
+    pad_id = int(run.tokenizer.pad_token_id)
+    assistant = assistant_from_base(
+        base, embeddings_VH, dim=dim, normalized=normalized, pad_id=pad_id, seed=run.config.seed
+    ).to(run.device)
+    if run.config.has_label_space:
+        sample = run.corpus.english[sample_pairs(run)].astype(np.int64)
+        vectors = run.sample_embeddings(sample)
+        space = LabelSpace.fit(vectors, dim=dim, centred=run.config.labels.centred)
+        if run.config.head == "base":
+            space = space.turned_to(vectors, encoded(run, assistant, sample))
+        space.save(folder / LABEL_SPACE)
+    if run.config.head == "fitted":
+        fit_head(run, assistant)
+    run.save(assistant, folder)
+
+
+def sample_pairs(run: Run) -> NDArray[np.int64]:
+    """The first pairs that are trained on the teacher's labels; labels and heads are fitted on them."""
+    stage: Stage = "assistant" if "assistant" in run.config.stages else "contrastive"
+    return run.stage_plan(stage).round(0)[:FITTED_PAIRS]
+
+
+def encoded(run: Run, model: SentenceEncoder, texts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Embed texts of the corpus, given by index: (N, D)."""
+    # a sample of little text has every text several times
+    encode = each_text_once(TextEncoder(model, run.tokenizer, max_length=run.config.student.max_length, bf16=True))
+    return encode([run.corpus.texts[int(index)] for index in texts])
+
+
+def fit_head(run: Run, model: SentenceEncoder) -> None:
+    """Fit the model's linear head to the labels by ridge regression on the pooled states of both sides.
+
+    Differs from the paper, where the head is random if the widths differ, and absent otherwise.
+    """
+    pairs = sample_pairs(run)
+    labels = run.teacher_labels(FixedPlan(pairs))
+    label_ND = labels.vectors[labels.row_of_text[run.corpus.english[pairs]]]
+    pooling = SentenceEncoder(model.encoder, None, normalized=False)
+    sides = np.concatenate([run.corpus.english[pairs], run.corpus.other[pairs]]).astype(np.int64)
+    weight_DH, bias_D = linear_fit(encoded(run, pooling, sides), np.tile(label_ND, (2, 1)), ridge=HEAD_RIDGE)
+    model.head = nn.Linear(weight_DH.shape[1], len(weight_DH))
+    model.head.load_state_dict({"weight": torch.from_numpy(weight_DH), "bias": torch.from_numpy(bias_D)})
+
+
+def lexical_embeddings(run: Run, base_tokenizer: PreTrainedTokenizerFast, table_TH: Tensor) -> Tensor:
+    """Word embeddings of the new vocabulary, (V, H), by ridge regression on the base's."""
+    config, corpus = run.config.lexical, run.corpus
+    plan = run.plan(config.pairs, purpose="lexical").all_rounds()
+    english = np.unique(corpus.english[plan])
+    texts = np.concatenate([corpus.other[plan], english])
+    sources = np.concatenate([corpus.english[plan], english])
+    target_NH = base_bags([corpus.texts[index] for index in sources], base_tokenizer, table_TH)
+    vocabulary = run.tokenizer.get_vocab()
+    return solve_ridge(
+        bag_matrix(run.tokens, texts, len(vocabulary)),
+        target_NH,
+        prior_embeddings(vocabulary, base_tokenizer, table_TH),
+        ridge=config.ridge,
+        iterations=config.iterations,
+    )
+
+
+def teach_assistant(run: Run, folder: Path) -> None:
+    """Stage 1: the assistant learns from the teacher."""
+    config = run.config.assistant
+    assistant, plan = run.load("start"), run.stage_plan("assistant")
+    labels, pairs = run.teacher_labels(plan), run.pair_encoder(config)
+    objective = assistant_objective(assistant, labels, pairs, config)
+    train_and_save(run, "assistant", objective, plan, folder)
+
+
+def shrink(run: Run, folder: Path) -> None:
+    """Build the student before training, from the assistant."""
+    assistant = run.load(run.assistant)
+    frequency_V = run.tokens.counts(assistant.encoder.config.vocab_size)
+    student = student_from_assistant(assistant, run.config.student, frequency_V, seed=run.config.seed).to(run.device)
+    if run.config.head == "fitted":
+        fit_head(run, student)
+    run.save(student, folder)
+
+
+def align_bottleneck(run: Run, folder: Path) -> None:
+    """Stage 2: align the bottleneck; `alignment.json` holds the error of Eq. (3) before and after."""
+    assistant, student = run.load(run.assistant), run.load("shrunk")
+    config = run.config.bottleneck
+    pairs = run.pair_encoder(config)
+    objective = bottleneck_objective(assistant, student, pairs, config)
+    drawn = run.plan(ALIGNMENT_PAIRS, purpose="alignment").round(0)
+    sample = length_bucketed(drawn, pairs.pair_lengths(drawn), 128, seed=0)
+    before = mean_loss(objective, sample)
+    train_and_save(run, "bottleneck", objective, run.stage_plan("bottleneck"), folder)
+    after = mean_loss(bottleneck_objective(assistant, run.load("bottleneck"), pairs, config), sample)
+    if is_main_process():
+        write_json_atomically(folder / "alignment.json", {"before": before, "after": after})
+
+
+def teach_student(run: Run, folder: Path) -> None:
+    """Stage 3: the student learns from the assistant."""
+    config = run.config.student_stage
+    assistant, student = run.load(run.assistant).requires_grad_(False), run.load(run.before("student"))
+    if config.compile:
+        compile_layers(assistant.encoder)
+    objective = student_objective(assistant, student, run.pair_encoder(config), config)
+    train_and_save(run, "student", objective, run.stage_plan("student"), folder)
+
+
+def contrast(run: Run, folder: Path) -> None:
+    """Stage 4, contrastive learning; also used alone, as single-stage training."""
+    config = run.config.contrastive
+    student, plan = run.load(run.before("contrastive")), run.stage_plan("contrastive")
+    objective = contrastive_objective(student, run.teacher_labels(plan), run.pair_encoder(config), config)
+    train_and_save(run, "contrastive", objective, plan, folder)
+
+
+def score(run: Run, step: str, folder: Path) -> None:
+    """Score the model of a step."""
+    encode = TextEncoder(run.load(step), run.tokenizer, max_length=run.config.student.max_length, bf16=True)
+    config = run.config.evaluation
+    scores = evaluate(
+        encode,
+        run.scored,
+        run.config.scored_languages,
+        sts_rows=config.sts_rows,
+        tatoeba_rows=config.tatoeba_rows,
+    )
+    write_json_atomically(folder / "scores.json", scores)
+
+
+def finish(run: Run, folder: Path) -> None:
+    """Write the checkpoint to export: the last model and the data for its model card."""
+    run.save(run.load(run.models[-1]), folder)
+    write_summary(run, folder / CHECKPOINT)
+
+
+def train_and_save(run: Run, name: Stage, objective: Objective, plan: Plan, folder: Path) -> None:
+    """Train on a whole plan, then save the model."""
+    config, model = run.config.stage(name), objective.model
+    assert isinstance(model, SentenceEncoder)  # noqa: S101  (for the type checker)
+    if config.compile:
+        compile_layers(model.encoder)
+    if config.round_words:
+        train_with_rounded_words(model.encoder)
+    batches = BatchStream(
+        plan,
+        run.pair_encoder(config).pair_lengths,
+        config.batch_size,
+        seed=run.config.seed,
+        epoch_pairs=run.corpus.count(config.sources),
+        bucketed=config.bucketed,
+    )
+    train(
+        objective,
+        batches,
+        config,
+        folder,
+        name=name,
+        checkpoint_minutes=run.config.checkpoint_minutes,
+        device=run.device,
+        validate=run.validation(model) if config.validate_pairs else None,
+    )
+    on_main_process(lambda: run.save(model, folder))
+
+
+def mean_loss(objective: Objective, batches: list[NDArray[np.int64]]) -> float:
+    """Mean objective over some batches, without gradients."""
+    with torch.no_grad():
+        totals = [sum(value.item() for value in objective.losses(batch).values()) for batch in batches]
+    return round(sum(totals) / len(totals), 5)

@@ -1,4 +1,4 @@
-"""Writes `crosslet.json` beside a finished checkpoint: facts of the run for the exporter and the model card."""
+"""What a finished run says: `crosslet.json` for the exporter and the model card, and a few lines for its user."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from training.corpora.corpus import Corpus
 from training.corpora.sources.catalog import load_catalog
+from training.evaluation.report import HELD_OUT_METRIC
 from training.evaluation.sts import find_sts, spread
-from training.pipeline.run import Run
+from training.pipeline.run import CHECKPOINT, Run
 from training.system.files import write_json_atomically
 
 GATE_ROWS = 150  # rows of STSb dev a language, for the exporter's quality gate
@@ -131,3 +132,29 @@ def sts_gate(data: Path, languages: list[str]) -> list[tuple[float, str, str]]:
 
 def _averages(scores: dict[str, Scores]) -> dict[str, dict[str, float]]:
     return {step: {name: values["average"] for name, values in each.items()} for step, each in scores.items()}
+
+
+NAMES = {
+    HELD_OUT_METRIC: "translation found first, of pairs held out of training",
+    "tatoeba_p1": "translation found first, Tatoeba",
+    "stsb_test": "similarity, English with the others, STSb test",
+    "sts2017": "similarity, English with the others, STS2017",
+}
+
+
+def ending(run: Run) -> str:
+    """A few lines of text."""
+    folder = run.out / "final" / CHECKPOINT
+    by_step = json.loads((folder / "crosslet.json").read_text(encoding="utf-8"))["evaluation"]["averages_by_step"]
+    last, start = by_step[run.models[-1]], by_step.get("start", {})
+    lines = [f"{title}: {_score(metric, last, start)}" for metric, title in NAMES.items() if metric in last]
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    lines.append(f"model: {folder}, {size / 1e6:.0f} MB")
+    export = f"--checkpoint {folder} --out models/{run.config.name} --word-bits 4"
+    lines.append(f'next: make export ARGS="{export}"')
+    return "\n".join(lines)
+
+
+def _score(metric: str, last: dict[str, float], start: dict[str, float]) -> str:
+    before = f" ({start[metric]:.1f} before training)" if metric in start else ""
+    return f"{last[metric]:.1f}{before}"

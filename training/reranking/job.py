@@ -65,21 +65,21 @@ class RerankRun:
         before_all = "data"
         if config.body is not None:
             shape = {"body": config.body.model_dump(), "xpi_sources": config.xpi.sources if config.xpi else []}
-            chain.append(Step("body", lambda _: _shared(config) | shape, ("data",), self._body))
+            chain.append(Step("body", self._body, _shared(config) | shape, ("data",)))
             before_all = "body"
         if config.xpi is not None:
             xpi = {"xpi": config.xpi.model_dump()}
-            chain.append(Step("xpi", lambda _: _shared(config) | xpi, (before_all,), self._xpi))
+            chain.append(Step("xpi", self._xpi, _shared(config) | xpi, (before_all,)))
         for number, name in enumerate(xpr):
             before = xpr[number - 1] if number else "xpi" if config.xpi else None
             work = partial(self._xpr, number, before)
-            chain.append(Step(name, lambda _: _shared(config) | _xpr(config), (before or before_all,), work))
+            chain.append(Step(name, work, _shared(config) | _xpr(config), (before or before_all,)))
         if config.teach is not None:
             teach = config.teach.model_dump() | {"encoder": teacher_identity(config.teach.encoder)}
-            chain.append(Step("taught", lambda _: {"teach": teach}, (xpr[-1],), self._teach))
+            chain.append(Step("taught", self._teach, {"teach": teach}, (xpr[-1],)))
         last = chain[-1].name
-        chain.append(Step("scores", lambda _: {"measure": config.measure.model_dump()}, (last,), self._score))
-        return [*chain, Step("final", lambda _: {"name": config.name}, (xpr[-1], "scores"), self._finish)]
+        chain.append(Step("scores", self._score, {"measure": config.measure.model_dump()}, (last,)))
+        return [*chain, Step("final", self._finish, {"name": config.name}, (xpr[-1], "scores"))]
 
     def _body(self, folder: Path) -> None:
         config, body = self.config, self.config.body

@@ -40,7 +40,7 @@ def write_by_name(trials, ran: list[str], *, broken: str = "") -> list:
         return run
 
     for trial in trials:
-        trial.steps[:] = [Step(step.name, step.settings, step.after, work(step.name)) for step in trial.steps]
+        trial.steps[:] = [Step(step.name, work(step.name), step.settings, step.after) for step in trial.steps]
     return trials
 
 

@@ -93,7 +93,7 @@ def test_whether_text_may_be_fetched_changes_no_step(families: dict[str, Path], 
     config = unshrunk(families["bert"], "new")
     fetching = config.model_copy(update={"corpus": config.corpus.model_copy(update={"fetch": True})})
     first, second = (
-        fingerprints(steps_of(Run(one, data, tmp_path)), one, data_fingerprint="d") for one in (config, fetching)
+        fingerprints(steps_of(Run(one, data, tmp_path)), data_fingerprint="d") for one in (config, fetching)
     )
     assert first == second
 

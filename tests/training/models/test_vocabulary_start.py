@@ -11,7 +11,7 @@ from torch import Tensor
 
 from training.config.run import LexicalConfig, TokenizerConfig
 from training.corpora.corpus import Corpus
-from training.pipeline.jobs import lexical_embeddings
+from training.pipeline.steps import lexical_embeddings
 from training.vocabulary.tokenizer import train_tokenizer, wrap_tokenizer
 from training.vocabulary.tokens import TokenStore, build_token_store
 

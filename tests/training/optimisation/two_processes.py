@@ -11,7 +11,7 @@ from tests.training.tiny import tiny_corpus, tiny_sentence_encoder
 from training.config.run import ContrastiveConfig, StageConfig, StudentConfig, StudentStageConfig
 from training.models.sentence_encoder import SentenceEncoder
 from training.models.start import student_from_assistant
-from training.optimisation import training_log
+from training.optimisation import loop
 from training.optimisation.batches import BatchStream
 from training.optimisation.loop import Objective, train
 from training.optimisation.processes import is_main_process, join_processes, on_main_process
@@ -50,7 +50,7 @@ class OddRounds:
 
 def train_stages(out: Path) -> dict[str, SentenceEncoder]:
     """The four stages with odd batch sizes and English that pairs share; losses of every step in OUT/<stage>."""
-    training_log.LOG_STEPS = 1
+    loop.LOG_STEPS = 1
     corpus, tokens = tiny_corpus(42)
     corpus = dataclasses.replace(corpus, english=np.arange(42, dtype=np.int32) // 2)
     corpus.other[PAIRS - 1] = corpus.english[PAIRS - 1]

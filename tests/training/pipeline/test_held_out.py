@@ -12,7 +12,7 @@ from training.corpora.corpus import Corpus
 from training.corpora.mix import build_corpus
 from training.errors import CorpusError
 from training.evaluation.report import evaluate
-from training.pipeline.held_out import MOST, hold_out, sample
+from training.pipeline.inputs import MOST, hold_out, sample
 from training.pipeline.run import Run
 
 CORPUS = CorpusConfig(sources={"a": SourceConfig(), "b": SourceConfig()})

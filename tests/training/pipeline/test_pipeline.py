@@ -2,6 +2,7 @@ import fcntl
 import json
 import logging
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +17,7 @@ from training.__main__ import main
 from training.config.parsing import build
 from training.config.run import EvaluationConfig, RunConfig
 from training.errors import ConfigError, CorpusError, StepMismatchError
-from training.pipeline.preflight import without_missing_dev
+from training.pipeline.inputs import without_missing_dev
 from training.pipeline.run import Run
 from training.pipeline.runner import Step, fingerprints, run_steps, share_steps
 from training.system.device import describe_hardware, pick_device
@@ -37,12 +38,15 @@ class Work:
         self.ran: list[str] = []
         self.dies = False
 
-    def steps(self) -> list[Step]:
+    def steps(self, settings: RunConfig) -> list[Step]:
         return [
-            Step("first", lambda c: {"seed": c.seed}, ("data",), self.work("first")),
-            Step("second", lambda c: {"name": c.name}, ("first",), self.work("second")),
-            Step("third", lambda _: {}, ("second",), self.work("third")),
+            Step("first", self.work("first"), {"seed": settings.seed}, ("data",)),
+            Step("second", self.work("second"), {"name": settings.name}, ("first",)),
+            Step("third", self.work("third"), {}, ("second",)),
         ]
+
+    def run_steps(self, settings: RunConfig, out: Path, *, data_fingerprint: str = "d", **options: Any) -> None:
+        run_steps(self.steps(settings), settings, out, data_fingerprint=data_fingerprint, **options)
 
     def work(self, name: str):
         def run(folder: Path) -> None:
@@ -58,7 +62,7 @@ class Work:
 def test_finished_steps_are_skipped(tmp_path: Path) -> None:
     work = Work()
     for _ in range(2):
-        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+        work.run_steps(config(), tmp_path)
     assert work.ran == ["first", "second", "third"]
 
 
@@ -66,20 +70,20 @@ def test_a_killed_step_runs_again_in_its_folder_and_earlier_ones_do_not(tmp_path
     work = Work()
     work.dies = True
     with pytest.raises(KeyboardInterrupt):
-        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+        work.run_steps(config(), tmp_path)
     assert not (tmp_path / "second" / "done.json").exists()
     work.dies = False
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    work.run_steps(config(), tmp_path)
     assert work.ran == ["first", "second", "second", "third"]
     assert (tmp_path / "second" / "half").exists()
 
 
 def test_other_settings_are_refused_by_name_and_spoil_nothing(tmp_path: Path) -> None:
     work = Work()
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    work.run_steps(config(), tmp_path)
     with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\).*--restart-from first"):
-        run_steps(work.steps(), config(seed=2), tmp_path, data_fingerprint="d")
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+        work.run_steps(config(seed=2), tmp_path)
+    work.run_steps(config(), tmp_path)
     assert work.ran == ["first", "second", "third"]
 
 
@@ -87,24 +91,24 @@ def test_a_half_done_step_of_another_configuration_is_refused(tmp_path: Path) ->
     work = Work()
     work.dies = True
     with pytest.raises(KeyboardInterrupt):
-        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+        work.run_steps(config(), tmp_path)
     with pytest.raises(StepMismatchError, match=r"second was made with other settings \(name\)"):
-        run_steps(work.steps(), config(name="y"), tmp_path, data_fingerprint="d")
+        work.run_steps(config(name="y"), tmp_path)
 
 
 def test_a_change_of_a_late_step_keeps_the_early_ones(tmp_path: Path) -> None:
     work = Work()
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
-    run_steps(work.steps(), config(name="y"), tmp_path, data_fingerprint="d", restart_from="second")
+    work.run_steps(config(), tmp_path)
+    work.run_steps(config(name="y"), tmp_path, restart_from="second")
     assert work.ran == ["first", "second", "third", "second", "third"]
 
 
 def test_restarting_a_shared_step_remakes_it_in_the_store(tmp_path: Path) -> None:
     """The store is what cells of an ablation link to, so other cells get the new result, too."""
     work = Work()
-    share_steps(work.steps(), config(), tmp_path / "cell", tmp_path / "store", data_fingerprint="d")
-    run_steps(work.steps(), config(), tmp_path / "cell", data_fingerprint="d")
-    run_steps(work.steps(), config(), tmp_path / "cell", data_fingerprint="d", restart_from="third")
+    share_steps(work.steps(config()), tmp_path / "cell", tmp_path / "store", data_fingerprint="d")
+    work.run_steps(config(), tmp_path / "cell")
+    work.run_steps(config(), tmp_path / "cell", restart_from="third")
     assert work.ran == ["first", "second", "third", "third"]
     assert (tmp_path / "cell/third").is_symlink()
     assert (tmp_path / "cell/third/result").exists()
@@ -112,10 +116,10 @@ def test_restarting_a_shared_step_remakes_it_in_the_store(tmp_path: Path) -> Non
 
 def test_a_restart_discards_all_dependents_even_beyond_until(tmp_path: Path) -> None:
     work = Work()
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d", restart_from="first", until="first")
+    work.run_steps(config(), tmp_path)
+    work.run_steps(config(), tmp_path, restart_from="first", until="first")
     assert not (tmp_path / "second").exists()
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    work.run_steps(config(), tmp_path)
     assert work.ran == ["first", "second", "third", "first", "second", "third"]
 
 
@@ -123,34 +127,34 @@ def test_an_interrupted_restart_leaves_no_step_after_a_discarded_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = Work()
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    work.run_steps(config(), tmp_path)
     monkeypatch.setattr("shutil.rmtree", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        run_steps(work.steps(), config(), tmp_path, data_fingerprint="d", restart_from="first")
+        work.run_steps(config(), tmp_path, restart_from="first")
     monkeypatch.undo()
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    work.run_steps(config(), tmp_path)
     assert work.ran == ["first", "second", "third", "third"]
 
 
 def test_other_data_is_refused(tmp_path: Path) -> None:
     work = Work()
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    work.run_steps(config(), tmp_path)
     with pytest.raises(StepMismatchError, match="other data or other earlier steps"):
-        run_steps(work.steps(), config(), tmp_path, data_fingerprint="e")
+        work.run_steps(config(), tmp_path, data_fingerprint="e")
 
 
 def test_a_refused_restart_discards_nothing(tmp_path: Path) -> None:
     work = Work()
-    run_steps(work.steps(), config(), tmp_path, data_fingerprint="d")
+    work.run_steps(config(), tmp_path)
     with pytest.raises(StepMismatchError, match=r"first was made with other settings \(seed\)"):
-        run_steps(work.steps(), config(seed=2), tmp_path, data_fingerprint="d", restart_from="second")
+        work.run_steps(config(seed=2), tmp_path, restart_from="second")
     assert (tmp_path / "second" / "result").exists()
     assert "seed: 1" in (tmp_path / "config.yaml").read_text()
 
 
 def test_a_removed_setting_is_named(tmp_path: Path) -> None:
     def steps(settings: dict[str, int]) -> list[Step]:
-        return [Step("only", lambda _: settings, ("data",), lambda folder: None)]
+        return [Step("only", lambda folder: None, settings, ("data",))]
 
     run_steps(steps({"a": 1, "b": 2}), config(), tmp_path, data_fingerprint="d")
     with pytest.raises(StepMismatchError, match=r"other settings \(b\)"):
@@ -158,8 +162,8 @@ def test_a_removed_setting_is_named(tmp_path: Path) -> None:
 
 
 def share_and_run(work: Work, settings: RunConfig, folder: Path) -> None:
-    share_steps(work.steps(), settings, folder, folder.parent / "steps", data_fingerprint="d")
-    run_steps(work.steps(), settings, folder, data_fingerprint="d")
+    share_steps(work.steps(settings), folder, folder.parent / "steps", data_fingerprint="d")
+    work.run_steps(settings, folder)
 
 
 def test_two_runs_share_common_steps(tmp_path: Path) -> None:
@@ -186,7 +190,7 @@ def test_a_folder_of_shared_steps_can_be_moved(tmp_path: Path) -> None:
 
 
 def test_fingerprints_follow_the_settings_of_earlier_steps() -> None:
-    here, there = (fingerprints(Work().steps(), config(name=name), data_fingerprint="d") for name in ("x", "y"))
+    here, there = (fingerprints(Work().steps(config(name=name)), data_fingerprint="d") for name in ("x", "y"))
     assert [name for name in here if here[name] != there[name]] == ["second", "third"]
 
 
@@ -195,8 +199,8 @@ def test_a_step_refused_for_its_corpus_can_run_again_with_another(tmp_path: Path
         raise CorpusError("no text")
 
     with pytest.raises(CorpusError):
-        run_steps([Step("corpus", lambda _: {}, ("data",), refuse)], config(), tmp_path, data_fingerprint="d")
-    steps = [Step("corpus", lambda _: {}, ("data",), lambda folder: None)]
+        run_steps([Step("corpus", refuse, {}, ("data",))], config(), tmp_path, data_fingerprint="d")
+    steps = [Step("corpus", lambda folder: None, {}, ("data",))]
     run_steps(steps, config(), tmp_path, data_fingerprint="corrected")
     assert (tmp_path / "corpus" / "done.json").exists()
 
@@ -209,7 +213,7 @@ def test_a_step_refused_while_resuming_keeps_its_record(tmp_path: Path) -> None:
             if stop is not None:
                 raise stop
 
-        return [Step("stage", lambda _: {"rate": rate}, ("data",), work)]
+        return [Step("stage", work, {"rate": rate}, ("data",))]
 
     for stop in (KeyboardInterrupt, ConfigError):  # killed; then the teacher cannot be read
         with pytest.raises(stop):
@@ -225,7 +229,7 @@ def test_checkpoints_of_a_finished_stage_are_removed_last(tmp_path: Path) -> Non
         (folder / "resume").mkdir()
         (folder / "resume" / "0000000100-abcd.pt").write_text("state")
 
-    run_steps([Step("stage", lambda _: {}, ("data",), work)], config(), tmp_path, data_fingerprint="d")
+    run_steps([Step("stage", work, {}, ("data",))], config(), tmp_path, data_fingerprint="d")
     assert {path.name for path in (tmp_path / "stage").iterdir()} == {"started.json", "done.json"}
 
 

@@ -10,7 +10,7 @@ from training.__main__ import main
 from training.config.run import load_config
 from training.corpora.sources.readers import find_pair_file, read_pairs
 from training.errors import CorpusError, TrainingError
-from training.pipeline.own_pairs import STARTER, look_at, read_own_pairs, with_own_pairs, write_data
+from training.pipeline.inputs import STARTER, look_at, read_own_pairs, with_own_pairs, write_data
 
 MIXED = ["The old man buys a book", "Der alte Mann kauft ein Buch", "Старик покупает книгу", "老人买了一本书"]
 
