@@ -20,6 +20,7 @@ from torch import Tensor
 from torch import distributed as dist
 
 from training.errors import PeerError, TrainingError
+from training.system.device import pick_device
 
 PATIENCE = timedelta(days=14)  # building a corpus or embedding texts takes long; a dead peer is noticed at once
 
@@ -27,7 +28,8 @@ PATIENCE = timedelta(days=14)  # building a corpus or embedding texts takes long
 def join_processes() -> None:
     """Join the process group if `accelerate launch` or torchrun started several processes."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        PartialState(timeout=PATIENCE)
+        # without `cpu`, accelerate does not take part in an exchange between processes on CPUs
+        PartialState(cpu=pick_device().type == "cpu", timeout=PATIENCE)
 
 
 def process_count() -> int:
