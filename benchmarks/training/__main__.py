@@ -27,10 +27,12 @@ from benchmarks.training.theirs import run_theirs
 from training.config.run import ContrastiveConfig, StageConfig
 from training.optimisation.batches import BatchStream, FixedPlan
 from training.optimisation.loop import Objective, train
-from training.stages.assistant import assistant_objective
-from training.stages.bottleneck import bottleneck_objective
-from training.stages.contrastive import contrastive_objective
-from training.stages.student import student_objective
+from training.stages.objectives import (
+    assistant_objective,
+    bottleneck_objective,
+    contrastive_objective,
+    student_objective,
+)
 from training.system.device import describe_hardware, has_bf16
 
 PAGE = Path(__file__).parents[2] / "docs/results/training.md"

@@ -41,7 +41,7 @@ def compared(difference: float | None, margin: float = 0.5) -> Comparison:
         ([3.0, None], Verdict.NOT_RUN),
     ],
 )
-def test_a_claim_holds_only_when_every_difference_is_above_its_margin(differences: list, verdict: Verdict) -> None:
+def test_claim_holds_if_every_difference_exceeds_its_margin(differences: list, verdict: Verdict) -> None:
     assert judge([compared(difference) for difference in differences]) is verdict
 
 

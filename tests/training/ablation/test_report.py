@@ -10,7 +10,7 @@ from tests.parallel_text import write_data_folder
 from tests.training.ablation.specs import finish, plan, write_spec
 from training.ablation.__main__ import main
 from training.ablation.paper import MODELS, PAIRS, VARIANTS, published_row
-from training.ablation.sentences import mean_cosines, read_translations
+from training.ablation.plots import mean_cosines
 
 SPEC = {
     "title": "What helps",
@@ -22,7 +22,6 @@ SPEC = {
         "depth": ["w/o Rec.", "full", "M=6"],
         "objectives": ["full", "w/o MCL"],
         "losses": ["full", "w/o MCL"],
-        "map": ["full"],
     },
     "findings": {
         "MCL helps": {"order": [["w/o MCL", "full"]]},
@@ -68,7 +67,7 @@ def test_the_report_has_our_scores_beside_the_papers(written: Path) -> None:
     assert "| w/o Rec. | 72.5 | 55.5 | −8.5 | 91.0 | 78.0 | 71.7 | −7.7 |" in table
 
 
-def test_every_table_has_its_scores_by_pair_and_the_papers_under_ours(written: Path) -> None:
+def test_tables_have_scores_by_pair_and_the_papers_below(written: Path) -> None:
     lines = (written / "report.md").read_text(encoding="utf-8").splitlines()
     table = lines[lines.index("## Ablation") :]
     assert "| across languages | EN-AR | EN-DE | EN-TR | EN-ES | EN-FR | EN-IT | EN-NL |" in table
@@ -88,7 +87,7 @@ def test_dev_scores_are_drawn_for_each_language_pair(written: Path) -> None:
         assert ">w/o MCL<" in svg
 
 
-def test_the_papers_own_set_is_shown_where_the_sts_benchmark_is_not_there(
+def test_sts2017_is_shown_without_the_sts_benchmark(
     data: Path, tmp_path: Path, small_tokenizer: PreTrainedTokenizerFast
 ) -> None:
     path = write_spec(tmp_path, **SPEC)
@@ -129,9 +128,7 @@ def test_figures_lie_beside_the_markdown(written: Path) -> None:
     text = (written / "report.md").read_text(encoding="utf-8")
     linked = re.findall(r"\]\((figures/[^)]+)\)", text)
     assert {path.name for path in (written / "figures").iterdir()} == {Path(link).name for link in linked}
-    assert (
-        len(linked) == 2 + 2 + 3 + 4 + 2
-    )  # layers, depth: two metrics; objectives: the mean, two pairs; losses; the map
+    assert len(linked) == 2 + 2 + 3 + 4  # layers, depth: two metrics; objectives: the mean, two pairs; losses
 
 
 def test_a_cells_cost_counts_shared_steps_once(written: Path) -> None:
@@ -156,26 +153,6 @@ def test_the_same_results_make_the_same_files(written: Path, data: Path) -> None
     spec, out = written.parents[1] / "spec.yaml", written.parent
     assert main([str(spec), "--data", str(data), "--out", str(out), "--report-only"]) == 0
     assert {path: path.read_bytes() for path in written.rglob("*") if path.is_file()} == before
-
-
-def test_translations_are_aligned_over_languages(data: Path) -> None:
-    texts = read_translations(data, ["de", "es", "fr"], sentences=10)  # no file for French
-    assert list(texts) == ["en", "de", "es"]
-    assert [len(column) for column in texts.values()] == [10, 10, 10]
-    words = {"The teacher": ("Der Lehrer", "El profesor"), "The cook": ("Der Koch", "El cocinero")}
-    for english, german, spanish in zip(*texts.values(), strict=True):
-        for subject, (in_german, in_spanish) in words.items():
-            assert english.startswith(subject) == german.startswith(in_german) == spanish.startswith(in_spanish)
-
-
-def test_sets_without_a_sentence_in_common_have_no_map(tmp_path: Path) -> None:
-    folder = tmp_path / "eval/stsb/test"
-    folder.mkdir(parents=True)
-    for language, english in (("de", "A cat."), ("es", "A cat")):
-        (folder / f"en-{language}.tsv").write_text(f"5.0\t{english}\tx\n", encoding="utf-8")
-        (folder / f"{language}-{language}.tsv").write_text("5.0\tx\ty\n", encoding="utf-8")
-    assert read_translations(tmp_path, ["de"])
-    assert read_translations(tmp_path, ["de", "es"]) == {}
 
 
 def test_mean_cosines_agree_with_scikit_learn() -> None:

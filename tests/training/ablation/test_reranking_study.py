@@ -52,9 +52,7 @@ def as_scores(cell_mrr: dict[str, float], label: str = "xquad") -> dict:
     }
 
 
-def test_one_command_trains_the_six_cells_and_writes_the_papers_tables(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_trains_six_cells_and_writes_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, data, out = write_study(tmp_path), write_data(tmp_path / "data"), tmp_path / "out"
     command = [str(spec), "--data", str(data), "--out", str(out)]
     assert main([*command, "--dry-run"]) == 0
@@ -114,9 +112,7 @@ def test_both_mono_positives_train_a_seventh_cell_and_compare_it(
         ("none", ("XPI with paraphrases + mixed", "XPI + mixed")),
     ],
 )
-def test_paraphrases_are_compared_with_none_whichever_the_run_has(
-    mono_positives: str, names: tuple[str, str], tmp_path: Path
-) -> None:
+def test_paraphrases_are_compared_with_none(mono_positives: str, names: tuple[str, str], tmp_path: Path) -> None:
     xpi = {"sources": ["talk"], "count": 32, "stage": STAGE, "mono_positives": mono_positives}
     path = write_study(tmp_path, keys={"both_mono_positives": True}, xpi=xpi)
     assert mono_positives_pair(study_spec(read_yaml(path), where=path.name)) == names
@@ -154,7 +150,7 @@ def test_seeds_that_disagree_on_the_sign_decide_nothing() -> None:
     assert verdict([-9.0, -0.5], 1.0) == Verdict.NOT_CONFIRMED
 
 
-def test_findings_of_several_seeds_are_means_of_differences_with_their_range() -> None:
+def test_findings_over_seeds_are_mean_differences_with_range() -> None:
     # mixed against the better of the two others, by seed: +1, +4 and -2; XPI: +3 and +6, the last seed lacks it
     seeds = [
         {"merged": 40.0, "cascade": 44.0, "mixed": 45.0, "XPI + mixed": 48.0},
@@ -168,7 +164,7 @@ def test_findings_of_several_seeds_are_means_of_differences_with_their_range() -
     assert "One training each" not in table.note
 
 
-def test_scores_of_several_seeds_are_means_with_their_standard_deviation() -> None:
+def test_scores_over_seeds_are_means_with_deviation() -> None:
     trained = [as_scores({"mixed": mrr}) for mrr in (40.0, 42.0, 47.0)]  # deviations -3, -1, 4: sqrt(26 / 2)
     (row,) = strategies_table(["mixed"], trained).rows
     assert row[3] == "43.00 ± 3.61"
@@ -211,7 +207,7 @@ def test_more_seeds_keep_what_the_first_has_trained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_one_seed_gives_the_cells_and_the_report_of_a_run_with_that_seed(seed: int, tmp_path: Path) -> None:
+def test_one_seed_gives_the_report_of_a_run_with_it(seed: int, tmp_path: Path) -> None:
     data = write_data(tmp_path / "data")
     reports = []
     for name, keys, changes in (("by-run", {}, {"seed": seed}), ("by-key", {"seeds": [seed]}, {})):

@@ -42,7 +42,7 @@ def test_a_grid_is_the_product_of_its_values_named_by_them(tmp_path: Path) -> No
     assert cells["bottleneck_size=32-objective=none"].config.student.bottleneck_size == 32
 
 
-def test_a_product_is_named_by_its_labels_and_leaves_empty_ones_out(tmp_path: Path) -> None:
+def test_product_is_named_by_its_labels_without_empty_ones(tmp_path: Path) -> None:
     axes = {
         "unit": {"M=3": {"student.unit_layers": 3, "student.recurrences": 2}, "M=6": {"student": {"unit_layers": 6}}},
         "objective": {"": {}, "w/o MCL": {"contrastive.objective": "none"}},
@@ -103,14 +103,14 @@ def student_pairs(config) -> int:
     return sum(config.stage(stage).pairs for stage in config.stages if stage != "assistant")
 
 
-def test_the_shipped_single_stage_students_see_as_many_pairs_as_the_multi_stage_one() -> None:
+def test_shipped_single_stage_students_see_as_many_pairs() -> None:
     cells = cells_of(SHIPPED)
     multi = student_pairs(cells["full"].config)
     singles = [cell for name, cell in cells.items() if name.startswith("single-stage")]
     assert [student_pairs(cell.config) for cell in singles] == [multi, multi]
 
 
-def test_the_shipped_pre_distilled_student_learns_from_the_assistant_before_its_single_stage() -> None:
+def test_shipped_pre_distilled_student_has_three_stages() -> None:
     cells = cells_of(SHIPPED)
     config = cells["single-stage-pre-distilled"].config
     assert config.stages == ["bottleneck", "student", "contrastive"]
@@ -118,7 +118,7 @@ def test_the_shipped_pre_distilled_student_learns_from_the_assistant_before_its_
     assert cells["single-stage-random"].config.stages == ["contrastive"]
 
 
-def test_the_scaled_down_students_see_as_many_pairs_in_one_stage_as_in_several() -> None:
+def test_scaled_down_students_see_as_many_pairs() -> None:
     cells = {cell.name: cell.config for cell in cells_of(SHIPPED.with_name("ablation-multilingual.yaml")).values()}
     multi = student_pairs(cells["full"])
     assert multi == 250_000

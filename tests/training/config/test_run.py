@@ -163,7 +163,7 @@ def test_the_resolved_configuration_loads_to_itself(tmp_path: Path) -> None:
     assert load_config(resolved) == config
 
 
-def test_squared_errors_are_summed_except_in_the_papers_configurations() -> None:
+def test_only_the_papers_configurations_average_squared_errors() -> None:
     for path in CONFIGS:
         config = load_config(path)
         found = {config.stage(name).reduction for name in config.stages}

@@ -46,7 +46,7 @@ def linear(width: int, dim: int, *, bias: bool = True) -> Dense:
 
 
 @pytest.mark.parametrize("config", [BERT, ROBERTA], ids=lambda config: config.model_type)
-def test_with_the_teachers_own_word_embeddings_the_assistant_reads_as_the_teacher(
+def test_assistant_with_teachers_words_reads_as_the_teacher(
     config: PretrainedConfig, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     model = teacher(config, small_tokenizer, tmp_path / "teacher", dim=16)
@@ -71,7 +71,7 @@ def test_a_teacher_of_another_width_gets_a_head(small_tokenizer: PreTrainedToken
     assert assistant(ids, torch.ones_like(ids)).shape == (1, 12)
 
 
-def test_the_row_that_is_never_trained_is_the_tokenizers_padding_whatever_the_body_says(
+def test_untrained_row_is_the_tokenizers_padding(
     small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     model = teacher(BERT, small_tokenizer, tmp_path / "minilm", dim=16)  # its body's padding is 0, as MiniLM's is
@@ -123,7 +123,7 @@ def test_a_base_keeps_its_linear_head(
         ([Pooling(16, pooling_mode="mean"), linear(16, 12), LayerNorm(12)], "LayerNorm"),
     ],
 )
-def test_what_the_assistant_cannot_take_over_is_left_to_stage_1_or_refused(
+def test_modules_beyond_a_head_need_stage_1(
     modules: list[nn.Module],
     left_out: str,
     small_tokenizer: PreTrainedTokenizerFast,
@@ -147,7 +147,7 @@ def test_what_the_assistant_cannot_take_over_is_left_to_stage_1_or_refused(
         ({"truncate_dim": 8}, "truncate_dim 8"),
     ],
 )
-def test_prompts_and_dims_of_a_base_are_left_to_stage_1_or_refused(
+def test_prompts_and_dims_of_a_base_need_stage_1(
     settings: dict[str, Any], left_out: str, small_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     plain = model_of(BERT, small_tokenizer, tmp_path / "base", modules=[Pooling(16, pooling_mode="mean")])
@@ -190,7 +190,7 @@ def test_nothing_is_left_out_of_a_folder_of_transformers(
         ),
     ],
 )
-def test_a_student_that_cannot_come_from_the_base_is_refused_before_training(
+def test_student_that_the_base_cannot_give_is_refused(
     body: PretrainedConfig, changes: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):

@@ -58,7 +58,7 @@ def finish(config: RunConfig, data: Path, out: Path) -> SentenceTransformer:
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_the_command_takes_another_base_than_the_configuration_names(
+def test_command_takes_another_base(
     given: bool, families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
 ) -> None:
     config = unshrunk(families["bert"], "kept").model_dump() | {"base": str(families["roberta"])}
@@ -114,7 +114,7 @@ def test_an_unshrunk_student_keeps_the_head_of_its_base(
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=0)
 
 
-def test_a_base_of_another_pooling_is_refused_where_no_stage_learns_to_do_without(
+def test_base_of_another_pooling_needs_stage_1(
     families: dict[str, Path], data: Path, tmp_path: Path
 ) -> None:
     base = with_modules(families["bert"], tmp_path / "base", Pooling(32, "cls"))
@@ -122,7 +122,7 @@ def test_a_base_of_another_pooling_is_refused_where_no_stage_learns_to_do_withou
         finish(unshrunk(base, "kept"), data, tmp_path / "out")
 
 
-def test_a_pruned_vocabulary_is_smaller_and_drops_invisible_characters(
+def test_pruned_vocabulary_drops_invisible_characters(
     families: dict[str, Path], texts: list[str], data: Path, tmp_path: Path
 ) -> None:
     config = unshrunk(families["xlm-roberta"], "pruned")

@@ -80,7 +80,7 @@ def test_recurrence_costs_no_parameters() -> None:
     assert parameter_counts(tiny_encoder(layers=2, recurrences=3)) == parameter_counts(tiny_encoder(layers=2))
 
 
-def test_the_bottleneck_has_v_times_b_plus_b_times_h_word_parameters() -> None:
+def test_bottleneck_has_vb_plus_bh_word_parameters() -> None:
     full, narrow = parameter_counts(tiny_encoder()), parameter_counts(tiny_encoder(bottleneck_size=4))
     assert full.words - narrow.words == 60 * 16 - (60 * 4 + 4 * 16)
 
@@ -125,7 +125,7 @@ def test_padding_does_not_change_the_embedding() -> None:
 
 
 @pytest.mark.parametrize("head_size", [None, 12])
-def test_a_saved_checkpoint_loads_in_sentence_transformers_with_the_same_vectors(
+def test_checkpoint_loads_in_sentence_transformers(
     tmp_path, small_tokenizer: PreTrainedTokenizerFast, head_size: int | None
 ) -> None:
     torch.manual_seed(0)
@@ -154,7 +154,7 @@ def test_a_checkpoint_holds_no_path_of_the_machine(tmp_path, small_tokenizer: Pr
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # while it compiles: torch's own
-def test_compiled_layers_give_the_same_vectors_gradients_and_names() -> None:
+def test_compiled_layers_give_same_vectors_and_gradients() -> None:
     try:
         check_compiler("a stage")
     except ConfigError as exc:

@@ -28,14 +28,14 @@ def test_a_cosine_of_labels_is_the_mean_of_the_teachers_cosines() -> None:
     np.testing.assert_allclose(label @ label.T, (cosines(left) + cosines(right)) / 2, atol=1e-5)
 
 
-def test_centring_makes_a_teacher_count_whose_vectors_all_point_one_way() -> None:
+def test_centring_makes_a_one_way_teacher_count() -> None:
     sample = vectors(2000, 8, mean=3.0)
     centred = LabelSpace.fit([sample], dim=8, centred=True)([sample])
     assert abs((centred @ centred.T).mean()) < 0.01
     assert (cosines(sample)).mean() > 0.8
 
 
-def test_the_dimensions_kept_are_those_where_embeddings_are_longest() -> None:
+def test_kept_dimensions_are_the_longest() -> None:
     plane = vectors(300, 2) @ vectors(2, 12)
     label = LabelSpace.fit([plane], dim=2, centred=False)([plane])
     np.testing.assert_allclose(label @ label.T, cosines(plane), atol=1e-4)

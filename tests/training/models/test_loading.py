@@ -110,7 +110,7 @@ BROKEN = pytest.mark.parametrize(
 
 
 @BROKEN
-def test_an_incomplete_checkpoint_is_refused_wherever_one_is_loaded(
+def test_incomplete_checkpoint_is_refused_everywhere(
     change: Callable[[dict[str, torch.Tensor]], None], named: str, folder: Path
 ) -> None:
     rewrite(folder, change)
@@ -255,7 +255,7 @@ class Touch:
         return Path.touch, (self.path,)
 
 
-def test_pickled_weights_run_no_code_though_the_folder_asks_for_it(folder: Path, tmp_path: Path) -> None:
+def test_pickled_weights_run_no_code(folder: Path, tmp_path: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     torch.save({**tensors, "other": Touch(tmp_path / "ran")}, folder / "pytorch_model.bin")
@@ -341,7 +341,7 @@ def test_a_checkpoint_of_ours_is_checked_like_any_other(tmp_path: Path) -> None:
     ],
     ids=["two heads", "a head with tanh", "a head of `crosslet align`"],
 )
-def test_a_checkpoint_of_ours_with_more_behind_its_encoder_is_refused(
+def test_checkpoint_with_more_behind_its_encoder_is_refused(
     tmp_path: Path, modules: list[nn.Module], names: str
 ) -> None:
     save_student(tmp_path / "student")
@@ -351,7 +351,7 @@ def test_a_checkpoint_of_ours_with_more_behind_its_encoder_is_refused(
         load_sentence_encoder(tmp_path / "more")
 
 
-def test_a_token_without_an_embedding_is_refused_of_teachers_and_bases(folder: Path) -> None:
+def test_token_without_an_embedding_is_refused(folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["zzznew"])
     tokenizer.save_pretrained(folder)

@@ -27,7 +27,7 @@ def test_a_row_of_any_shape_is_rounded_alone() -> None:
 
 
 @pytest.mark.parametrize("bottleneck_size", [None, 32])
-def test_the_body_sees_rounded_words_and_the_table_gets_the_gradient(bottleneck_size: int | None) -> None:
+def test_body_sees_rounded_words_and_table_gets_gradient(bottleneck_size: int | None) -> None:
     encoder = tiny_encoder(bottleneck_size=bottleneck_size, hidden_size=64)
     words = encoder.get_input_embeddings()
     table = getattr(words, "table", words)

@@ -56,7 +56,7 @@ def test_prior_embeddings_reuse_what_the_teacher_knows(small_tokenizer) -> None:
     torch.testing.assert_close(prior[6], table.mean(dim=0))  # a bare mark says nothing
 
 
-def test_a_piece_inside_a_word_is_the_teachers_continuation_but_a_han_character_is_its_word() -> None:
+def test_inner_piece_is_a_continuation_unless_han() -> None:
     pieces = {"[UNK]": 0, "中": 1, "##中": 2, "s": 3, "##s": 4, ".": 5, "##.": 6}
     wordpiece = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
     wordpiece.pre_tokenizer = BertPreTokenizer()
@@ -66,7 +66,7 @@ def test_a_piece_inside_a_word_is_the_teachers_continuation_but_a_han_character_
     assert prior.argmax(dim=1).tolist() == [1, 4, 3, 5]
 
 
-def test_a_word_is_read_as_within_a_text_by_a_teacher_that_marks_the_space_before_it() -> None:
+def test_word_is_read_with_the_space_before_it() -> None:
     pieces = {"<unk>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "Ġa": 5, "Ġab": 6, "ł": 7, "Å": 8, "Ĥ": 9, "ÅĤ": 10}
     bpe = Tokenizer(BPE(pieces, [("Ġ", "a"), ("a", "b"), ("Ġa", "b"), ("Å", "Ĥ")], unk_token="<unk>"))
     bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)

@@ -15,7 +15,7 @@ from training.models.packages import packaged_folder
 from training.models.teacher import embed_missing, is_normalized, load_teacher, teacher_identity
 
 
-def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(tmp_path: Path) -> None:
+def test_default_teacher_is_packaged_and_embeds_once(tmp_path: Path) -> None:
     teacher = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
     assert is_normalized(teacher)
     texts = ["A man is playing a guitar.", "The stock market fell sharply.", "A man plays the guitar."]
@@ -29,7 +29,7 @@ def test_the_default_teacher_comes_from_the_package_index_and_is_embedded_once(t
     assert stored[0] @ stored[2] > stored[0] @ stored[1] + 0.5
 
 
-def test_the_student_learns_what_encode_gives_its_default_prompt_and_dims_included(tmp_path: Path) -> None:
+def test_labels_include_default_prompt_and_dims(tmp_path: Path) -> None:
     whole = load_teacher("sentence-transformers/all-MiniLM-L6-v2", device=torch.device("cpu"))
     settings: dict[str, Any] = {"prompts": {"sts": "what is said: ", "query": "q: "}, "default_prompt_name": "sts"}
     cut = SentenceTransformer(modules=list(whole), device="cpu", truncate_dim=64, **settings)
@@ -80,7 +80,7 @@ def test_a_folder_s_identity_follows_its_contents(tmp_path: Path) -> None:
     assert len(seen) == 2
 
 
-def test_a_folder_s_identity_does_not_follow_how_its_path_is_written(
+def test_folder_identity_ignores_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "base").mkdir()
@@ -89,7 +89,7 @@ def test_a_folder_s_identity_does_not_follow_how_its_path_is_written(
     assert len({teacher_identity(path) for path in ("base", "./base", str(tmp_path / "base"))}) == 1
 
 
-def test_a_packaged_teacher_s_identity_follows_the_package_s_files(
+def test_packaged_identity_follows_the_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
@@ -100,7 +100,7 @@ def test_a_packaged_teacher_s_identity_follows_the_package_s_files(
     assert installed.startswith(f"{name}#")
 
 
-def test_a_hub_teacher_s_identity_is_the_commit_downloaded_last_where_no_hub_answers(
+def test_offline_hub_identity_is_last_downloaded_commit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Unreachable:

@@ -47,6 +47,6 @@ def moved(run: Any, table_VH: Tensor) -> Tensor:
     return (embeddings_VH - table_VH)[sorted(german - english)].norm(dim=1)
 
 
-def test_pieces_of_other_languages_move_towards_what_their_text_means_in_english(run: Any) -> None:
+def test_foreign_pieces_move_towards_their_english_meaning(run: Any) -> None:
     table_VH = torch.randn(len(run.tokenizer), 8, generator=torch.Generator().manual_seed(0))
     assert moved(run, table_VH).min() > 0.01

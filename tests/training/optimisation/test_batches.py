@@ -50,7 +50,7 @@ def test_batches_are_of_similar_length_and_in_random_order() -> None:
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.3
 
 
-def test_batches_that_are_not_bucketed_are_of_pairs_as_they_are_drawn() -> None:
+def test_unbucketed_batches_are_as_drawn() -> None:
     drawn = np.random.default_rng(3).permutation(3_200)
     batches = stream(FixedPlan(drawn), batch_size=32, bucketed=False).round(0)
     unsorted = {tuple(drawn[start : start + 32]) for start in range(0, 3_200, 32)}
@@ -87,7 +87,7 @@ def test_the_learning_rate_warms_up_and_falls_to_zero() -> None:
     assert rates[100] == 0.0
 
 
-def test_with_cycles_the_learning_rate_restarts_warm_and_ends_at_zero() -> None:
+def test_cycles_restart_warm_and_end_at_zero() -> None:
     once = [warmup_then_linear(8 * step, 8, 800, warmup=0.1) for step in range(101)]
     twice = [warmup_then_linear(8 * step, 8, 1600, warmup=0.1, cycles=2) for step in range(201)]
     assert twice == pytest.approx(once[:-1] * 2 + [0.0])

@@ -144,7 +144,7 @@ def test_the_ends_of_the_last_cycles_are_averaged(tmp_path: Path) -> None:
             torch.testing.assert_close(weights, torch.stack([end[name] for end in ends[-count:]]).mean(dim=0))
 
 
-def test_dropout_is_on_in_every_step_and_off_for_a_dev_score_and_after(tmp_path: Path) -> None:
+def test_dropout_is_on_in_steps_and_off_for_scores(tmp_path: Path) -> None:
     model, modes = tiny_sentence_encoder(), []
     objective = assistant_objective(model, teacher_labels(), PAIRS)
 
@@ -189,7 +189,7 @@ def test_a_log_line_says_how_far_the_stage_is(tmp_path: Path) -> None:
     assert (last["step"], last["pairs"], last["epoch"]) == (30, 240, 6.0)
 
 
-def test_dev_scores_are_written_every_so_many_pairs_and_at_the_end(tmp_path: Path) -> None:
+def test_dev_scores_are_written_at_intervals_and_the_end(tmp_path: Path) -> None:
     scores = iter([0.1, 0.2, 0.3])
     objective = assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS)
     run(objective, tmp_path, rounds=4, validate=lambda: next(scores), validate_pairs=60)
@@ -197,7 +197,7 @@ def test_dev_scores_are_written_every_so_many_pairs_and_at_the_end(tmp_path: Pat
     assert found == [(64, 1.6, 0.1), (120, 3.0, 0.2), (160, 4.0, 0.3)]
 
 
-def test_a_dev_score_of_several_pairs_counts_as_their_mean_and_is_kept_by_pair(tmp_path: Path) -> None:
+def test_dev_score_is_the_mean_of_its_pairs(tmp_path: Path) -> None:
     objective = assistant_objective(tiny_sentence_encoder(), teacher_labels(), PAIRS)
     run(objective, tmp_path, validate=lambda: {"en-de": 60.0, "en-fr": 80.00004}, validate_pairs=40)
     (line,) = lines(tmp_path, "dev.jsonl")
@@ -234,7 +234,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_the_step(tmp_path: Path) -
         run(objective, tmp_path)
 
 
-def test_a_gradient_that_is_not_finite_stops_the_run_before_it_reaches_the_weights(tmp_path: Path) -> None:
+def test_infinite_gradient_stops_before_the_weights(tmp_path: Path) -> None:
     model = tiny_sentence_encoder()
     before = state_of(model)
     parameter = next(model.parameters())
@@ -309,7 +309,7 @@ def test_stage_three_pulls_the_student_to_the_assistant(tmp_path: Path) -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in assistant.state_dict().items())
 
 
-def test_stage_three_adds_the_squared_distance_of_every_token_when_weighed() -> None:
+def test_stage_three_adds_weighed_token_distances() -> None:
     assistant, student = tiny_sentence_encoder(seed=1), tiny_sentence_encoder(seed=2)
     config = StudentStageConfig(pairs=40, source_share=0.5, token_weight=0.25)
     batch_B = np.arange(8)
@@ -344,7 +344,7 @@ def test_stage_four_trains_what_its_objective_names(tmp_path: Path, objective: s
     assert sum(lines(tmp_path)[-1][part] for part in parts) < 0.7 * sum(first.values())
 
 
-def test_the_mean_reduction_takes_every_stages_distillation_d_times_less() -> None:
+def test_mean_reduction_divides_distillation_by_d() -> None:
     assistant, student = tiny_sentence_encoder(), tiny_sentence_encoder(seed=1)
     for make in (
         lambda name: assistant_objective(assistant, teacher_labels(), PAIRS, stage(reduction=name)),

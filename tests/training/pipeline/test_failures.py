@@ -63,7 +63,7 @@ def test_a_run_stopped_by_ctrl_c_ends_like_an_uninterrupted_one(
     assert all(torch.equal(weights[name], tensor) for name, tensor in uninterrupted.items())
 
 
-def test_a_full_disk_and_checkpoints_that_are_all_damaged_are_one_sentence_each(tmp_path: Path) -> None:
+def test_full_disk_and_damaged_checkpoints_are_one_sentence(tmp_path: Path) -> None:
     code, errors = finish(start(tmp_path, "--checkpoint-minutes=0", "--file-size-limit=50000"))
     assert code == 2
     assert errors.splitlines()[-1] == (

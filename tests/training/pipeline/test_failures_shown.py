@@ -16,7 +16,7 @@ def encode(texts: list[str]) -> np.ndarray:
     return np.array([VECTORS[text] for text in texts], dtype=np.float32)
 
 
-def test_the_worst_errors_come_first_and_correct_pairs_are_omitted(tmp_path: Path) -> None:
+def test_worst_errors_come_first_without_correct_pairs(tmp_path: Path) -> None:
     write_lines(tmp_path / "tatoeba.deu-eng.deu", ["eins", "zwei", "drei"])
     write_lines(tmp_path / "tatoeba.deu-eng.eng", ["one", "two", "three"])
     found = find_bitext(tmp_path)

@@ -31,7 +31,7 @@ def held_out(folder: Path, language: str) -> list[tuple[str, ...]]:
     return [tuple(line.split("\t")) for line in text.splitlines()]
 
 
-def test_a_tenth_of_each_language_is_held_out_of_all_sources_and_never_trained_on(tmp_path: Path) -> None:
+def test_tenth_of_each_language_is_held_out(tmp_path: Path) -> None:
     data, out = data_folder(tmp_path / "data"), tmp_path / "out"
     run = Run(CONFIG, data, out)
     hold_out(CONFIG, data, run.scored)

@@ -70,7 +70,7 @@ def test_the_embeddings_of_minilm_are_as_large_as_in_the_paper() -> None:
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_the_students_of_the_papers_tables_build_and_are_as_large_as_printed(base: str) -> None:
+def test_papers_students_are_as_large_as_printed(base: str) -> None:
     path = CONFIGS / "paper-tables.yaml"
     cells = {cell.name: cell.config for cell in read_cells(load_spec(path), path)}
     students = {name: own for name, own in cells.items() if name.startswith(f"student {base},")}

@@ -66,7 +66,7 @@ def test_finished_steps_are_skipped(tmp_path: Path) -> None:
     assert work.ran == ["first", "second", "third"]
 
 
-def test_a_killed_step_runs_again_in_its_folder_and_earlier_ones_do_not(tmp_path: Path) -> None:
+def test_killed_step_runs_again_in_its_folder(tmp_path: Path) -> None:
     work = Work()
     work.dies = True
     with pytest.raises(KeyboardInterrupt):
@@ -123,9 +123,7 @@ def test_a_restart_discards_all_dependents_even_beyond_until(tmp_path: Path) -> 
     assert work.ran == ["first", "second", "third", "first", "second", "third"]
 
 
-def test_an_interrupted_restart_leaves_no_step_after_a_discarded_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_restart_leaves_no_later_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work()
     work.run_steps(config(), tmp_path)
     monkeypatch.setattr("shutil.rmtree", Mock(side_effect=KeyboardInterrupt))
@@ -176,7 +174,7 @@ def test_two_runs_share_common_steps(tmp_path: Path) -> None:
     assert len(list((tmp_path / "steps").iterdir())) == 5
 
 
-def test_a_shared_run_whose_settings_change_and_change_back_finds_its_work_again(tmp_path: Path) -> None:
+def test_shared_run_finds_work_of_restored_settings(tmp_path: Path) -> None:
     work = Work()
     for name in ("x", "y", "x"):
         share_and_run(work, config(name=name), tmp_path / "one")
@@ -194,7 +192,7 @@ def test_fingerprints_follow_the_settings_of_earlier_steps() -> None:
     assert [name for name in here if here[name] != there[name]] == ["second", "third"]
 
 
-def test_a_step_refused_for_its_corpus_can_run_again_with_another(tmp_path: Path) -> None:
+def test_refused_step_can_run_with_another_corpus(tmp_path: Path) -> None:
     def refuse(folder: Path) -> None:
         raise CorpusError("no text")
 
@@ -316,7 +314,7 @@ def test_a_named_dev_set_is_found_missing_before_any_step(tmp_path: Path, capsys
     assert not (tmp_path / "out/corpus").exists()
 
 
-def test_dev_scores_are_left_out_where_there_is_no_dev_set_and_kept_where_there_is(tmp_path: Path) -> None:
+def test_dev_scores_need_a_dev_set(tmp_path: Path) -> None:
     asked = config(contrastive={"pairs": 10, "validate_pairs": 5})
     assert without_missing_dev(asked, tmp_path).contrastive.validate_pairs is None
     write(tmp_path / "eval/stsb/dev/en-de.tsv", "1.0\tone\teins", "2.0\ttwo\tzwei")

@@ -85,7 +85,7 @@ def test_the_gate_is_spread_over_a_file(data: Path, monkeypatch: pytest.MonkeyPa
     assert sts_gate(data, []) == [every[0], every[len(every) // 2], every[-1]]
 
 
-def test_weaknesses_name_the_worst_pairs_and_what_training_made_worse() -> None:
+def test_weaknesses_name_worst_pairs_and_losses() -> None:
     start = {"stsb_test": {"en-ar": 30.0, "en-de": 50.0, "en-fr": 51.0, "en-hi": 20.0, "average": 37.8}}
     scores = {"stsb_test": {"en-ar": 29.0, "en-de": 60.0, "en-fr": 61.0, "en-hi": 25.0, "average": 43.8}}
     worst, below = weaknesses(scores, start)

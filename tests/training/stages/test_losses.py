@@ -76,7 +76,7 @@ def test_soft_loss_of_a_hand_computed_case() -> None:
     assert multilingual_contrastive(ORTHOGONAL, SOURCE, TARGET).item() == pytest.approx(0.5)
 
 
-def test_soft_loss_is_zero_where_the_student_reproduces_the_teacher() -> None:
+def test_soft_loss_of_a_perfect_student_is_zero() -> None:
     teacher = torch.randn(6, 8)
     assert multilingual_contrastive(teacher, 3 * teacher, 0.5 * teacher).item() == pytest.approx(0.0, abs=1e-10)
 
@@ -87,7 +87,7 @@ def test_bool_loss_of_a_hand_computed_case() -> None:
     assert bool_contrastive(source, target).item() == pytest.approx((0.36 + 0.04) / 4)
 
 
-def test_bool_loss_is_the_soft_loss_of_a_teacher_that_finds_all_unrelated() -> None:
+def test_bool_loss_is_soft_loss_of_an_orthogonal_teacher() -> None:
     source, target = torch.randn(5, 8), torch.randn(5, 8)
     soft = multilingual_contrastive(torch.eye(5), source, target)
     torch.testing.assert_close(bool_contrastive(source, target), soft)
@@ -114,7 +114,7 @@ def test_the_printed_cross_entropy_starts_at_b_log_b() -> None:
     assert mean.item() == pytest.approx(math.log(64), rel=1e-5)
 
 
-def test_the_authors_cross_entropy_is_the_diagonals_share_of_each_row() -> None:
+def test_authors_cross_entropy_is_the_diagonals_share() -> None:
     # rows of scores / tau are [2, 0] for both sources: the first is right, the second wrong
     right, wrong = math.log(1 + math.exp(-2)), math.log(1 + math.exp(2))
     assert hard_cross_entropy(SOURCE, TARGET, temperature=0.5).item() == pytest.approx((right + wrong) / 2, rel=1e-5)
@@ -149,7 +149,7 @@ def test_autocast_does_not_coarsen_the_cosines() -> None:
     assert torch.equal(inside, cosine_matrix(left, right))
 
 
-def test_gradients_of_the_squared_errors_agree_with_finite_differences() -> None:
+def test_squared_error_gradients_match_finite_differences() -> None:
     student, target, _ = random_triple()
     assert torch.autograd.gradcheck(embedding_mse, (student, target))
     tokens, labels = (torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
@@ -158,7 +158,7 @@ def test_gradients_of_the_squared_errors_agree_with_finite_differences() -> None
         assert torch.autograd.gradcheck(lambda left, right, own=loss: own(left, right, mask), (tokens, labels))
 
 
-def test_gradients_of_the_contrastive_losses_agree_with_finite_differences() -> None:
+def test_contrastive_gradients_match_finite_differences() -> None:
     source, target, teacher = random_triple()
     label = teacher.detach()
     assert torch.autograd.gradcheck(lambda s, t: multilingual_contrastive(label, s, t), (source, target))

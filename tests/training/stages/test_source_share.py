@@ -51,7 +51,7 @@ def test_the_same_batch_teaches_the_same_english_sides(parts) -> None:
 
 
 @pytest.mark.parametrize("objective", ["soft", "bool", "bool_equal", "ce", "ce_sum", "ce_hard"])
-def test_the_contrastive_loss_of_a_share_has_only_the_sampled_rows(parts, objective: str) -> None:
+def test_contrastive_loss_of_a_share_has_sampled_rows(parts, objective: str) -> None:
     model, teacher, pairs = parts
     part = ContrastiveConfig(pairs=2, objective=objective, source_share=0.5)
     taught_S = drawn_rows(BATCH, 0.5)

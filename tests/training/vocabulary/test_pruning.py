@@ -68,7 +68,7 @@ def test_a_model_without_smaller_pieces_is_refused() -> None:
         prune_tokenizer(whole, np.array([1, 0]), size=8)
 
 
-def test_a_filled_vocabulary_keeps_words_of_its_scripts_that_the_corpus_lacks() -> None:
+def test_filled_vocabulary_keeps_words_of_its_scripts() -> None:
     whole = unigram(LEARNT_FROM)
     counts = count_pieces(whole, CORPUS)
     bare, filled = (prune_tokenizer(whole, counts, 10_000, fill=fill)[0] for fill in (False, True))

@@ -32,7 +32,7 @@ def test_no_word_mark_stands_before_chinese_and_japanese(tokenizer) -> None:
 
 
 @pytest.mark.parametrize("text", ["(guitar)", "“guitar”", "man-guitar", "guitar,", "don'guitar"])
-def test_a_word_beside_punctuation_has_the_pieces_it_has_anywhere_else(tokenizer, text: str) -> None:
+def test_word_beside_punctuation_has_its_usual_pieces(tokenizer, text: str) -> None:
     word = tokenizer.encode("guitar", add_special_tokens=False).ids
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     assert any(ids[start : start + len(word)] == word for start in range(len(ids)))
@@ -49,7 +49,7 @@ def test_the_sample_spreads_over_languages_by_the_exponent() -> None:
         assert drawn == pytest.approx(min(len(of_language), 40 * len(of_language) ** 0.3 / total), abs=1)
 
 
-def test_a_vocabulary_that_the_characters_alone_would_fill_is_refused() -> None:
+def test_vocabulary_filled_by_characters_is_refused() -> None:
     corpus, _ = tiny_corpus(40)
     with pytest.raises(ConfigError, match=r"vocab_size is 10, but the characters alone make \d+ pieces"):
         train_tokenizer(corpus, TokenizerConfig(vocab_size=10), seed=1)
@@ -135,9 +135,7 @@ def test_tokens_are_counted_however_many_are_looked_at_once(
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
-def test_a_store_is_the_same_whatever_is_tokenised_at_once_and_pads_with_the_tokenizers_own_id(
-    tokenizer, tmp_path, monkeypatch: pytest.MonkeyPatch, batch: int
-) -> None:
+def test_store_is_the_same_for_any_batch_size(tokenizer, tmp_path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     monkeypatch.setattr("training.vocabulary.tokens.ENCODE_BATCH", batch)
     build_token_store(ENGLISH + OTHER, tokenizer, tmp_path, max_length=64, pad_id=77)
     store = TokenStore.load(tmp_path)
