@@ -250,7 +250,7 @@ def test_a_fingerprint_follows_names_contents_and_links(tmp_path: Path) -> None:
 
 
 def test_a_finished_step_records_its_settings_and_the_commit(tmp_path: Path) -> None:
-    run_steps(Work().steps(), config(), tmp_path, data_fingerprint="d")
+    Work().run_steps(config(), tmp_path)
     done = json.loads((tmp_path / "first" / "done.json").read_text())
     assert done["settings"] == {"seed": 1}
     assert done["git_commit"]
