@@ -23,9 +23,8 @@ from training.corpora.mix import check_sources
 from training.corpora.sources.readers import find_pair_file, read_pairs
 from training.corpora.sources.text_pairs import Pair
 from training.errors import ConfigError, CorpusError
-from training.evaluation.sts import DevScore
 from training.evaluation.report import HELD_OUT, check_sets
-from training.evaluation.sts import find_sts
+from training.evaluation.sts import DevScore, find_sts
 from training.system.device import check_compiler
 from training.system.files import write_atomically
 from training.system.text_files import text_lines
